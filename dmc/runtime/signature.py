@@ -1,0 +1,87 @@
+"""What a compiled step takes and gives: the contract between the compiler and the runtime, stored as JSON.
+
+`@step(state…, controls…, batch…) -> (new state…, outputs…)`. State tensors that the step changes come back in the
+same order, each in the storage of its argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+SCHEMA = 1
+
+Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
+
+# A nested container of batch tensors: an index into `Signature.batch`, a constant, or a container of trees.
+# {"leaf": 3} · {"constant": true} · {"tuple": [...]} · {"list": [...]} · {"dict": {"name": ...}}
+Tree = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor by name; `dtype` is MLIR's name (f32, bf16, f16, f64, i1, i8, i32, i64), `shape` in elements."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StateSpec(TensorSpec):
+    """A tensor that lives in the step.
+
+    `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
+    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
+    `aliases` are further names of the same tensor (tied weights). `mutated` says whether the step returns it.
+    """
+
+    role: Role = "parameter"
+    mutated: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The whole calling convention of `@step`.
+
+    controls: `lr` f32[number of groups] and `guard` i32[] (non-zero: leave the state alone if the loss is not finite).
+    outputs: `loss` first, then `finite` i32[] (non-zero: the loss is finite), then the auxiliary outputs of the loss.
+    args, kwargs: the tree of positional inputs (a "tuple" tree) and of keyword inputs (a "dict" tree) of a call.
+    aux: the tree of auxiliary outputs over `outputs[2:]`, or None.
+    learning_rates: the default learning rate of each parameter group.
+    """
+
+    state: tuple[StateSpec, ...]
+    controls: tuple[TensorSpec, ...]
+    batch: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    args: Tree
+    kwargs: Tree
+    aux: Tree | None
+    learning_rates: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The signature as plain JSON values."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Signature:
+        """The inverse of `to_json`; raises KeyError or TypeError on a value of another shape."""
+        return Signature(
+            state=tuple(
+                StateSpec(**{**s, "shape": tuple(s["shape"]), "aliases": tuple(s["aliases"])}) for s in data["state"]
+            ),
+            controls=_specs(data["controls"]),
+            batch=_specs(data["batch"]),
+            outputs=_specs(data["outputs"]),
+            args=data["args"],
+            kwargs=data["kwargs"],
+            aux=data["aux"],
+            learning_rates=tuple(data["learning_rates"]),
+        )
+
+
+def _specs(data: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in data)
