@@ -1,0 +1,16 @@
+"""A two-layer `nn.GRU` language model."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from tests.models.case import Case, token_batch, token_loss
+from tests.models.recurrent import RecurrentLanguageModel
+
+
+def build(dropout: float) -> Case:
+    """Width 48; batches of 4 × 12 tokens over a vocabulary of 64."""
+    torch.manual_seed(0)
+    model = RecurrentLanguageModel(nn.GRU, 64, 48, dropout)
+    return Case("gru", model.train(), token_loss, lambda seed: token_batch(seed, 4, 12, 64))
