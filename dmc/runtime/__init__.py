@@ -1,0 +1,37 @@
+"""Runs compiled training steps; needs iree-base-runtime, numpy, ml_dtypes and safetensors, and nothing else.
+
+The names below are imported on first use, so that the compiler can read the contract (`signature`) without starting
+a device runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmc.runtime.artifact import Artifact
+    from dmc.runtime.outputs import LazyArray, Loss
+    from dmc.runtime.signature import Signature
+    from dmc.runtime.step import Step, load
+
+__all__ = ["Artifact", "LazyArray", "Loss", "Signature", "Step", "load"]
+
+_LAZY = {
+    "Artifact": "dmc.runtime.artifact",
+    "LazyArray": "dmc.runtime.outputs",
+    "Loss": "dmc.runtime.outputs",
+    "Signature": "dmc.runtime.signature",
+    "Step": "dmc.runtime.step",
+    "load": "dmc.runtime.step",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'dmc.runtime' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

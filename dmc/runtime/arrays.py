@@ -1,0 +1,68 @@
+"""What a user hands over (torch tensors, numpy arrays, Python numbers) as numpy arrays of an exact type."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from dmc.errors import DmcError
+from dmc.runtime.dtypes import describe, dtype_of, mlir_name
+from dmc.runtime.signature import TensorSpec
+
+
+def to_array(value: Any, spec: TensorSpec, place: str, error: type[DmcError]) -> np.ndarray:
+    """`value` as an array of `spec`'s shape and element type, without a copy where the memory allows it.
+
+    Takes numpy arrays, torch tensors (bfloat16 too, on any device), whatever has `__array__`, and a Python number for
+    a shape (). Nothing is cast: raises `error` at `place` if shape or element type differ.
+    """
+    array = _scalar(value, spec) if isinstance(value, (bool, int, float)) else _array(value, place, error)
+    if array.shape == spec.shape and array.dtype == dtype_of(spec.dtype).numpy:
+        return array
+    expected = describe(spec.dtype, spec.shape)
+    got = describe(mlir_name(array.dtype), array.shape)
+    raise error(place, f"expected {expected}, got {got}", hint=_way_out(array, spec))
+
+
+def _scalar(value: bool | float, spec: TensorSpec) -> np.ndarray:
+    """A number takes the element type asked for if it can hold it exactly enough: int → float, never the reverse."""
+    dtype = dtype_of(spec.dtype).numpy
+    natural = np.asarray(value)
+    if isinstance(value, bool) or dtype.kind == "b":
+        return natural
+    if dtype.kind in "iu" and isinstance(value, int):
+        info = np.iinfo(dtype)
+        return np.asarray(value, dtype) if info.min <= value <= info.max else natural
+    # bfloat16 is of numpy's kind "V".
+    return np.asarray(value, dtype) if dtype.kind in "fV" else natural
+
+
+def _array(value: Any, place: str, error: type[DmcError]) -> np.ndarray:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)
+    # A tensor exists only if its framework is loaded, so the framework need not be imported to recognise one.
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(value, torch.Tensor):
+            return _torch_array(torch, value)
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as cause:
+        raise error(place, f"cannot be read as a dense array ({cause})", hint="pass a dense tensor") from cause
+    raise error(place, f"expected a tensor, got {type(value).__name__}", hint="pass a torch tensor or a numpy array")
+
+
+def _torch_array(torch: Any, tensor: Any) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    if tensor.dtype is not torch.bfloat16:
+        return tensor.resolve_conj().resolve_neg().numpy()
+    # numpy has no bfloat16 of its own: hand the bits over and name the type on the other side.
+    return tensor.contiguous().view(torch.int16).numpy().view(dtype_of("bf16").numpy)
+
+
+def _way_out(array: np.ndarray, spec: TensorSpec) -> str:
+    if array.shape != spec.shape:
+        return "shapes are fixed when a step is compiled: pad or cut the data, or compile with such an example"
+    return f"convert the data to {dtype_of(spec.dtype).numpy.name}"

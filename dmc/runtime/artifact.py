@@ -1,0 +1,140 @@
+"""A compiled training step as a value, and the `.dmc` file that holds one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save as save_tensors
+
+from dmc.errors import ArtifactError, StateError
+from dmc.runtime.container import read_container, write_container
+from dmc.runtime.dtypes import describe, dtype_of, mlir_name
+from dmc.runtime.signature import Signature, StateSpec
+from dmc.runtime.versions import check_runtime
+
+_MODULES = "modules/{}.vmfb"
+_IR = "ir/{}.mlir"
+_STATE = "state.safetensors"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled step with its state.
+
+    target: "cpu" or "cuda". precision: "fp32", "bf16" or "bf16-mixed".
+    modules: name -> IREE module; the training step is "step".
+    ir: name -> MLIR text, one per form, named so that they sort in order ("01-imported").
+    state: one array per entry of `signature.state`, in that order, of that shape and element type (bf16 is
+    `ml_dtypes.bfloat16`).
+    versions: the tools that made it (`dmc.runtime.versions.tool_versions`); "iree-base-compiler" must be there.
+    statistics: what the compiler measured, by name, in bytes or counts ("transient_bytes": device memory that one
+    step takes beside its state).
+    """
+
+    signature: Signature
+    target: str
+    precision: str
+    modules: Mapping[str, bytes]
+    ir: Mapping[str, str]
+    state: tuple[np.ndarray, ...]
+    versions: Mapping[str, str]
+    statistics: Mapping[str, int] = field(default_factory=dict)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
+
+        A crash at any moment leaves the old file whole. Raises StateError if `state` does not fit the signature,
+        OSError if the file cannot be written.
+        """
+        check_state(self.signature.state, self.state)
+        manifest = {
+            "versions": dict(self.versions),
+            "target": self.target,
+            "precision": self.precision,
+            "signature": self.signature.to_json(),
+            "statistics": dict(self.statistics),
+        }
+        members = {_STATE: _state_to_bytes(self.signature.state, self.state)}
+        members |= {_MODULES.format(name): data for name, data in self.modules.items()}
+        members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
+        write_container(Path(path), manifest, members)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str], to_run: bool = True) -> Artifact:
+        """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime fits.
+
+        Raises ArtifactError, before anything of the file is executed.
+        """
+        manifest, members = read_container(Path(path))
+        try:
+            artifact = _from_members(manifest, members)
+        except (KeyError, TypeError, ValueError, StateError, safetensors.SafetensorError) as error:
+            fact = f"holds no artifact of this schema ({type(error).__name__}: {error})"
+            raise ArtifactError(str(path), fact, hint="compile the step again") from error
+        if to_run:
+            check_runtime(artifact.versions, str(path))
+        return artifact
+
+
+def check_state(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> None:
+    """Raises StateError unless `state` has one array per spec, each of its shape and element type."""
+    if len(specs) != len(state):
+        raise StateError("state", f"expected {len(specs)} arrays, got {len(state)}")
+    for spec, array in zip(specs, state, strict=True):
+        if array.shape == spec.shape and array.dtype == dtype_of(spec.dtype).numpy:
+            continue
+        got = describe(mlir_name(array.dtype), array.shape)
+        raise StateError(f"state {spec.name!r}", f"expected {describe(spec.dtype, spec.shape)}, got {got}")
+
+
+def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
+    signature = Signature.from_json(manifest["signature"])
+    state = _state_from_bytes(signature.state, members[_STATE])
+    check_state(signature.state, state)
+    return Artifact(
+        signature=signature,
+        target=manifest["target"],
+        precision=manifest["precision"],
+        modules=_named(members, _MODULES),
+        ir={name: data.decode() for name, data in _named(members, _IR).items()},
+        state=state,
+        versions=manifest["versions"],
+        statistics=manifest["statistics"],
+    )
+
+
+def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:
+    prefix, suffix = pattern.split("{}")
+    inside = (name for name in members if name.startswith(prefix) and name.endswith(suffix))
+    return {name[len(prefix) : len(name) - len(suffix)]: members[name] for name in sorted(inside)}
+
+
+def _key(spec: StateSpec) -> str:
+    # A parameter may be called "step", as the counter is: the role's first letters keep them apart.
+    section = {"optimizer": "optimizer", "counter": "counter", "seed": "seed"}.get(spec.role, "model")
+    return f"{section}.{spec.name}"
+
+
+def _state_to_bytes(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> bytes:
+    return save_tensors({_key(s): np.ascontiguousarray(a).reshape(s.shape) for s, a in zip(specs, state, strict=True)})
+
+
+def _state_from_bytes(specs: tuple[StateSpec, ...], data: bytes) -> tuple[np.ndarray, ...]:
+    # safetensors' own numpy reader has no bfloat16, so the raw tensors are read and typed here.
+    raw = dict(safetensors.deserialize(data))
+    if unknown := sorted(set(raw) - {_key(spec) for spec in specs}):
+        raise ValueError(f"{_STATE} holds {', '.join(unknown)}, which the signature does not name")
+    return tuple(_typed(spec, raw[_key(spec)]) for spec in specs)
+
+
+def _typed(spec: StateSpec, raw: dict[str, Any]) -> np.ndarray:
+    dtype = dtype_of(spec.dtype)
+    if raw["dtype"] != dtype.safetensors:
+        raise ValueError(f"{spec.name} is {raw['dtype']}, the signature says {dtype.safetensors}")
+    return np.frombuffer(raw["data"], dtype=dtype.numpy).reshape(raw["shape"])

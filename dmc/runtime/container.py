@@ -1,0 +1,93 @@
+"""The `.dmc` container: one zip of stored members with a checksum each; the same members give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dmc.errors import ArtifactError
+from dmc.runtime.atomic import replacing
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+
+# The first moment a zip can name: a file's bytes must not depend on when it was written.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+    """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` in one
+    step. Raises OSError.
+    """
+    checksums = {name: hashlib.sha256(members[name]).hexdigest() for name in sorted(members)}
+    head = {"schema": SCHEMA, **manifest, "sha256": checksums}
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_entry(MANIFEST), json.dumps(head, indent=1).encode())
+        for name in sorted(members):
+            archive.writestr(_entry(name), members[name])
+
+
+def read_container(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and every other member, after schema and checksums have been verified.
+
+    Raises ArtifactError for a file that is missing, not a `.dmc` file, of another schema, or damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _members(path, archive)
+    except FileNotFoundError:
+        raise ArtifactError(str(path), "no such file", hint="write one with `dmc compile` or `step.save`") from None
+    except IsADirectoryError:
+        raise ArtifactError(str(path), "is a directory", hint="name a .dmc file") from None
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ArtifactError(str(path), f"is damaged or no .dmc file ({error})", hint=_RESTORE) from error
+    manifest = _manifest(path, members)
+    _verify(path, manifest, members)
+    return manifest, members
+
+
+_RESTORE = "copy it again from where it came, or compile the step again"
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+    names = archive.namelist()
+    if len(set(names)) != len(names):
+        raise ArtifactError(str(path), "holds two members of one name", hint=_RESTORE)
+    return {name: archive.read(name) for name in names}
+
+
+def _manifest(path: Path, members: dict[str, bytes]) -> dict[str, Any]:
+    if MANIFEST not in members:
+        raise ArtifactError(str(path), f"has no {MANIFEST}: not a .dmc file", hint="name a file that dmc has written")
+    try:
+        manifest = json.loads(members.pop(MANIFEST))
+    except ValueError as error:
+        raise ArtifactError(str(path), f"{MANIFEST} is not JSON ({error})", hint=_RESTORE) from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
+        raise ArtifactError(str(path), f"{MANIFEST} names no schema", hint=_RESTORE)
+    if manifest["schema"] != SCHEMA:
+        way_out = "install a newer dmc" if manifest["schema"] > SCHEMA else "compile the step again"
+        raise ArtifactError(str(path), f"has schema {manifest['schema']}; this dmc reads schema {SCHEMA}", hint=way_out)
+    return manifest
+
+
+def _verify(path: Path, manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+    checksums = manifest.get("sha256")
+    if not isinstance(checksums, dict):
+        raise ArtifactError(str(path), f"{MANIFEST} lists no checksums", hint=_RESTORE)
+    if different := sorted(set(checksums) ^ set(members)):
+        raise ArtifactError(str(path), f"members and manifest disagree about {', '.join(different)}", hint=_RESTORE)
+    for name, data in members.items():
+        if hashlib.sha256(data).hexdigest() != checksums[name]:
+            raise ArtifactError(str(path), f"checksum of {name} does not match", hint=_RESTORE)

@@ -1,0 +1,74 @@
+"""What a step returns: arrays that are waited for when they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dmc.runtime.device import Reading
+from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.session import Session
+from dmc.runtime.signature import TensorSpec
+
+
+class LazyArray:
+    """An output of a step that may still be running; reading it waits for that step and no later one.
+
+    Every read raises DmcError if the step has failed on the device.
+    """
+
+    def __init__(self, session: Session, reading: Reading, spec: TensorSpec, entry: int) -> None:
+        self._session: Session | None = session
+        self._reading: Reading | None = reading
+        self._entry = entry
+        self._spec = spec
+        self._array: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements per dimension."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """numpy's element type (bf16 is `ml_dtypes.bfloat16`)."""
+        return dtype_of(self._spec.dtype).numpy
+
+    def is_ready(self) -> bool:
+        """Whether the step is done, so that reading does not wait for it."""
+        return self._session is None or self._session.is_done(self._entry)
+
+    def numpy(self) -> np.ndarray:
+        """The value, read-only, in host memory; waits for the step."""
+        if self._array is None:
+            assert self._session is not None and self._reading is not None, "unread yet let go"
+            self._array = self._session.fetch(self._reading, self._entry)
+            self._array.flags.writeable = False
+            # The value is here: keep neither the device memory nor the step alive.
+            self._reading = self._session = None
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}({self._array})" if self._array is not None else f"{kind}({self._type()}, not read yet)"
+
+    def _type(self) -> str:
+        return describe(self._spec.dtype, self.shape)
+
+
+class Loss(LazyArray):
+    """The loss of one step: a number once it is read (`float(loss)`, `loss.item()`, `f"{loss:.4f}"`)."""
+
+    def item(self) -> float:
+        """The loss as a Python number; waits for the step."""
+        return float(self.numpy())
+
+    def __float__(self) -> float:
+        return self.item()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)

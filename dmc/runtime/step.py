@@ -1,0 +1,170 @@
+"""The compiled training step, as its user holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmc.errors import ArtifactError, InputError, NonFiniteLossError
+from dmc.runtime import state as states
+from dmc.runtime.arrays import to_array
+from dmc.runtime.artifact import Artifact, check_state
+from dmc.runtime.device import Device
+from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.session import Session
+from dmc.runtime.signature import Signature
+from dmc.runtime.state import StateDict
+from dmc.runtime.tree import flatten_call, unflatten
+
+_CONTROLS = ("lr", "guard")
+_GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
+
+
+def load(path: str | os.PathLike[str], device: str | None = None) -> Step:
+    """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
+
+    `device` is an IREE device URI ("cuda://1") where the target's first device is not meant. Schema, checksums and
+    versions are verified before anything of the file runs. Raises ArtifactError, or DmcError if there is no such
+    device.
+    """
+    return Step(Artifact.read(path), device)
+
+
+class Step:
+    """A compiled training step; parameters and optimizer state stay inside, in device memory."""
+
+    def __init__(self, artifact: Artifact, device: str | None = None) -> None:
+        """Opens the device and uploads the state.
+
+        Raises ArtifactError or StateError if the artifact contradicts itself, DmcError if there is no such device or
+        no room on it.
+        """
+        _check(artifact)
+        check_state(artifact.signature.state, artifact.state)
+        opened = Device(artifact.target, device)
+        self._session = Session(opened, artifact.signature, artifact.modules["step"], artifact.state)
+        # The state is on the device from now on; the host copy would only double the memory.
+        self._artifact = dataclasses.replace(artifact, state=())
+        self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
+        self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
+
+    @property
+    def signature(self) -> Signature:
+        """What the step takes and gives."""
+        return self._artifact.signature
+
+    @property
+    def steps_done(self) -> int:
+        """Optimizer steps done since the state was new; waits for the steps in flight."""
+        return int(self._session.read_state(self._counter))
+
+    def __call__(
+        self, *batch: Any, lr: float | Sequence[float] | None = None, check_finite: bool = False, **batch_kw: Any
+    ) -> Any:
+        """One training step on one batch; returns at once with the loss, or with (loss, auxiliary outputs).
+
+        The batch is nested as the example was that the step was compiled with: torch tensors, numpy arrays, or numbers
+        for shape (), of exactly the shapes and element types of `signature.batch`; the memory may be reused as soon
+        as this returns. lr: one learning rate for all parameter groups or one for each; by default those that the
+        optimizer was made with. At most two steps are in flight.
+
+        check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is
+        then as it was before. Raises InputError, state untouched, if the batch or `lr` does not fit; DmcError if an
+        earlier step has failed on the device.
+        """
+        return self._run(flatten_call(self.signature, batch, batch_kw), lr, check_finite)
+
+    def call_flat(
+        self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
+    ) -> Any:
+        """As a call, with the batch tensors by their names in `signature.batch` instead of nested."""
+        names = [spec.name for spec in self.signature.batch]
+        if set(names) != set(batch):
+            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
+            raise InputError("call", fact, hint="name each batch tensor once")
+        return self._run([batch[name] for name in names], lr, check_finite)
+
+    def state_dict(self) -> StateDict:
+        """A copy of the whole state on the host (numpy arrays); waits for the steps in flight."""
+        return states.build(self.signature.state, self._state())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Overwrites the whole state with a dictionary as `state_dict` gives, of numpy arrays or torch tensors.
+
+        Raises StateError that lists every name that does not fit; the state is then untouched.
+        """
+        self._session.write_state(states.flatten(self.signature.state, state))
+
+    def snapshot(self) -> Artifact:
+        """The step and its present state as a value; waits for the steps in flight."""
+        return dataclasses.replace(self._artifact, state=tuple(self._state()))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the step and its present state as one `.dmc` file; a crash on the way leaves an old file whole.
+
+        Waits for the steps in flight. Raises OSError if the file cannot be written.
+        """
+        self.snapshot().write(path)
+
+    def close(self) -> None:
+        """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
+        self._session.close()
+
+    def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
+        signature = self.signature
+        batch = [
+            to_array(value, spec, f"input {spec.name!r}", InputError)
+            for spec, value in zip(signature.batch, values, strict=True)
+        ]
+        given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
+        controls = [given[spec.name] for spec in signature.controls]
+        entry, readings = self._session.issue(controls, batch)
+        outputs = [
+            (Loss if index == 0 else LazyArray)(self._session, reading, spec, entry)
+            for index, (reading, spec) in enumerate(zip(readings, signature.outputs, strict=True))
+        ]
+        if check_finite and not outputs[1].numpy():
+            fact = f"the loss is {outputs[0]:g}"
+            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
+            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
+        return outputs[0] if signature.aux is None else (outputs[0], unflatten(signature.aux, outputs[2:]))
+
+    def _state(self) -> list[np.ndarray]:
+        return [self._session.read_state(index) for index in range(len(self.signature.state))]
+
+
+def _rates(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
+    """f32[number of groups]; raises InputError."""
+    groups = len(signature.learning_rates)
+    try:
+        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
+    except (TypeError, ValueError) as error:
+        raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
+    if len(rates) != groups:
+        raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
+    if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
+        raise InputError("lr", f"expected finite numbers not below 0, got {bad[0]}")
+    return np.asarray(rates, np.float32)
+
+
+def _check(artifact: Artifact) -> None:
+    """Raises ArtifactError where the signature asks for what this runtime does not give."""
+    signature = artifact.signature
+    facts: list[str] = []
+    if "step" not in artifact.modules:
+        facts.append("has no module 'step'")
+    if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
+        facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
+    if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
+        facts.append("does not begin its outputs with 'loss' and 'finite'")
+    if sum(spec.role == "counter" for spec in signature.state) != 1:
+        facts.append("has not exactly one step counter in its state")
+    if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
+        facts.append(f"names an input {', '.join(sorted(taken))}, which a call needs for itself: rename the input")
+    if facts:
+        raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")

@@ -1,0 +1,38 @@
+"""Order of work on a device: one semaphore that counts upward."""
+
+from __future__ import annotations
+
+import iree.runtime as iree
+
+
+class Timeline:
+    """Work queued in order; entry n is done when the semaphore has reached n. `last` is the entry queued last."""
+
+    def __init__(self, device: iree.HalDevice) -> None:
+        self._semaphore = device.create_semaphore(0)
+        self.last = 0
+
+    def insert_last(self, fence: iree.HalFence) -> None:
+        """Makes `fence` wait for everything queued so far."""
+        fence.insert(self._semaphore, self.last)
+
+    def insert_next(self, fence: iree.HalFence) -> None:
+        """Makes `fence` signal the next entry; `advance` once the work has really been queued."""
+        fence.insert(self._semaphore, self.last + 1)
+
+    def advance(self) -> int:
+        """Counts the entry that has just been queued and returns its number."""
+        self.last += 1
+        return self.last
+
+    def wait(self, entry: int) -> None:
+        """Blocks until an entry is done; raises RuntimeError if work on this timeline has failed."""
+        self._semaphore.wait(entry)
+
+    def is_reached(self, entry: int) -> bool:
+        """Whether an entry is done; raises RuntimeError if work on this timeline has failed."""
+        return self._semaphore.query() >= entry
+
+    def fail(self, message: str) -> None:
+        """Fails the timeline: whoever waits on it, now or later, gets the message as a RuntimeError."""
+        self._semaphore.fail(message)
