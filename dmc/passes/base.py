@@ -1,0 +1,152 @@
+"""The base of every pass, the registry of passes, and pipelines that mix ours with upstream's."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from dmc._mlir import ir, passmanager
+from dmc.errors import PipelineError
+from dmc.passes._options import describe_options, format_options, parse_options
+from dmc.passes._text import split
+
+REGISTRY: dict[str, type[Pass]] = {}
+
+_ELEMENT = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)\s*(?P<rest>.*)$", re.DOTALL)
+_ROOT = re.compile(r"builtin\.module\s*\((?P<inside>.*)\)$", re.DOTALL)
+
+
+class Pass:
+    """A rewrite of a whole module. A subclass is a frozen dataclass whose fields are its textual options.
+
+    `dm-bucket{bytes=4096}` is `Bucket(bytes=4096)`. Subclassing registers the pass; a second owner of a name raises
+    ValueError at import. The first line of the docstring is what `dmc-opt --list-passes` shows.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not re.fullmatch(r"dm(-[a-z0-9]+)+", cls.name):
+            raise ValueError(f"not a pass name: {cls.name}")
+        if cls.name in REGISTRY:
+            raise ValueError(f"pass name taken: {cls.name}")
+        REGISTRY[cls.name] = cls
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrites `module` in place; raises DmcError, naming the operation, for what it cannot handle."""
+        raise NotImplementedError(f"{type(self).__name__}.run")
+
+    @classmethod
+    def from_text(cls, options: str) -> Self:
+        """The pass with the given textual options; raises PipelineError for an option that does not fit."""
+        return cls(**parse_options(cls, cls.name, options))
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the docstring."""
+        return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+
+    @classmethod
+    def describe_options(cls) -> tuple[str, ...]:
+        """One line per option: `name: type = default`."""
+        return tuple(describe_options(cls))
+
+    def __str__(self) -> str:
+        options = format_options(self)
+        return f"{self.name}{{{options}}}" if options else self.name
+
+
+# One element of a pipeline: a pass of ours, or upstream pipeline text such as `canonicalize` or `func.func(cse)`.
+Element = Pass | str
+
+
+@dataclass(frozen=True)
+class PassManagerOptions:
+    """How a pipeline is run and watched; reports go to stderr, as MLIR writes them."""
+
+    verify_each: bool = True
+    print_ir_after_all: bool = False
+    print_debug_info: bool = False
+    print_generic: bool = False
+    timing: bool = False
+
+
+def parse_pipeline(text: str) -> tuple[Element, ...]:
+    """`builtin.module(dm-x{opt=1},canonicalize,func.func(cse))`, or the list inside it, as pipeline elements.
+
+    Upstream's elements stay text, which MLIR checks in `run_passes`. Raises PipelineError for a pass of ours that does
+    not exist or is nested below the module, and for options that do not fit.
+    """
+    root = _ROOT.match(text.strip())
+    return tuple(_element(item) for item in split(root["inside"] if root else text, ","))
+
+
+def run_passes(
+    module: ir.Module, elements: Iterable[Element], options: PassManagerOptions = PassManagerOptions()
+) -> None:
+    """Runs a pipeline on `module`, in one MLIR PassManager, so that upstream's verification and reports cover ours too.
+
+    Raises PipelineError before anything runs if upstream refuses its text; what a pass of ours raises comes through
+    unchanged; a failing upstream pass or verifier raises MLIRError with its diagnostics.
+    """
+    manager = passmanager.PassManager("builtin.module", context=module.context)
+    for element in elements:
+        _add(manager, module, element)
+    manager.enable_verifier(options.verify_each)
+    if options.print_ir_after_all:
+        manager.enable_ir_printing(
+            enable_debug_info=options.print_debug_info, print_generic_op_form=options.print_generic
+        )
+    if options.timing:
+        manager.enable_timing()
+    manager.run(module.operation)
+
+
+def _element(text: str) -> Element:
+    match = _ELEMENT.match(text)
+    if match is None:
+        raise PipelineError(None, f"'{text}' is not a pass", "write names separated by commas")
+    name, rest = match["name"], match["rest"].strip()
+    if name in REGISTRY:
+        return REGISTRY[name].from_text(_braced(name, rest))
+    if name.startswith("dm-"):
+        raise PipelineError(name, "no such pass", _suggestion(name))
+    if "(" in rest and (nested := re.search(r"(?<![\w-])dm-[\w-]+", rest)):
+        raise PipelineError(nested[0], f"works on the module, not below '{name}'", "write it at the top level")
+    return text
+
+
+def _braced(name: str, text: str) -> str:
+    if not text:
+        return ""
+    if text[0] + text[-1] != "{}":
+        raise PipelineError(name, f"expected options in braces, got '{text}'", f"write {name}{{option=value}}")
+    return text[1:-1]
+
+
+def _suggestion(name: str) -> str:
+    close = difflib.get_close_matches(name, REGISTRY, n=1)
+    return f"did you mean {close[0]}?" if close else "dmc-opt --list-passes shows every pass"
+
+
+def _add(manager: passmanager.PassManager, module: ir.Module, element: Element) -> None:
+    if isinstance(element, Pass):
+        manager.add(_callable(module, element), name=type(element).__name__, argument=str(element))
+        return
+    try:
+        manager.add(element)
+    except ValueError as error:
+        fact = str(error).partition("error: ")[2].partition("\n")[0] or str(error)
+        raise PipelineError(element, fact, "see the pass names of upstream MLIR") from error
+
+
+def _callable(module: ir.Module, element: Pass) -> Callable[[ir.Operation, Any], None]:
+    def run(_op: ir.Operation, _handle: Any) -> None:
+        element.run(module)
+
+    return run
