@@ -61,4 +61,6 @@ def _stage(index: int) -> nn.Module:
 
 
 def _example(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return image_batch(seed, 8, 64, 10)
+    # A rounding error may flip a ReLU or a maximum near a tie, after which two right runs differ. For these batches
+    # none does: with weights perturbed by 2e-7, eight runs of five steps stay within 1e-5 of one in float64.
+    return image_batch(100 + seed, 8, 64, 10)

@@ -1,0 +1,99 @@
+"""How far a compiled step may be from PyTorch eager: one table, a reason beside each line.
+
+Two numbers are checked for each tensor, because each alone can miss a fault. The *value* must agree relative to the
+largest element of the tensor. The *change* since the start of training must agree relative to its own norm: a layer
+norm's weights stay near one, where an entirely wrong gradient would still leave the value right to a thousandth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+State = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Bounds for one tensor b and the compiled step's a, both starting from s.
+
+    loss: |a - b| / |b| of each step's loss. value: max|a - b| / max|b|. change: ‖(a - s) - (b - s)‖ / ‖b - s‖.
+    floor: an absolute error per element that is always allowed, for tensors that are zero but for rounding.
+    """
+
+    loss: float
+    value: float
+    change: float
+    floor: float
+    reason: str
+
+
+TOLERANCE = {
+    "fp32": Tolerance(
+        loss=1e-5,
+        value=1e-4,
+        change=1e-3,
+        floor=2e-7,
+        reason="Sums are taken in another order. Eager in float32 differs from eager in float64 by up to 5e-7 of the "
+        "value after five SGD steps (1e-5 with batch norm, which divides by small variances). The floor is two units "
+        "of rounding at 1: a key's bias has no gradient in exact arithmetic, so its value is rounding alone.",
+    ),
+    "fp32-adamw": Tolerance(
+        loss=1e-5,
+        value=1e-4,
+        change=1e-3,
+        floor=2e-6,
+        reason="Adam divides a gradient by its own size, so the rounding of an element whose gradient nearly cancels "
+        "becomes a step of the size of the learning rate: at epsilon 1e-8, eager in float32 itself is 3e-3 away from "
+        "float64. These comparisons of whole models take epsilon 1e-5; the optimizer's own tests take 1e-8. The floor "
+        "is a five hundredth of one step at learning rate 1e-3.",
+    ),
+    "bf16-mixed": Tolerance(
+        loss=1e-2,
+        value=2e-2,
+        change=1e-1,
+        floor=1e-4,
+        reason="bfloat16 keeps eight bits (rounding 0.4 %), and where a value is rounded decides the last bit: "
+        "autocast rounds between operations that a compiled step fuses. Gradients of five steps carry a few of these.",
+    ),
+    "bf16": Tolerance(
+        loss=2e-2,
+        value=2e-2,
+        change=5e-1,
+        floor=1e-3,
+        reason="Parameters are kept in bfloat16, so an update below 0.4 % of a weight may be lost on one side only.",
+    ),
+}
+
+
+def assert_losses_close(actual: list[float], expected: list[float], tolerance: Tolerance) -> None:
+    """Every step's loss agrees; raises AssertionError with both curves."""
+    pairs = zip(actual, expected, strict=True)
+    assert all(abs(a - b) <= tolerance.loss * abs(b) for a, b in pairs), f"losses {actual}, eager {expected}"
+
+
+def assert_states_close(start: State, actual: State, expected: State, tolerance: Tolerance) -> None:
+    """Every tensor of `expected` agrees in `actual`; raises AssertionError naming those that do not, worst first."""
+    missing = sorted(expected.keys() - actual.keys())
+    assert not missing, f"missing from the compiled state: {missing}"
+    excess = {name: _excess(start[name], actual[name], expected[name], tolerance) for name in expected}
+    wrong = sorted((name for name in excess if not excess[name] <= 1), key=excess.__getitem__, reverse=True)
+    assert not wrong, "; ".join(f"{name}: {excess[name]:.3g} × the tolerance" for name in wrong[:8])
+
+
+def _excess(start: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> float:
+    """The error in units of the tolerance, the larger of value and change; infinite where shape or dtype differ."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return float("inf")
+    if not expected.is_floating_point():
+        return 0.0 if torch.equal(actual, expected) else float("inf")
+    s, a, b = start.double(), actual.double(), expected.double()
+    if not a.isfinite().all():
+        return float("inf")
+    value_bound = tolerance.value * b.abs().max() + tolerance.floor
+    # Subtracting the start leaves the rounding of the value itself, one unit in the last place of each element.
+    rounding = torch.finfo(expected.dtype).eps * b.norm() + tolerance.floor * b.numel() ** 0.5
+    change_bound = tolerance.change * (b - s).norm() + rounding
+    return max(((a - b).abs().max() / value_bound).item(), ((a - b).norm() / change_bound).item())
