@@ -12,6 +12,9 @@ from dmc.runtime.timeline import Timeline
 
 _URI = {"cpu": "local-task", "cuda": "cuda"}
 
+# Outputs up to this size (the loss, counts) travel to the host with every step.
+_SMALL_BYTES = 4096
+
 _STAGING_MEMORY = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
 _STAGING_USAGE = int(iree.BufferUsage.TRANSFER | iree.BufferUsage.MAPPING)
 
@@ -111,34 +114,43 @@ class InputTensor(DeviceTensor):
 
 
 class Reading:
-    """A tensor on its way to the host; where the host cannot address the memory, a copy is queued at once.
+    """A tensor on its way to the host.
 
-    Queued behind `after`, so that a later step, already queued, does not delay it.
+    Where the host cannot address the memory, the copy of a small tensor is queued at once, behind `after`, so that a
+    later step, already queued, does not delay it; a large one is copied only if somebody reads it.
     """
 
     def __init__(
         self, device: Device, view: iree.HalBufferView, spec: TensorSpec, after: Timeline | None = None
     ) -> None:
+        self._device = device
         self._spec = spec
-        self._downloads = device.downloads
         self._source: iree.HalBuffer | None = view.get_buffer()
-        self._target: iree.HalBuffer | None = self._source
+        self._target: iree.HalBuffer | None = None
         self._entry = 0
-        if not is_mappable(self._source):
-            self._target = _staging(device, spec)
-            self._entry = device.download(self._source, self._target, after)
+        if is_mappable(self._source):
+            self._target = self._source
+        elif byte_count(spec) <= _SMALL_BYTES:
+            self._queue(after)
 
     def array(self) -> np.ndarray:
         """A copy in host memory. What writes the tensor must be done; waits for the copy, raises RuntimeError if it
         failed.
         """
+        if self._target is None:
+            self._queue(None)
         assert self._target is not None, "read after release"
-        self._downloads.wait(self._entry)
+        self._device.downloads.wait(self._entry)
         return _map(self._target, self._spec).copy()
 
     def release(self) -> None:
         """Lets go of the memory; may be called twice."""
         self._source = self._target = None
+
+    def _queue(self, after: Timeline | None) -> None:
+        assert self._source is not None, "queued after release"
+        self._target = _staging(self._device, self._spec)
+        self._entry = self._device.download(self._source, self._target, after)
 
 
 def is_mappable(buffer: iree.HalBuffer) -> bool:

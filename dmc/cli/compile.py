@@ -1,0 +1,83 @@
+"""`dmc compile my_module:make_step -o step.dmc`: compiles what a Python function describes and writes the file."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dmc
+from dmc.cli.progress import shown
+from dmc.errors import DmcError
+
+if TYPE_CHECKING:
+    from dmc.observer import Observer
+    from dmc.runtime import Step
+
+_USAGE = "name it as in `dmc compile my_module:make_step`"
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("compile", help="compile a training step", description=__doc__)
+    parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
+    parser.add_argument("--target", choices=("cpu", "cuda"), help="overrides the target that the function names")
+    parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError."""
+    output = Path(arguments.output)
+    if not output.resolve().parent.is_dir():
+        raise DmcError(str(output), "its directory does not exist", hint="make the directory first")
+    make_step = _function(arguments.source)
+    with shown(arguments.quiet) as observer:
+        with observer.stage("build model"):
+            made = make_step()
+        step = _compiled(made, arguments, observer)
+        with observer.stage("write"):
+            step.save(output)
+    if not arguments.quiet:
+        print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(step.signature.state)} state tensors")
+    return 0
+
+
+def _function(source: str) -> Any:
+    module_name, _, name = source.partition(":")
+    if not module_name or not name:
+        raise DmcError(source, "is not module:function", hint=_USAGE)
+    # A module of the user's is found as `python -m` finds it: from the current directory.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # A module that exists but lacks one of its own imports says so itself.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise DmcError(source, f"imports {error.name!r}, which is not installed", hint="install it") from error
+        raise DmcError(source, f"no module {error.name!r} from {os.getcwd()}", hint=_USAGE) from error
+    if not callable(function := getattr(module, name, None)):
+        raise DmcError(source, f"module {module_name!r} has no function {name!r}", hint=_USAGE)
+    return function
+
+
+def _compiled(made: Any, arguments: argparse.Namespace, observer: Observer) -> Step:
+    from dmc.runtime import Step
+
+    if isinstance(made, Step):
+        if arguments.target or arguments.dump_dir:
+            fact = "returned a step that is already compiled, so --target and --dump-dir come too late"
+            raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
+        return made
+    if not isinstance(made, Mapping):
+        fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
+        raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
+    given = {"target": arguments.target, "dump_dir": arguments.dump_dir}
+    return dmc.compile(**{**made, **{key: value for key, value in given.items() if value}, "observer": observer})

@@ -1,0 +1,145 @@
+"""`dmc inspect step.dmc`: what a compiled step takes, holds and consists of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dmc.cli.ops import count_composites, count_ops
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.dtypes import byte_count, describe
+from dmc.runtime.signature import StateSpec, TensorSpec, Tree
+from dmc.runtime.tree import unflatten
+
+UNKNOWN = "unknown"
+_TOP_OPS = 8
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("inspect", help="show what is in a .dmc file", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises ArtifactError."""
+    report = describe_artifact(Artifact.read(arguments.file, to_run=False))
+    report = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), **report}
+    print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
+    return 0
+
+
+def describe_artifact(artifact: Artifact) -> dict[str, Any]:
+    """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown"."""
+    signature = artifact.signature
+    return {
+        "target": artifact.target,
+        "precision": artifact.precision,
+        "versions": dict(artifact.versions),
+        "call": _call(artifact),
+        "inputs": _tensors(signature.batch),
+        "outputs": _tensors(signature.outputs),
+        "learning_rates": list(signature.learning_rates),
+        "bytes": _bytes(artifact),
+        "parameters": sum(_elements(spec) for spec in signature.state if spec.role in ("parameter", "frozen")),
+        "state": _tensors(signature.state),
+        "modules": {name: len(data) for name, data in artifact.modules.items()},
+        "forms": {
+            name: {"ops": count_ops(text), "composites": count_composites(text)} for name, text in artifact.ir.items()
+        },
+        "statistics": dict(artifact.statistics),
+    }
+
+
+def _bytes(artifact: Artifact) -> dict[str, int | str]:
+    def total(*roles: str) -> int:
+        return sum(byte_count(spec) for spec in artifact.signature.state if spec.role in roles)
+
+    return {
+        "weights": total("parameter", "frozen"),
+        # One gradient for each parameter that is trained, of its shape and type.
+        "gradients": total("parameter"),
+        "optimizer state": total("optimizer"),
+        "buffers": total("buffer", "counter", "seed"),
+        "activations and temporaries": artifact.statistics.get("transient_bytes", UNKNOWN),
+    }
+
+
+def _call(artifact: Artifact) -> str:
+    signature = artifact.signature
+    names = [spec.name for spec in signature.batch]
+    inputs = [_nested(tree, names) for tree in signature.args["tuple"]]
+    inputs += [f"{key}={_nested(tree, names)}" for key, tree in signature.kwargs["dict"].items()]
+    aux = "" if signature.aux is None else ", " + _nested(signature.aux, [s.name for s in signature.outputs[2:]])
+    return f"step({', '.join(inputs)}) -> loss{aux}"
+
+
+class _Name(str):
+    """A tensor's name, printed bare among the constants around it."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _nested(tree: Tree, names: Sequence[str]) -> str:
+    return repr(unflatten(tree, [_Name(name) for name in names]))
+
+
+def _tensors(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for spec in specs:
+        row: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+        if isinstance(spec, StateSpec):
+            row |= {"role": spec.role, "mutated": spec.mutated, "aliases": list(spec.aliases)}
+        rows.append(row)
+    return rows
+
+
+def _elements(spec: TensorSpec) -> int:
+    return byte_count(spec) // byte_count(TensorSpec(spec.name, spec.dtype, ()))
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    yield f"{report['file']}  {_size(report['file_bytes'])}"
+    yield f"target {report['target']}, precision {report['precision']}"
+    yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
+    yield f"\n{report['call']}"
+    yield from _tensor_lines("inputs", report["inputs"])
+    yield from _tensor_lines("outputs", report["outputs"])
+    yield f"learning rates: {', '.join(f'{rate:g}' for rate in report['learning_rates'])}"
+    yield f"\nmemory  ({report['parameters']:,} parameters, {len(report['state'])} state tensors)"
+    yield from (f"  {name:<28} {_size(size):>12}" for name, size in report["bytes"].items())
+    yield from (f"  {f'code, {name}':<28} {_size(size):>12}" for name, size in report["modules"].items())
+    for form, counts in report["forms"].items():
+        yield from _form_lines(form, counts)
+
+
+def _tensor_lines(title: str, tensors: list[dict[str, Any]]) -> Iterator[str]:
+    yield f"{title}:"
+    yield from (f"  {t['name']:<28} {describe(t['dtype'], tuple(t['shape']))}" for t in tensors)
+
+
+def _form_lines(form: str, counts: dict[str, dict[str, int]]) -> Iterator[str]:
+    ops = list(counts["ops"].items())
+    yield f"\n{form}: {sum(counts['ops'].values()):,} operations"
+    yield from (f"  {name:<28} {count:>12,}" for name, count in ops[:_TOP_OPS])
+    if rest := ops[_TOP_OPS:]:
+        yield f"  {f'{len(rest)} others':<28} {sum(count for _, count in rest):>12,}"
+    if counts["composites"]:
+        yield "  composites: " + ", ".join(f"{kind} {count}" for kind, count in counts["composites"].items())
+
+
+def _size(count: int | str) -> str:
+    if isinstance(count, str):
+        return count
+    if count < 1000:
+        return f"{count} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        if count < scale * 1000:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count / 1e12:.1f} TB"

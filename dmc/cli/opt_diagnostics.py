@@ -1,0 +1,114 @@
+"""Diagnostics of `dmc-opt`: MLIR's and dmc's own errors as one frozen value, printed as compilers print them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dmc._mlir import ir
+from dmc.errors import DmcError
+
+# What MLIR calls a buffer that it was handed as text.
+BUFFER = "-"
+
+_FILE_LINE_COLUMN = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_LOCATED = re.compile(r"(?P<location>loc\(.*\)): (?P<name>[^\s()]+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file, and a line and column that count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One report: `severity` is error, warning, remark or note; `place` is None where none is known."""
+
+    severity: str
+    place: Place | None
+    message: str
+    hint: str = ""
+    notes: tuple[Diagnostic, ...] = ()
+
+
+def from_mlir(diagnostic: Any) -> Diagnostic:
+    """A copy of an MLIR diagnostic, which itself is valid only inside the handler that receives it."""
+    return Diagnostic(
+        severity=diagnostic.severity.name.lower(),
+        place=place_of(str(diagnostic.location)),
+        message=diagnostic.message,
+        notes=tuple(from_mlir(note) for note in diagnostic.notes),
+    )
+
+
+def from_error(error: DmcError) -> Diagnostic:
+    """What a pass or verifier of ours raised."""
+    located = _LOCATED.match(error.place)
+    name = located["name"] if located else error.place
+    message = f"{name}: {error.fact}" if name else error.fact
+    return Diagnostic("error", place_of(located["location"]) if located else None, message, error.hint)
+
+
+def place_of(location: str) -> Place | None:
+    """The first file, line and column in the text of an MLIR location; for a call site, that of the callee."""
+    found = _FILE_LINE_COLUMN.search(location)
+    if found is None or found[2] == "0":
+        return None
+    return Place(found[1], int(found[2]), int(found[3]))
+
+
+class Collector:
+    """Receives the diagnostics of a context, in order."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+
+    def attach(self, context: ir.Context) -> None:
+        """Takes over the diagnostics of `context`; without this MLIR keeps errors inside the exception."""
+        context.emit_error_diagnostics = True
+        context.attach_diagnostic_handler(self._receive)
+
+    def has_errors(self) -> bool:
+        """Whether an error arrived since the last `take`."""
+        return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
+
+    def take(self) -> list[Diagnostic]:
+        """The diagnostics since the last call."""
+        taken, self.diagnostics = self.diagnostics, []
+        return taken
+
+    def _receive(self, diagnostic: Any) -> bool:
+        self.diagnostics.append(from_mlir(diagnostic))
+        return True
+
+
+def render(diagnostic: Diagnostic, file: str, source: str) -> str:
+    """`file:3:8: error: message`, the line of `source` with a caret below it, the notes, then the hint.
+
+    A place in the input buffer is shown under the input's name `file`.
+    """
+    lines = [f"{_where(diagnostic.place, file)}{diagnostic.severity}: {diagnostic.message}"]
+    lines += _caret(diagnostic.place, file, source)
+    lines += [render(note, file, source) for note in diagnostic.notes]
+    if diagnostic.hint:
+        lines.append(f"  hint: {diagnostic.hint}")
+    return "\n".join(lines)
+
+
+def _where(place: Place | None, file: str) -> str:
+    if place is None:
+        return ""
+    return f"{file if place.file == BUFFER else place.file}:{place.line}:{place.column}: "
+
+
+def _caret(place: Place | None, file: str, source: str) -> list[str]:
+    if place is None or place.file not in (BUFFER, file):
+        return []
+    line = "".join(source.splitlines()[place.line - 1 : place.line])
+    indent = re.sub(r"[^\t]", " ", line[: place.column - 1])
+    return [line, f"{indent}^"] if line else []

@@ -1,0 +1,76 @@
+"""Shows a compilation: a progress bar by stage on a terminal, plain lines in a pipe, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from dmc.observer import Observer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class PlainObserver(Observer):
+    """One line per finished stage: its name and its wall-clock time."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def finished(self, name: str, seconds: float, failed: bool) -> None:
+        """Prints the line."""
+        print(f"{name:<24} {seconds:7.2f} s{'  failed' if failed else ''}", file=self._stream, flush=True)
+
+
+class BarObserver(Observer):
+    """A bar over the planned stages, with the running one named and timed; finished stages stay above it as lines."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID = progress.add_task("compile", total=None)
+
+    def plan(self, stages: Sequence[str]) -> None:
+        """Gives the bar its length."""
+        self._progress.update(self._task, total=len(stages))
+
+    def started(self, name: str) -> None:
+        """Names the running stage."""
+        self._progress.update(self._task, description=name)
+
+    def finished(self, name: str, seconds: float, failed: bool) -> None:
+        """Moves the bar on, unless the stage failed."""
+        mark = "[red]✗[/]" if failed else "[green]✓[/]"
+        self._progress.console.print(f"{mark} {name:<24} {seconds:7.2f} s")
+        if not failed:
+            self._progress.advance(self._task)
+
+
+@contextmanager
+def shown(quiet: bool, stream: TextIO | None = None) -> Iterator[Observer]:
+    """An observer that suits `stream` (stderr by default), alive inside the block."""
+    stream = stream or sys.stderr
+    if quiet:
+        yield Observer()
+    elif not stream.isatty():
+        yield PlainObserver(stream)
+    else:
+        with _bar(stream) as progress:
+            yield BarObserver(progress)
+
+
+def _bar(stream: TextIO) -> Progress:
+    # Imported here: only a terminal needs rich.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=stream, highlight=False),
+        transient=True,
+    )

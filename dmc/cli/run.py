@@ -1,0 +1,97 @@
+"""`dmc run step.dmc --steps N --batches file.npz`: trains on, printing the loss of every step."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmc.errors import InputError
+from dmc.runtime import Step, load
+from dmc.runtime.dtypes import describe, dtype_of, mlir_name
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("run", help="train with a compiled step", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="a .dmc file")
+    parser.add_argument("--steps", type=_positive, required=True, metavar="N", help="training steps to run")
+    parser.add_argument(
+        "--batches", required=True, metavar="NPZ", help="arrays named as the inputs, one batch per leading index"
+    )
+    parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="a new order of the batches in every round")
+    parser.add_argument("--device", metavar="URI", help='an IREE device other than the default, such as "cuda://1"')
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError."""
+    step = load(arguments.file, arguments.device)
+    batches = read_batches(Path(arguments.batches), step)
+    first = step.steps_done + 1
+    start = time.perf_counter()
+    for number, loss in _train(step, batches, arguments):
+        print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
+    if arguments.output:
+        step.save(arguments.output)
+    return 0
+
+
+def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
+    """Arrays by input name, each with a leading dimension of batches; raises InputError."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            batches = {name: _typed(archive[name]) for name in archive.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise InputError(str(path), f"is not an .npz file ({error})", hint="write one with numpy.savez") from error
+    names = [spec.name for spec in step.signature.batch]
+    if sorted(names) != sorted(batches):
+        fact = f"holds {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
+        raise InputError(str(path), fact, hint="name the arrays as the inputs, see `dmc inspect`")
+    counts = {array.shape[0] if array.ndim else 0 for array in batches.values()}
+    if len(counts) != 1 or counts == {0}:
+        sizes = ", ".join(f"{name} {describe(mlir_name(a.dtype), a.shape)}" for name, a in batches.items())
+        raise InputError(str(path), f"expected one leading dimension of batches, got {sizes}")
+    return batches
+
+
+def _typed(array: np.ndarray) -> np.ndarray:
+    # The .npy format has no name for bfloat16 and stores it as two untyped bytes.
+    return array.view(dtype_of("bf16").numpy) if array.dtype == np.dtype("V2") else array
+
+
+def _train(step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace) -> Iterator[tuple[int, float]]:
+    """Yields (number, loss); the next step is queued before the loss of one is read, so that neither waits."""
+    order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
+    previous = None
+    for number, index in enumerate(order):
+        result = step.call_flat({name: array[index] for name, array in batches.items()}, lr=arguments.lr)
+        loss = result if step.signature.aux is None else result[0]
+        if previous is not None:
+            yield number - 1, float(previous)
+        previous = loss
+    if previous is not None:
+        yield arguments.steps - 1, float(previous)
+
+
+def _order(count: int, seed: int | None) -> Iterator[int]:
+    generator = None if seed is None else np.random.default_rng(seed)
+    while True:
+        yield from range(count) if generator is None else generator.permutation(count)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {value}")
+    return value
