@@ -1,0 +1,70 @@
+"""Five training steps of every model agree with PyTorch eager: same weights, same batches, no dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+
+import dmc
+from tests.compiled import clone_state, compile_case, model_state, train
+from tests.eager import EagerTrainer
+from tests.models import NAMES, build
+from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
+
+STEPS = 5
+# A larger rate would lose the comparison of batch-norm models to the growth of rounding errors from step to step.
+RATES = {"resnet": 0.01}
+ADAMW_MODELS = ("gpt2", "llama", "bert", "lstm", "demo_gpt")
+
+Reference = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sgd_agrees_with_eager(name: str) -> None:
+    # SGD is the strictest check of gradients: Adam does not see a gradient that is wrong by a factor.
+    rate = RATES.get(name, 0.05)
+    own = dmc.optim.SGD(lr=rate, momentum=0.9)
+    _compare(name, own, lambda parameters: torch.optim.SGD(parameters, lr=rate, momentum=0.9), "fp32")
+
+
+@pytest.mark.parametrize("name", ADAMW_MODELS)
+def test_adamw_with_clipping_agrees_with_eager(name: str) -> None:
+    own = dmc.optim.AdamW(lr=1e-3, weight_decay=0.1, eps=1e-5, clip_grad_norm=1.0)
+    _compare(
+        name,
+        own,
+        lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.1, eps=1e-5),
+        "fp32-adamw",
+        clip_grad_norm=1.0,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bf16_mixed_agrees_with_autocast(name: str) -> None:
+    rate = RATES.get(name, 0.05)
+    own = dmc.optim.SGD(lr=rate, momentum=0.9)
+    _compare(
+        name,
+        own,
+        lambda parameters: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
+        "bf16-mixed",
+        precision="bf16-mixed",
+    )
+
+
+def _compare(name: str, own: Any, reference: Reference, tolerance: str, **trainer: Any) -> None:
+    case = build(name, dropout=0.0)
+    start = clone_state(case.model)
+    batches = [case.example(seed) for seed in range(STEPS)]
+    step = compile_case(case, own, precision=trainer.get("precision", "fp32"))
+    losses = train(step, batches)
+
+    eager = build(name, dropout=0.0)
+    reference_trainer = EagerTrainer(eager.model, eager.loss, reference(eager.model.parameters()), **trainer)
+    expected = [reference_trainer.step(batch) for batch in batches]
+
+    assert_losses_close(losses, expected, TOLERANCE[tolerance])
+    assert_states_close(start, model_state(step), eager.model.state_dict(), TOLERANCE[tolerance])

@@ -1,0 +1,159 @@
+"""What cannot be compiled is refused with the operation, the module, the source line and a way out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+
+FEATURES = 6
+
+
+class Inner(nn.Module):
+    """Holds the operation under test, so that the error has a module path to name."""
+
+    def __init__(self, operation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.operation = operation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[8, FEATURES] → a tensor."""
+        return self.operation(x)
+
+
+class Outer(nn.Module):
+    """A trained layer before the operation under test."""
+
+    def __init__(self, operation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(FEATURES, FEATURES)
+        self.block = nn.ModuleList([Inner(operation)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[8, FEATURES] → a tensor."""
+        return self.block[0](self.linear(x))
+
+
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten()[torch.nonzero(x.flatten() > 0)]
+
+
+def _boolean_index(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0]
+
+
+def _length_from_data(x: torch.Tensor) -> torch.Tensor:
+    return x[: int(x.argmax())]
+
+
+def _branch_on_data(x: torch.Tensor) -> torch.Tensor:
+    return x if x.sum() > 0 else -x
+
+
+def _complex(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.rfft(x).abs()
+
+
+def _sparse(x: torch.Tensor) -> torch.Tensor:
+    return torch.sparse.mm(x.to_sparse(), x.T)
+
+
+def _svd(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.svd(x)[1]
+
+
+def _unique(x: torch.Tensor) -> torch.Tensor:
+    return x.unique()
+
+
+OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "nonzero": (_nonzero, "nonzero"),
+    "boolean-index": (_boolean_index, "index|nonzero"),
+    "length-from-data": (_length_from_data, "slice|item|argmax"),
+    "branch-on-data": (_branch_on_data, "data|item|bool"),
+    "complex": (_complex, "complex|fft"),
+    "sparse": (_sparse, "sparse"),
+    "svd": (_svd, "svd"),
+    "unique": (_unique, "unique"),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_that_cannot_be_compiled(name: str) -> None:
+    operation, fact = OPERATIONS[name]
+    with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
+        _compile(Outer(operation))
+    lines, first = inspect.getsourcelines(operation)
+    error = caught.value
+    assert "block.0" in error.place
+    assert f"{__file__}:{first + len(lines) - 1}" in error.place, f"no source line in: {error.place}"
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("example", "fact"),
+    [
+        ((torch.zeros(8, FEATURES, dtype=torch.complex64), torch.zeros(())), "complex"),
+        ((torch.zeros(8, FEATURES).to_sparse(), torch.zeros(())), "sparse"),
+        ([torch.zeros(8, FEATURES)], "list"),
+    ],
+    ids=["complex", "sparse", "list"],
+)
+def test_examples_that_cannot_be_compiled(example: Any, fact: str) -> None:
+    with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
+        _compile(nn.Linear(FEATURES, 1), example=example)
+    assert caught.value.hint
+
+
+def test_complex_parameters_are_refused() -> None:
+    model = nn.Linear(FEATURES, 1, dtype=torch.complex64)
+    with pytest.raises(dmc.errors.DmcError, match="complex") as caught:
+        _compile(model)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("loss", "fact"),
+    [
+        (lambda output, target: output, "scalar"),
+        (lambda output, target: output.sum().long(), "floating"),
+        (lambda output, target: output.sum().item(), "loss|item"),
+        (None, "loss"),
+    ],
+    ids=["not-scalar", "integer", "python-number", "none"],
+)
+def test_losses_that_cannot_be_compiled(loss: Any, fact: str) -> None:
+    with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
+        _compile(nn.Linear(FEATURES, 2), loss=loss)
+    assert caught.value.hint
+
+
+def test_a_model_without_trained_parameters_is_refused() -> None:
+    model = nn.Linear(FEATURES, 1).requires_grad_(False)
+    with pytest.raises(dmc.errors.DmcError, match="parameter"):
+        _compile(model)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("precision", "fp8"), ("target", "abacus"), ("accumulate", 0), ("accumulate", 3)],
+)
+def test_options_that_do_not_exist_or_fit(option: str, value: Any) -> None:
+    with pytest.raises(dmc.errors.DmcError, match=str(value)):
+        _compile(nn.Linear(FEATURES, 1), **{option: value})
+
+
+def _sum(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return output.sum() - target
+
+
+def _compile(model: nn.Module, example: Any = None, loss: Any = _sum, **options: Any) -> None:
+    if example is None:
+        example = (torch.randn(8, FEATURES), torch.zeros(()))
+    dmc.compile(model, loss=loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, **options)
