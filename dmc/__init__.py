@@ -1,7 +1,7 @@
 """dmc: an ahead-of-time compiler for training steps.
 
-`compile`, `load`, `optim`, `errors` and `runtime` are imported on first use, so that `import dmc` loads neither torch
-nor torch-mlir nor an IREE compiler, and a machine that only runs compiled steps needs none of them.
+The names below are imported on first use, so that `import dmc` loads neither torch nor torch-mlir nor an IREE compiler.
+A machine that only runs compiled steps needs none of them: it calls `dmc.runtime.load`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmc import errors, optim, runtime
-    from dmc.api import compile
-    from dmc.runtime import load
+    from dmc.api import compile, compile_artifact, load
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compile", "errors", "load", "optim", "runtime"]
+__all__ = ["__version__", "compile", "compile_artifact", "errors", "load", "optim", "runtime"]
 
 # Name -> the module that has it, and its attribute there (None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
     "compile": ("dmc.api", "compile"),
+    "compile_artifact": ("dmc.api", "compile_artifact"),
     "errors": ("dmc.errors", None),
-    "load": ("dmc.runtime", "load"),
+    "load": ("dmc.api", "load"),
     "optim": ("dmc.optim", None),
     "runtime": ("dmc.runtime", None),
 }
@@ -32,8 +32,21 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'dmc' has no attribute {name!r}")
     module_name, attribute = _LAZY[name]
-    module = importlib.import_module(module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise _incomplete(name, error) from error
     return module if attribute is None else getattr(module, attribute)
+
+
+def _incomplete(name: str, error: ModuleNotFoundError) -> Exception:
+    """What to say where the compiler's dependencies are not installed."""
+    if error.name is None or error.name.split(".")[0] == "dmc":
+        return error
+    from dmc.errors import DmcError
+
+    hint = "pip install 'dmc[compile]'; to run compiled steps without it, call dmc.runtime.load"
+    return DmcError(f"dmc.{name}", f"needs the package {error.name!r}, which is not installed", hint)
 
 
 def __dir__() -> list[str]:

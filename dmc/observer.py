@@ -6,7 +6,7 @@ The base layer: this file imports nothing of dmc, so every part of the compiler 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ class RecordingObserver(Observer):
 
 
 @contextmanager
-def _timed(observer: Observer, name: str) -> Iterator[None]:
+def _timed(observer: Observer, name: str) -> Generator[None]:
     start = time.perf_counter()
     failed = True
     observer.started(name)

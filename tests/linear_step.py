@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
+from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
 
 ROWS, WIDTH, OUT = 4, 3, 2
@@ -260,13 +262,15 @@ def batch(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def call(step, inputs: Mapping[str, object], **options):
+def call(step: Step, inputs: Mapping[str, Any], **options: Any) -> Any:
     """`step` called as its signature nests the batch."""
     x, y, ids, mask = (inputs[name] for name in ("x", "y", "ids", "mask"))
     return step(x, {"y": y, "ids": ids}, mask=mask, mean=True, **options)
 
 
-def reference(state: list[np.ndarray], inputs: Mapping[str, np.ndarray], rates=RATES) -> tuple[float, np.ndarray]:
+def reference(
+    state: list[np.ndarray], inputs: Mapping[str, np.ndarray], rates: tuple[float, float] = RATES
+) -> tuple[float, np.ndarray]:
     """One step in numpy: updates `state` (in the order of the signature), returns the loss and the prediction."""
     weight, bias, scale, seen, weight_momentum, bias_momentum, count, _ = state
     wide = scale.astype(np.float32)

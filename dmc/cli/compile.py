@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import dmc
 from dmc.cli.progress import shown
 from dmc.errors import DmcError
+from dmc.runtime import Step
 
 if TYPE_CHECKING:
     from dmc.observer import Observer
-    from dmc.runtime import Step
+    from dmc.runtime import Artifact
 
 _USAGE = "name it as in `dmc compile my_module:make_step`"
 
@@ -41,11 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     with shown(arguments.quiet) as observer:
         with observer.stage("build model"):
             made = make_step()
-        step = _compiled(made, arguments, observer)
+        artifact = _artifact(made, arguments, observer)
         with observer.stage("write"):
-            step.save(output)
+            artifact.write(output)
     if not arguments.quiet:
-        print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(step.signature.state)} state tensors")
+        print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(artifact.signature.state)} state tensors")
     return 0
 
 
@@ -68,16 +70,28 @@ def _function(source: str) -> Any:
     return function
 
 
-def _compiled(made: Any, arguments: argparse.Namespace, observer: Observer) -> Step:
-    from dmc.runtime import Step
-
+def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> Artifact:
     if isinstance(made, Step):
         if arguments.target or arguments.dump_dir:
             fact = "returned a step that is already compiled, so --target and --dump-dir come too late"
             raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
-        return made
+        return made.snapshot()
     if not isinstance(made, Mapping):
         fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
         raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
     given = {"target": arguments.target, "dump_dir": arguments.dump_dir}
-    return dmc.compile(**{**made, **{key: value for key, value in given.items() if value}, "observer": observer})
+    keywords: dict[str, Any] = {**made, **{key: value for key, value in given.items() if value}}
+    _check_keywords(keywords, arguments.source)
+    # Imported here: only this command needs the compiler. Its device is not opened, as it may be in another machine.
+    return dmc.compile_artifact(**keywords, observer=observer)
+
+
+def _check_keywords(keywords: Mapping[str, Any], source: str) -> None:
+    parameters = inspect.signature(dmc.compile_artifact).parameters
+    unknown = sorted(set(keywords) - set(parameters) | {"observer"} & set(keywords))
+    missing = sorted(n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in keywords)
+    facts = [f"has no use for {', '.join(unknown)}"] if unknown else []
+    facts += [f"needs {', '.join(missing)}"] if missing else []
+    if facts:
+        fact = f"dmc.compile {' and '.join(facts)}"
+        raise DmcError(source, fact, hint="return a dict of the keyword arguments of dmc.compile")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -48,15 +48,15 @@ class BarObserver(Observer):
 
 
 @contextmanager
-def shown(quiet: bool, stream: TextIO | None = None) -> Iterator[Observer]:
+def shown(quiet: bool, stream: TextIO | None = None) -> Generator[Observer]:
     """An observer that suits `stream` (stderr by default), alive inside the block."""
-    stream = stream or sys.stderr
+    target = sys.stderr if stream is None else stream
     if quiet:
         yield Observer()
-    elif not stream.isatty():
-        yield PlainObserver(stream)
+    elif not target.isatty():
+        yield PlainObserver(target)
     else:
-        with _bar(stream) as progress:
+        with _bar(target) as progress:
             yield BarObserver(progress)
 
 

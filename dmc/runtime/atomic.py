@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Generator[IO[bytes]]:
     """A new binary file that takes the place of `path` when the block ends without an exception.
 
     The bytes go to `.<name>.tmp` in the same directory and reach the disk before the rename, and the rename reaches
@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _locked(temporary: Path) -> Iterator[IO[bytes]]:
+def _locked(temporary: Path) -> Generator[IO[bytes]]:
     while True:
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with open(descriptor, "r+b") as file:

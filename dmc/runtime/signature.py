@@ -6,7 +6,7 @@ same order, each in the storage of its argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -70,9 +70,7 @@ class Signature:
     def from_json(data: Mapping[str, Any]) -> Signature:
         """The inverse of `to_json`; raises KeyError or TypeError on a value of another shape."""
         return Signature(
-            state=tuple(
-                StateSpec(**{**s, "shape": tuple(s["shape"]), "aliases": tuple(s["aliases"])}) for s in data["state"]
-            ),
+            state=tuple(_state_spec(spec) for spec in data["state"]),
             controls=_specs(data["controls"]),
             batch=_specs(data["batch"]),
             outputs=_specs(data["outputs"]),
@@ -83,5 +81,16 @@ class Signature:
         )
 
 
-def _specs(data: Any) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in data)
+def _specs(data: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(spec["name"], spec["dtype"], tuple(spec["shape"])) for spec in data)
+
+
+def _state_spec(data: Mapping[str, Any]) -> StateSpec:
+    return StateSpec(
+        name=data["name"],
+        dtype=data["dtype"],
+        shape=tuple(data["shape"]),
+        role=data["role"],
+        mutated=data["mutated"],
+        aliases=tuple(data["aliases"]),
+    )

@@ -30,7 +30,7 @@ class Slot:
         tensors = [*state, *self._controls, *self._batch]
         self.arguments = iree.VmVariantList(len(tensors) + 2)
         for tensor in tensors:
-            self.arguments.push_ref(tensor.view)
+            self.arguments.push_ref(tensor.view.ref)
         self.arguments.push_ref(self._wait.ref)
         self.arguments.push_ref(self._signal.ref)
 
