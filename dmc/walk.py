@@ -10,10 +10,11 @@ from dmc._mlir import ir
 def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
     """Yields `op` and every operation nested in it, parents first.
 
-    Children are listed before they are visited, so the operation just yielded may be erased or moved.
+    Children are listed before their parent is yielded, so the operation just yielded may be moved, and it may be
+    erased if nothing is nested in it.
     """
-    yield op.operation
-    for region in op.operation.regions:
-        for block in region:
-            for child in list(block.operations):
-                yield from walk(child)
+    operation = op.operation
+    children = [child for region in operation.regions for block in region for child in block.operations]
+    yield operation
+    for child in children:
+        yield from walk(child)

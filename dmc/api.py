@@ -1,0 +1,148 @@
+"""`dmc.compile` and `dmc.load`: the compiler and its results as PyTorch users meet them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+from dmc import dialect, pipeline
+from dmc._mlir import ir
+from dmc.errors import DmcError, StateError
+from dmc.importer.capture import Loss
+from dmc.importer.precision import Precision
+from dmc.importer.step import ImportedStep, import_step
+from dmc.lowering.iree import compile_module
+from dmc.observer import Observer
+from dmc.runtime.arrays import to_array
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.step import Step
+from dmc.runtime.versions import tool_versions
+from dmc.target import target as target_by_name
+
+
+class CompiledStep(Step):
+    """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of the state: {"model": tensors by name, "optimizer": tensors by "<parameter>.<slot>", "step", "seed"}.
+
+        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model.
+        """
+        state = super().state_dict()
+        return {
+            **state,
+            **{part: {k: _to_tensor(v) for k, v in state[part].items()} for part in ("model", "optimizer")},
+        }
+
+
+def compile(
+    model: nn.Module,
+    *,
+    optimizer: Any,
+    example: Any,
+    loss: Loss | None = None,
+    precision: str = "fp32",
+    accumulate: int = 1,
+    target: str = "cpu",
+    seed: int = 0,
+    dump_dir: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+) -> CompiledStep:
+    """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
+
+    loss: called with (model output, targets), gives a floating-point scalar or (scalar, auxiliary outputs); None where
+    the model returns its own loss, as `transformers` models do when given labels.
+    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
+    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs.
+    Shapes and types are fixed by it; the model's mode (train or eval) is taken as it is.
+    precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
+    and computes as `torch.autocast` does.
+    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
+    target: "cpu" or "cuda"; a step for CUDA can be compiled, but not run, without a GPU.
+    seed: of dropout. The same seed gives the same bits.
+    dump_dir: where to write the module in each form.
+
+    Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; DmcError for an
+    unsupported optimizer, precision or target.
+    """
+    artifact = compile_artifact(
+        model,
+        optimizer=optimizer,
+        example=example,
+        loss=loss,
+        precision=precision,
+        accumulate=accumulate,
+        target=target,
+        seed=seed,
+        dump_dir=dump_dir,
+        observer=observer,
+    )
+    return CompiledStep(artifact)
+
+
+def compile_artifact(
+    model: nn.Module,
+    *,
+    optimizer: Any,
+    example: Any,
+    loss: Loss | None = None,
+    precision: str = "fp32",
+    accumulate: int = 1,
+    target: str = "cpu",
+    seed: int = 0,
+    dump_dir: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+) -> Artifact:
+    """As `compile`, without opening the target's device: the way to compile for a GPU on a machine that has none.
+
+    `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
+    """
+    machine, kind = target_by_name(target), _precision(precision)
+    observer = observer or Observer()
+    observer.plan(("import", *(stage.form.name for stage in pipeline.STAGES), "iree"))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        with observer.stage("import"):
+            imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
+        forms = pipeline.run(imported.module, dump_dir=dump_dir, observer=observer)
+        with observer.stage("iree"):
+            executable = compile_module(imported.module, machine)
+    return Artifact(
+        signature=imported.signature,
+        target=machine.name,
+        precision=kind.value,
+        modules={"step": executable.data},
+        ir=forms,
+        state=_arrays(imported),
+        versions=tool_versions(),
+        statistics=executable.statistics,
+    )
+
+
+def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledStep:
+    """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
+    return CompiledStep(Artifact.read(path), device)
+
+
+def _precision(name: str) -> Precision:
+    try:
+        return Precision(name)
+    except ValueError:
+        names = ", ".join(kind.value for kind in Precision)
+        raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None
+
+
+def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
+    specs = imported.signature.state
+    bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
+    state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
+    return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)
+
+
+def _to_tensor(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,60 @@
+"""A composite: an op worth keeping whole, with its meaning in PyTorch beside it.
+
+`@composite("gelu(Tensor x, str approximate) -> Tensor")` makes `torch.ops.dmc.gelu`. Autograd and tracing see one op;
+torch-mlir hands it on as `torch.operator "torch.dmc.gelu"`, which becomes `dm.composite` with the same name. The
+decorated function is its definition: it is what eager PyTorch runs, what fake tensors take shapes from, and what is
+imported as the composite's decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+NAMESPACE = "dmc"
+LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+
+Definition = Callable[..., Any]
+# (ctx, inputs, output) keeps what the backward pass reads; (ctx, *output gradients) gives one gradient per input.
+SetupContext = Callable[[Any, tuple[Any, ...], Any], None]
+Backward = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """One composite: `name` may carry an overload ("optimizer_update.adamw"); `arguments` are the schema's names."""
+
+    name: str
+    arguments: tuple[str, ...]
+    definition: Definition
+
+
+REGISTRY: dict[str, Composite] = {}
+
+
+def composite(schema: str) -> Callable[[Definition], Definition]:
+    """Registers the decorated function as the definition of the composite that `schema` declares.
+
+    Raises ValueError when the name is taken.
+    """
+    name = schema.split("(", 1)[0]
+    if name in REGISTRY:
+        raise ValueError(f"composite name taken: {name}")
+    LIBRARY.define(schema)
+    arguments = tuple(argument.name for argument in torch._C.parse_schema(f"{NAMESPACE}::{schema}").arguments)
+
+    def register(definition: Definition) -> Definition:
+        LIBRARY.impl(name, definition, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{NAMESPACE}::{name}", definition, lib=LIBRARY)
+        REGISTRY[name] = Composite(name, arguments, definition)
+        return definition
+
+    return register
+
+
+def differentiable(name: str, setup: SetupContext, backward: Backward) -> None:
+    """Gives the composite `name` its backward pass, itself made of composites."""
+    torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup, lib=LIBRARY)

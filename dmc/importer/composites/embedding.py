@@ -1,0 +1,46 @@
+"""Embedding look-up and its gradient, both without a scatter: deterministic on every backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.importer.composite import composite, differentiable
+
+
+@composite("embedding(Tensor weight, Tensor index, int padding_index) -> Tensor")
+def embedding(weight: Tensor, index: Tensor, padding_index: int) -> Tensor:
+    """Rows of `weight` [V, D] at `index` (int64, any shape): [*index, D]. A row out of range is NaN, never a guess.
+
+    `padding_index` is the row that gets no gradient; -1 for none.
+    """
+    rows = weight.shape[0]
+    in_range = ((index >= 0) & (index < rows)).unsqueeze(-1)
+    return torch.where(in_range, torch.embedding(weight, index.clamp(0, rows - 1)), float("nan"))
+
+
+@composite("embedding_backward(Tensor dy, Tensor index, int rows, int padding_index) -> Tensor")
+def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int) -> Tensor:
+    """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in index order, in f32."""
+    flat = index.reshape(-1)
+    if padding_index >= 0:
+        flat = torch.where(flat == padding_index, -1, flat)
+    hit = torch.arange(rows, device=dy.device).view(rows, 1, 1) == flat.view(1, -1, 1)
+    terms = torch.where(hit, dy.reshape(1, flat.shape[0], -1).float(), 0.0)
+    return terms.sum(1).to(dy.dtype)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    weight, index, ctx.padding_index = inputs
+    ctx.rows = weight.shape[0]
+    ctx.save_for_backward(index)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    (index,) = ctx.saved_tensors
+    return torch.ops.dmc.embedding_backward(dy, index, ctx.rows, ctx.padding_index), None, None
+
+
+differentiable("embedding", _setup, _backward)

@@ -1,0 +1,76 @@
+"""Two-dimensional max pooling whose gradient needs no scatter: deterministic on every backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dmc.importer.composite import composite, differentiable
+
+_WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
+
+
+@composite(f"max_pool2d(Tensor x, {_WINDOW}) -> Tensor")
+def max_pool2d(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
+    """The largest element of each window of x [N, C, H, W]: [N, C, OH, OW], dtype of `x`."""
+    best, *others = _windows(x, kernel, stride, padding, dilation)
+    for other in others:
+        best = torch.maximum(best, other)
+    return best
+
+
+@composite(f"max_pool2d_backward(Tensor dy, Tensor x, Tensor y, {_WINDOW}) -> Tensor")
+def max_pool2d_backward(
+    dy: Tensor, x: Tensor, y: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+) -> Tensor:
+    """The gradient for `x`: each dy goes to the first largest element of its window, row by row, as in PyTorch."""
+    height, width = x.shape[2] + 2 * padding[0], x.shape[3] + 2 * padding[1]
+    total = torch.zeros([*x.shape[:2], height, width], dtype=torch.float32, device=x.device)
+    open_ = torch.ones_like(y, dtype=torch.bool)
+    offsets = [(i * dilation[0], j * dilation[1]) for i in range(kernel[0]) for j in range(kernel[1])]
+    for (row, column), window in zip(offsets, _windows(x, kernel, stride, padding, dilation), strict=True):
+        hit = open_ & (window == y)
+        open_ = open_ & ~hit
+        spread = _spread(torch.where(hit, dy.float(), 0.0), stride)
+        after = (height - row - spread.shape[2], width - column - spread.shape[3])
+        total = total + functional.pad(spread, [column, after[1], row, after[0]])
+    inner = total[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
+    return inner.to(x.dtype)
+
+
+def _windows(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> list[Tensor]:
+    """One strided slice [N, C, OH, OW] of the padded input per position in the window, row by row."""
+    padded = functional.pad(x, [padding[1], padding[1], padding[0], padding[0]], value=float("-inf"))
+    rows = (padded.shape[2] - dilation[0] * (kernel[0] - 1) - 1) // stride[0] + 1
+    columns = (padded.shape[3] - dilation[1] * (kernel[1] - 1) - 1) // stride[1] + 1
+    slices: list[Tensor] = []
+    for row in range(0, kernel[0] * dilation[0], dilation[0]):
+        for column in range(0, kernel[1] * dilation[1], dilation[1]):
+            down = slice(row, row + (rows - 1) * stride[0] + 1, stride[0])
+            across = slice(column, column + (columns - 1) * stride[1] + 1, stride[1])
+            slices.append(padded[:, :, down, across])
+    return slices
+
+
+def _spread(x: Tensor, stride: list[int]) -> Tensor:
+    """`x` with stride-1 zeros between neighbours in its last two dimensions."""
+    batch, channels, height, width = x.shape
+    grid = functional.pad(x.view(batch, channels, height, 1, width, 1), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
+    whole = grid.reshape(batch, channels, height * stride[0], width * stride[1])
+    return whole[:, :, : (height - 1) * stride[0] + 1, : (width - 1) * stride[1] + 1]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, *ctx.window = inputs
+    ctx.save_for_backward(x, output)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    x, y = ctx.saved_tensors
+    return torch.ops.dmc.max_pool2d_backward(dy, x, y, *ctx.window), None, None, None, None
+
+
+differentiable("max_pool2d", _setup, _backward)

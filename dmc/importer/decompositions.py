@@ -1,0 +1,124 @@
+"""How operations that survive differentiation become ones that torch-mlir lowers to linalg alone.
+
+Scatters, scans and sorts would leave linalg (`tm_tensor`) and, on some backends, be non-deterministic; they are
+written as comparisons with a range and a reduction, whose order of summation is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+from dmc.errors import ImportFailure
+
+aten = torch.ops.aten
+MAX_ROUNDS = 64
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """torch-mlir's decompositions with ours over them."""
+    return {**get_decomposition_table(), **_OWN}
+
+
+def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
+    return _scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
+
+
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """The last of several writes to one place wins, as in PyTorch on the CPU."""
+    dim = _normal(dim, x)
+    _refuse_partial("scatter", x, dim, index)
+    if index.shape[dim] > MAX_ROUNDS:
+        raise ImportFailure(
+            None, f"a scatter of {index.shape[dim]} elements a row is not compiled", hint="use a mask and torch.where"
+        )
+    places = _range(x, dim)
+    for k in range(index.shape[dim]):
+        x = torch.where(index.narrow(dim, k, 1) == places, source.narrow(dim, k, 1), x)
+    return x
+
+
+def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    dim = _normal(dim, x)
+    _refuse_partial("scatter_add", x, dim, index)
+    hit = index.unsqueeze(dim) == _range(x, dim).unsqueeze(dim + 1)
+    return x + torch.where(hit, source.unsqueeze(dim), 0.0).sum(dim + 1).to(x.dtype)
+
+
+def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """Accumulation at integer indices of the leading dimensions, the gradient of `x[i, j]`."""
+    leading = [index for index in indices if index is not None]
+    prefix = all(index is not None for index in indices[: len(leading)])
+    if not accumulate or not prefix or any(index.dtype == torch.bool for index in leading):
+        raise ImportFailure(
+            None, "assignment at computed indices is not compiled", hint="use a mask and torch.where instead"
+        )
+    sizes = list(x.shape[: len(leading)])
+    rest = list(x.shape[len(leading) :])
+    place = torch.zeros([], dtype=torch.int64, device=x.device)
+    for index, size in zip(leading, sizes, strict=True):
+        place = place * size + torch.where(index < 0, index + size, index)
+    rows = 1
+    for size in sizes:
+        rows *= size
+    spread = values.expand([*place.shape, *rest]).reshape(place.numel(), -1)
+    total = torch.ops.dmc.embedding_backward(spread, place.reshape(-1), rows, -1)
+    return x + total.view(x.shape)
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    dtype = dtype or (x.dtype if x.is_floating_point() else torch.int64)
+    if x.dim() == 0:
+        return x.to(dtype)
+    dim = _normal(dim, x)
+    moved = x.to(dtype).movedim(dim, -1)
+    position = torch.arange(moved.shape[-1], device=x.device)
+    earlier = position.unsqueeze(0) <= position.unsqueeze(1)
+    return torch.where(earlier, moved.unsqueeze(-2), 0).sum(-1, dtype=dtype).movedim(-1, dim)
+
+
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    if k > MAX_ROUNDS:
+        raise ImportFailure(None, f"topk with k = {k} is not compiled", hint=f"k up to {MAX_ROUNDS} is")
+    dim = _normal(dim, x)
+    places = _range(x, dim)
+    remaining = x if largest else -x
+    values: list[Tensor] = []
+    indices: list[Tensor] = []
+    for _ in range(k):
+        index = remaining.argmax(dim, keepdim=True)
+        hit = index == places
+        values.append(torch.where(hit, x, 0).sum(dim, keepdim=True).to(x.dtype))
+        indices.append(index)
+        remaining = torch.where(hit, float("-inf"), remaining)
+    return torch.cat(values, dim), torch.cat(indices, dim)
+
+
+def _range(x: Tensor, dim: int) -> Tensor:
+    view = [1] * x.dim()
+    view[dim] = x.shape[dim]
+    return torch.arange(x.shape[dim], device=x.device).view(view)
+
+
+def _normal(dim: int, x: Tensor) -> int:
+    return dim % x.dim()
+
+
+def _refuse_partial(op: str, x: Tensor, dim: int, index: Tensor) -> None:
+    if any(index.shape[d] != x.shape[d] for d in range(x.dim()) if d != dim):
+        raise ImportFailure(None, f"{op} with an index of another shape is not compiled", hint="expand the index")
+
+
+_OWN: dict[Any, Callable[..., Any]] = {
+    aten.scatter.value: _scatter_value,
+    aten.scatter.src: _scatter,
+    aten.scatter_add.default: _scatter_add,
+    aten.index_put.default: _index_put,
+    aten._unsafe_index_put.default: _index_put,
+    aten.cumsum.default: _cumsum,
+    aten.topk.default: _topk,
+}

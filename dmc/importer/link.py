@@ -1,0 +1,170 @@
+"""Gradients and update, imported as two functions, become the one function `@step`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc._mlir import arith, func, ir, linalg, passmanager, scf, tensor
+from dmc.runtime.signature import Signature
+
+GRADIENTS, UPDATE, STEP = "gradients", "update", "step"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The names of the tensors that `@gradients` and `@update` take and give, in their order.
+
+    gradients: (inputs…, seed, counter, batch…) -> (loss, aux…, buffers…, gradients of trained…)
+    update: (trained…, gradients…, slots…, old buffers…, new buffers…, step, loss, lr, guard) ->
+    (trained…, slots…, buffers…, step, finite)
+    """
+
+    inputs: tuple[str, ...]
+    buffers: tuple[str, ...]
+    trained: tuple[str, ...]
+    slots: tuple[str, ...]
+    aux: int
+
+
+def link(module: ir.Module, signature: Signature, order: Order, accumulate: int) -> None:
+    """Adds `@step` with the calling convention of `signature` to `module` and inlines the two functions into it.
+
+    With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, which a loop runs one after
+    the other; gradients, loss and auxiliary outputs are their means, buffers pass from one to the next.
+    """
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
+    arguments = [*signature.state, *signature.controls, *signature.batch]
+    results = [*(spec for spec in signature.state if spec.mutated), *signature.outputs]
+    with ir.InsertionPoint(module.body), ir.Location.unknown():
+        types = ([_type(s.dtype, s.shape) for s in arguments], [_type(s.dtype, s.shape) for s in results])
+        step = func.FuncOp(STEP, types)
+        step.arg_attrs = ir.ArrayAttr.get(
+            [_attributes(spec.name, getattr(spec, "role", role)) for spec, role in _with_roles(signature)]
+        )
+        step.attributes["res_attrs"] = ir.ArrayAttr.get([_attributes(spec.name, None) for spec in results])
+        block = step.add_entry_block()
+    with ir.InsertionPoint(block), ir.Location.unknown():
+        values = {spec.name: value for spec, value in zip(arguments, block.arguments, strict=True)}
+        batch = [values[spec.name] for spec in signature.batch]
+        body = _Body(functions, order, values, accumulate)
+        func.ReturnOp(body.build(batch, [spec.name for spec in results]))
+    pipeline = "builtin.module(inline,symbol-dce,canonicalize,cse)"
+    passmanager.PassManager.parse(pipeline, module.context).run(module.operation)
+
+
+@dataclass(frozen=True)
+class _Body:
+    functions: dict[str, ir.OpView]
+    order: Order
+    values: dict[str, ir.Value]
+    accumulate: int
+
+    def build(self, batch: Sequence[ir.Value], results: Sequence[str]) -> list[ir.Value]:
+        """Emits the body of `@step`; gives the values named by `results`."""
+        heads = 1 + self.order.aux
+        outputs = self._mean_of_micro_batches(batch) if self.accumulate > 1 else self._once(batch)
+        loss, *aux = outputs[:heads]
+        buffers = outputs[heads : heads + len(self.order.buffers)]
+        gradients = outputs[heads + len(self.order.buffers) :]
+        own = [self.values[name] for name in (*self.order.trained,)]
+        slots = [self.values[name] for name in self.order.slots]
+        old = [self.values[name] for name in self.order.buffers]
+        scalars = [self.values["step"], loss, self.values["lr"], self.values["guard"]]
+        updated = self._call(UPDATE, [*own, *gradients, *slots, *old, *buffers, *scalars])
+        names = [*self.order.trained, *self.order.slots, *self.order.buffers, "step", "finite"]
+        named = dict(zip(names, updated, strict=True)) | {"loss": loss}
+        named |= {f"aux{index}": value for index, value in enumerate(aux)}
+        return [named[name] for name in results]
+
+    def _once(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
+        inputs = [self.values[name] for name in self.order.inputs]
+        return self._call(GRADIENTS, [*inputs, self.values["seed"], self.values["step"], *batch])
+
+    def _mean_of_micro_batches(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
+        function = self.functions[GRADIENTS]
+        assert isinstance(function, func.FuncOp)
+        result_types = list(function.type.results)
+        parts = function.type.inputs[len(self.order.inputs) + 2 :]
+        first = 1 + self.order.aux
+        carried = range(first, first + len(self.order.buffers))
+        buffers = iter(self.order.buffers)
+        starts = [self.values[next(buffers)] if i in carried else _zeros(t) for i, t in enumerate(result_types)]
+        bounds = [arith.ConstantOp(ir.IndexType.get(), bound).result for bound in (0, self.accumulate, 1)]
+        loop = scf.ForOp(*bounds, starts)
+        with ir.InsertionPoint(loop.body):
+            sums = list(loop.inner_iter_args)
+            state = {**self.values, **dict(zip(self.order.buffers, [sums[i] for i in carried], strict=True))}
+            counter = _counter(self.values["step"], loop.induction_variable, self.accumulate)
+            slices = [_slice(whole, part, loop.induction_variable) for whole, part in zip(batch, parts, strict=True)]
+            inputs = [state[name] for name in self.order.inputs]
+            new = self._call(GRADIENTS, [*inputs, self.values["seed"], counter, *slices])
+            scf.YieldOp([v if i in carried else _add(sums[i], v) for i, v in enumerate(new)])
+        totals = list(loop.results)
+        return [v if i in carried else _scale(v, 1.0 / self.accumulate) for i, v in enumerate(totals)]
+
+    def _call(self, name: str, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+        function = self.functions[name]
+        assert isinstance(function, func.FuncOp)
+        return list(func.CallOp(function, list(arguments)).operation.results)
+
+
+def _with_roles(signature: Signature) -> list[tuple[object, str]]:
+    controls = [(spec, "control") for spec in signature.controls]
+    return [*((spec, spec.role) for spec in signature.state), *controls, *((spec, "batch") for spec in signature.batch)]
+
+
+def _attributes(name: str, role: str | None) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {"dm.name": ir.StringAttr.get(name)}
+    if role is not None:
+        attributes["dm.role"] = ir.StringAttr.get(role)
+    return ir.DictAttr.get(attributes)
+
+
+def _type(dtype: str, shape: Sequence[int]) -> ir.Type:
+    return ir.RankedTensorType.get(list(shape), ir.Type.parse(dtype))
+
+
+def _zeros(tensor_type: ir.Type) -> ir.Value:
+    ranked = ir.RankedTensorType(tensor_type)
+    zero = arith.ConstantOp(ranked.element_type, 0.0).result
+    return linalg.fill(zero, outs=[tensor.empty(ranked.shape, ranked.element_type)])
+
+
+def _slice(whole: ir.Value, part_type: ir.Type, index: ir.Value) -> ir.Value:
+    """Rows index·n … of `whole`, n = the rows of `part_type`."""
+    part = ir.RankedTensorType(part_type)
+    rows = arith.ConstantOp(ir.IndexType.get(), part.shape[0]).result
+    offset = arith.MulIOp(index, rows).result
+    rank = len(part.shape)
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return tensor.ExtractSliceOp(
+        part,
+        whole,
+        [offset],
+        [],
+        [],
+        static_offsets=[dynamic, *[0] * (rank - 1)],
+        static_sizes=part.shape,
+        static_strides=[1] * rank,
+    ).result
+
+
+def _counter(step: ir.Value, micro: ir.Value, accumulate: int) -> ir.Value:
+    """step · accumulate + micro: every micro-batch draws its own random numbers."""
+    i64 = ir.IntegerType.get_signless(64)
+    scalar = tensor.ExtractOp(step, []).result
+    scaled = arith.MulIOp(scalar, arith.ConstantOp(i64, accumulate).result).result
+    counter = arith.AddIOp(scaled, arith.IndexCastOp(i64, micro).result).result
+    return tensor.FromElementsOp(step.type, [counter]).result
+
+
+def _add(total: ir.Value, value: ir.Value) -> ir.Value:
+    return arith.AddFOp(total, value).result
+
+
+def _scale(value: ir.Value, factor: float) -> ir.Value:
+    ranked = ir.RankedTensorType(value.type)
+    scalar = ir.FloatAttr.get(ranked.element_type, factor)
+    splat = arith.ConstantOp(ranked, ir.DenseElementsAttr.get_splat(ranked, scalar)).result
+    return arith.MulFOp(value, splat).result

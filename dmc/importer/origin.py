@@ -1,0 +1,82 @@
+"""Where an operation comes from: the module path in the model and the line of Python that called it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+import dmc
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
+META_KEY = "dmc_origin"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`module` is the path in the user's model ("" for the model itself), `file` and `line` its innermost own line."""
+
+    module: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        module = f"module '{self.module}'" if self.module else "the model or its loss"
+        return f"{module} ({self.file}:{self.line})" if self.file else module
+
+
+NOWHERE = Origin("", "", 0)
+
+
+def of_exported_node(node: fx.Node, prefix: str) -> Origin:
+    """The origin that export noted on `node`; `prefix` is the path of the user's model in the exported one."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    module = paths[-1] if paths else ""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
+    file, line = (own or frames or [("", 0)])[-1]
+    return Origin(_without_prefix(module, prefix), file, int(line))
+
+
+def of_node(node: fx.Node) -> Origin:
+    """The origin carried by a node of a traced graph, through differentiation; NOWHERE if it has none."""
+    return (node.meta.get("custom") or {}).get(META_KEY, NOWHERE)
+
+
+def of_exception(error: BaseException, root: nn.Module) -> Origin:
+    """The innermost module call and line of the user's code on the traceback of `error`."""
+    names: dict[int, str] = {id(module): name for name, module in root.named_modules()}
+    module, file, line = "", "", 0
+    for frame in _frames(error.__traceback__):
+        owner: Any = frame.tb_frame.f_locals.get("self")
+        if isinstance(owner, nn.Module) and names.get(id(owner)):
+            module = names[id(owner)]
+        if not frame.tb_frame.f_code.co_filename.startswith(_LIBRARIES):
+            file, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
+    return Origin(module, file, line)
+
+
+def op_name(target: Any) -> str:
+    """The name users know: "aten.nonzero" for an ATen overload."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target).removesuffix(".default")
+    return getattr(target, "__name__", str(target))
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    frames: list[TracebackType] = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    return frames
+
+
+def _without_prefix(path: str, prefix: str) -> str:
+    return "" if path == prefix else path.removeprefix(f"{prefix}.")

@@ -1,0 +1,157 @@
+"""`nn.LSTM` and `nn.GRU` as time loops over a cell composite, with the large products taken out of the loop.
+
+A layer's input product is one matrix product over all time steps, and so are the gradients of its weights: only the
+state's own product stays in the loop (Appleyard, Kocisky and Blunsom, "Optimizing Performance of Recurrent Neural
+Networks on GPUs", 2016, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Dropout between layers: (activations, probability) -> activations.
+Dropout = Callable[[Tensor, float], Tensor]
+# A layer over time: (input gates [T, B, G·H], recurrent weight, recurrent bias, *states) -> (outputs, *final states).
+Sequence = Callable[..., tuple[Tensor, ...]]
+
+
+class _LstmSequence(torch.autograd.Function):
+    """x_gates [T, B, 4H], weight [4H, H], h [B, H], c [B, H] → outputs [T, B, H], last h, last c."""
+
+    @staticmethod
+    def forward(ctx: Any, x_gates: Tensor, weight: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        gates, cells, outputs = [], [c], [h]
+        for x in x_gates.unbind(0):
+            gates.append(x + outputs[-1] @ weight.t())
+            h_next, c_next = torch.ops.dmc.lstm_cell(gates[-1], cells[-1])
+            outputs.append(h_next)
+            cells.append(c_next)
+        ctx.save_for_backward(weight, *gates, *cells, *outputs[:-1])
+        return torch.stack(outputs[1:]), outputs[-1].clone(), cells[-1].clone()
+
+    @staticmethod
+    def backward(ctx: Any, dout: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        weight, *saved = ctx.saved_tensors
+        steps = dout.shape[0]
+        gates, cells, inputs = saved[:steps], saved[steps : 2 * steps + 1], saved[2 * steps + 1 :]
+        dgates: list[Tensor] = []
+        for t in reversed(range(steps)):
+            dg, dc = torch.ops.dmc.lstm_cell_backward(dh + dout[t], dc, gates[t], cells[t], cells[t + 1])
+            dgates.append(dg)
+            dh = dg @ weight
+        all_gates = torch.stack(dgates[::-1])
+        dweight = all_gates.flatten(0, 1).t() @ torch.stack(inputs).flatten(0, 1)
+        return all_gates, dweight, dh, dc
+
+
+class _GruSequence(torch.autograd.Function):
+    """x_gates [T, B, 3H], weight [3H, H], bias [3H], h [B, H] → outputs [T, B, H], last h."""
+
+    @staticmethod
+    def forward(ctx: Any, x_gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        h_gates, outputs = [], [h]
+        for x in x_gates.unbind(0):
+            h_gates.append(outputs[-1] @ weight.t() + bias)
+            outputs.append(torch.ops.dmc.gru_cell(x, h_gates[-1], outputs[-1]))
+        ctx.save_for_backward(weight, x_gates, *h_gates, *outputs[:-1])
+        return torch.stack(outputs[1:]), outputs[-1].clone()
+
+    @staticmethod
+    def backward(ctx: Any, dout: Tensor, dh: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        weight, x_gates, *saved = ctx.saved_tensors
+        steps = dout.shape[0]
+        h_gates, inputs = saved[:steps], saved[steps:]
+        dx_gates: list[Tensor] = []
+        dh_gates: list[Tensor] = []
+        for t in reversed(range(steps)):
+            dx, dhg, carried = torch.ops.dmc.gru_cell_backward(dh + dout[t], x_gates[t], h_gates[t], inputs[t])
+            dx_gates.append(dx)
+            dh_gates.append(dhg)
+            dh = dhg @ weight + carried
+        recurrent = torch.stack(dh_gates[::-1]).flatten(0, 1)
+        dweight = recurrent.t() @ torch.stack(inputs).flatten(0, 1)
+        return torch.stack(dx_gates[::-1]), dweight, recurrent.sum(0), dh
+
+
+def lstm(
+    x: Tensor,
+    hx: list[Tensor],
+    params: list[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    apply_dropout: Dropout,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The meaning of `aten.lstm.input` (without projections): output, final hidden states, final cell states."""
+    h0, c0 = hx
+
+    def layer(x_gates: Tensor, weight: Tensor, bias: Tensor | None, index: int) -> tuple[Tensor, ...]:
+        gates = x_gates if bias is None else x_gates + bias
+        return _LstmSequence.apply(gates, weight, h0[index], c0[index])
+
+    kept = dropout if train else 0.0
+    out, finals = _layers(x, params, has_biases, num_layers, kept, bidirectional, batch_first, apply_dropout, layer)
+    return out, torch.stack([final[0] for final in finals]), torch.stack([final[1] for final in finals])
+
+
+def gru(
+    x: Tensor,
+    h0: Tensor,
+    params: list[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    apply_dropout: Dropout,
+) -> tuple[Tensor, Tensor]:
+    """The meaning of `aten.gru.input`: output and final hidden states."""
+
+    def layer(x_gates: Tensor, weight: Tensor, bias: Tensor | None, index: int) -> tuple[Tensor, ...]:
+        recurrent_bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
+        return _GruSequence.apply(x_gates, weight, recurrent_bias, h0[index])
+
+    kept = dropout if train else 0.0
+    out, finals = _layers(x, params, has_biases, num_layers, kept, bidirectional, batch_first, apply_dropout, layer)
+    return out, torch.stack([final[0] for final in finals])
+
+
+def _layers(
+    x: Tensor,
+    params: list[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    bidirectional: bool,
+    batch_first: bool,
+    apply_dropout: Dropout,
+    layer: Sequence,
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """Runs every layer and direction: output in the layout of `x`, final states in PyTorch's order."""
+    out = x.transpose(0, 1) if batch_first else x
+    directions = 2 if bidirectional else 1
+    width = 4 if has_biases else 2
+    finals: list[tuple[Tensor, ...]] = []
+    for index in range(num_layers):
+        halves: list[Tensor] = []
+        for direction in range(directions):
+            number = index * directions + direction
+            weights = params[number * width : (number + 1) * width]
+            biases = weights[2:] if has_biases else [None, None]
+            source = out.flip(0) if direction else out
+            x_gates = torch.nn.functional.linear(source, weights[0], biases[0])
+            outputs, *final = layer(x_gates, weights[1], biases[1], number)
+            halves.append(outputs.flip(0) if direction else outputs)
+            finals.append(tuple(final))
+        out = torch.cat(halves, 2) if bidirectional else halves[0]
+        if dropout and index + 1 < num_layers:
+            out = apply_dropout(out, dropout)
+    return (out.transpose(0, 1) if batch_first else out), finals

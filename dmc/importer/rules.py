@@ -1,0 +1,203 @@
+"""ATen operations of the forward pass → composites: a table from operation to rule.
+
+A rule takes the drawer of random sites and the operation's arguments. It returns `DECLINE` where the composite does
+not say what the operation means; the operation then stays and is decomposed by PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from dmc.errors import ImportFailure
+from dmc.importer import composites, rnn
+
+__all__ = ["DECLINE", "RULES", "Randomness", "composites"]
+
+aten = torch.ops.aten
+DECLINE: Final = object()
+
+
+@dataclass
+class Randomness:
+    """The random state of one step: seed and counter (int64 scalars), and a fresh site for each place that draws."""
+
+    seed: Tensor
+    counter: Tensor
+    sites: int = 0
+
+    def site(self) -> int:
+        """A number that no other place of the step draws from."""
+        self.sites += 1
+        return self.sites - 1
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """`x` with elements dropped at a fresh site."""
+        return torch.ops.dmc.dropout(x, self.seed, self.counter, self.site(), p)
+
+
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+
+
+def rule(*targets: Any) -> Callable[[Rule], Rule]:
+    """Registers a rule for each of `targets`."""
+
+    def register(function: Rule) -> Rule:
+        for target in targets:
+            RULES[target] = function
+        return function
+
+    return register
+
+
+@rule(aten.dropout.default, aten.dropout_.default, aten.feature_dropout.default)
+def _dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.dropout(x, p) if train and p > 0.0 else x
+
+
+@rule(aten.native_dropout.default)
+def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None) -> Any:
+    kept = torch.ones_like(x)
+    mask = random.dropout(kept, p) if train and p > 0.0 else kept
+    return x * mask, mask != 0
+
+
+@rule(aten.bernoulli.default, aten.bernoulli.p, aten.rand.default, aten.rand_like.default, aten.randn.default)
+@rule(aten.randn_like.default, aten.randint.low, aten.multinomial.default, aten.normal_.default, aten.uniform_.default)
+@rule(aten.alpha_dropout.default, aten.feature_alpha_dropout.default, aten.randperm.default, aten.bernoulli_.float)
+def _other_randomness(random: Randomness, *args: Any, **kwargs: Any) -> Any:
+    raise ImportFailure(
+        None,
+        "draws random numbers in a way dmc does not compile",
+        hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+    )
+
+
+@rule(aten.gelu.default)
+def _gelu(random: Randomness, x: Tensor, *, approximate: str = "none") -> Any:
+    return torch.ops.dmc.gelu(x, approximate)
+
+
+@rule(aten.layer_norm.default)
+def _layer_norm(
+    random: Randomness,
+    x: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Any:
+    weight = x.new_ones(shape) if weight is None else weight
+    bias = torch.zeros_like(weight) if bias is None else bias
+    return torch.ops.dmc.layer_norm(x, weight, bias, len(shape), eps)[0]
+
+
+@rule(aten.rms_norm.default)
+def _rms_norm(
+    random: Randomness, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Any:
+    weight = x.new_ones(shape) if weight is None else weight
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    return torch.ops.dmc.rms_norm(x, weight, len(shape), eps)[0]
+
+
+@rule(aten.scaled_dot_product_attention.default)
+def _attention(
+    random: Randomness,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if enable_gqa:
+        k, v = (_repeat_heads(x, q.shape[-3] // x.shape[-3]) for x in (k, v))
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, -math.inf)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    site = random.site() if dropout_p > 0.0 else 0
+    return torch.ops.dmc.attention(
+        q, k, v, mask, random.seed, random.counter, site, float(dropout_p), float(scale), is_causal
+    )[0]
+
+
+@rule(aten.cross_entropy_loss.default)
+def _cross_entropy(
+    random: Randomness,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    if weight is not None or target.is_floating_point() or reduction == 0 or logits.dim() < 2:
+        return DECLINE
+    flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
+    return torch.ops.dmc.softmax_cross_entropy(
+        flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
+    )[0]
+
+
+@rule(aten.embedding.default)
+def _embedding(
+    random: Randomness,
+    weight: Tensor,
+    index: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if scale_grad_by_freq or sparse:
+        option = "sparse=True" if sparse else "scale_grad_by_freq=True"
+        raise ImportFailure(None, f"an embedding with {option} is not compiled", hint=f"construct it without {option}")
+    return torch.ops.dmc.embedding(weight, index, padding_idx)
+
+
+@rule(aten.max_pool2d.default)
+def _max_pool2d(
+    random: Randomness,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> Any:
+    if ceil_mode or x.dim() != 4:
+        return DECLINE
+    kernel = _pair(kernel)
+    window = (kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
+    return torch.ops.dmc.max_pool2d(x, *window)
+
+
+@rule(aten.lstm.input)
+def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
+    if len({tensor.shape[-1] for tensor in hx}) > 1:
+        raise ImportFailure(None, "an LSTM with projections is not compiled", hint="use proj_size=0")
+    return rnn.lstm(x, hx, params, *options, random.dropout)
+
+
+@rule(aten.gru.input)
+def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
+    return rnn.gru(x, h0, params, *options, random.dropout)
+
+
+def _repeat_heads(x: Tensor, times: int) -> Tensor:
+    *batch, heads, length, width = x.shape
+    return x.unsqueeze(-3).expand(*batch, heads, times, length, width).reshape(*batch, heads * times, length, width)
+
+
+def _pair(values: Sequence[int]) -> list[int]:
+    return [int(values[0]), int(values[-1])]

@@ -1,0 +1,175 @@
+"""A PyTorch model, loss and optimizer → form imported: the whole training step as one module, and its first state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from dmc import optim
+from dmc._mlir import ir
+from dmc.errors import ImportFailure
+from dmc.importer import link
+from dmc.importer.capture import Capture, Loss, capture
+from dmc.importer.differentiate import Gradients, differentiate
+from dmc.importer.precision import Precision
+from dmc.importer.torch_to_linalg import TorchModule
+from dmc.importer.update import Update, trace_update
+from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
+
+MLIR_NAMES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int8: "i8",
+    torch.bool: "i1",
+}
+
+
+@dataclass(frozen=True)
+class ImportedStep:
+    """`module` in form imported, its calling convention, and the first value of each state tensor by name."""
+
+    module: ir.Module
+    signature: Signature
+    state: dict[str, torch.Tensor]
+
+
+def import_step(
+    model: nn.Module,
+    loss: Loss | None,
+    optimizer: Any,
+    example: Any,
+    precision: Precision,
+    accumulate: int,
+    seed: int,
+    context: ir.Context,
+) -> ImportedStep:
+    """Imports one training step of `model`; see `dmc.compile` for the arguments.
+
+    Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
+    """
+    dtype = torch.bfloat16 if precision is Precision.BF16 else None
+    names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+    plan = optim.plan(optimizer, names)
+    captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
+    gradients = differentiate(captured, precision is Precision.BF16_MIXED, frozenset(plan.group_of))
+    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
+    buffers = [_converted(captured.state[name], dtype) for name in gradients.buffers]
+    loss_type = _results(gradients)[0].dtype
+    update = trace_update(plan, parameters, buffers, loss_type)
+    signature = _signature(captured, gradients, update, plan, accumulate, dtype)
+    torch_module = TorchModule(context)
+    torch_module.add(gradients.graph.graph, link.GRADIENTS)
+    torch_module.add(update.graph.graph, link.UPDATE)
+    torch_module.lower()
+    order = link.Order(tuple(captured.state), gradients.buffers, gradients.trained, update.slots, gradients.aux)
+    link.link(torch_module.module, signature, order, accumulate)
+    return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed))
+
+
+def _micro_batch(example: Any, accumulate: int) -> Any:
+    """The first of `accumulate` equal parts of `example` along dimension 0."""
+    if accumulate < 1:
+        raise ImportFailure("accumulate", f"expected a positive number, got {accumulate}")
+    if accumulate == 1:
+        return example
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() == 0 or tensor.shape[0] % accumulate:
+            raise ImportFailure(
+                "example",
+                f"an input of shape {list(tensor.shape)} cannot be cut into accumulate={accumulate} equal parts",
+                hint="dimension 0 of every input is the batch; make it a multiple of `accumulate`",
+            )
+        return tensor[: tensor.shape[0] // accumulate]
+
+    return pytree.tree_map_only(torch.Tensor, cut, example)
+
+
+def _signature(
+    captured: Capture,
+    gradients: Gradients,
+    update: Update,
+    plan: optim.Plan,
+    accumulate: int,
+    dtype: torch.dtype | None,
+) -> Signature:
+    trained, buffers = set(gradients.trained), set(gradients.buffers)
+
+    def spec(name: str, tensor: torch.Tensor) -> StateSpec:
+        role: Role = "buffer" if captured.kinds[name] != "parameter" else "parameter" if name in trained else "frozen"
+        kind = _dtype_name(name, _converted(tensor, dtype).dtype)
+        mutated = name in trained or name in buffers
+        return StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
+
+    state = [spec(name, tensor) for name, tensor in captured.state.items()]
+    by_name = {s.name: s for s in state}
+    # Results come in the order of the state, and the update gives parameters and buffers in this order too.
+    slots = [(slot, by_name[slot.rpartition(".")[0]]) for slot in update.slots]
+    state += [StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in slots]
+    state += [StateSpec("step", "i64", (), "counter"), StateSpec("seed", "i64", (), "seed", mutated=False)]
+    controls = (TensorSpec("lr", "f32", (len(plan.groups),)), TensorSpec("guard", "i32", ()))
+    loss, *aux = _results(gradients)[: 1 + gradients.aux]
+    if accumulate > 1 and any(value.dim() or not value.is_floating_point() for value in aux):
+        raise ImportFailure(
+            "loss",
+            "auxiliary outputs of a step with accumulate > 1 must be floating-point scalars",
+            hint="return their means, or use accumulate=1",
+        )
+    outputs = [TensorSpec("loss", _dtype_name("loss", loss.dtype), ()), TensorSpec("finite", "i32", ())]
+    outputs += [TensorSpec(f"aux{i}", _dtype_name(f"aux{i}", v.dtype), tuple(v.shape)) for i, v in enumerate(aux)]
+    return Signature(
+        state=tuple(state),
+        controls=controls,
+        batch=tuple(_batch_spec(name, tensor, accumulate) for name, tensor in captured.batch),
+        outputs=tuple(outputs),
+        args=captured.args,
+        kwargs=captured.kwargs,
+        aux=captured.aux,
+        learning_rates=tuple(group.lr for group in plan.groups),
+    )
+
+
+def _batch_spec(name: str, tensor: torch.Tensor, accumulate: int) -> TensorSpec:
+    shape = tuple(tensor.shape) if accumulate == 1 else (tensor.shape[0] * accumulate, *tensor.shape[1:])
+    return TensorSpec(name, _dtype_name(name, tensor.dtype), shape)
+
+
+def _dtype_name(name: str, dtype: torch.dtype) -> str:
+    if dtype not in MLIR_NAMES:
+        raise ImportFailure(
+            name, f"has the unsupported type {dtype}", hint=f"use one of {', '.join(map(str, MLIR_NAMES))}"
+        )
+    return MLIR_NAMES[dtype]
+
+
+def _results(gradients: Gradients) -> list[torch.Tensor]:
+    return [node.meta["val"] for node in gradients.graph.graph.output_node().args[0]]
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    return tensor.detach().to(dtype) if dtype is not None and tensor.is_floating_point() else tensor.detach()
+
+
+def _first_state(signature: Signature, captured: Capture, plan: optim.Plan, seed: int) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = {}
+    for spec in signature.state:
+        match spec.role:
+            case "counter":
+                state[spec.name] = torch.tensor(plan.step)
+            case "seed":
+                state[spec.name] = torch.tensor(seed)
+            case "optimizer":
+                owner = state[spec.name.rpartition(".")[0]]
+                taken = plan.state.get(spec.name)
+                state[spec.name] = torch.zeros_like(owner) if taken is None else taken.detach().to(owner.dtype)
+            case _:
+                state[spec.name] = captured.state[spec.name].detach()
+    return state

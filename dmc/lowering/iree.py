@@ -1,0 +1,67 @@
+"""Form lowered → an IREE module, by IREE's own compiler in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iree.compiler import tools as iree
+from iree.compiler.tools import CompilerToolError
+
+from dmc._mlir import ir
+from dmc.errors import DmcError
+from dmc.target import Target
+
+# The step returns before it has run and signals a fence when it is done.
+_ASYNC = "--iree-execution-model=async-external"
+_CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
+_ALLOCATION = re.compile(r"stream\.resource\.alloca .*!stream\.resource<(\w+)>\{(%\w+)\}")
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A compiled module and what its schedule shows.
+
+    statistics: "transient_bytes" (device memory that a step takes beside its state and gives back), "dispatches"
+    (kernels launched by a step, loops counted once).
+    """
+
+    data: bytes
+    statistics: Mapping[str, int]
+
+
+def compile_module(module: ir.Module, target: Target) -> Executable:
+    """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
+    text = module.operation.get_asm(enable_debug_info=False)
+    schedule = schedule_of(text, target)
+    return Executable(_run(schedule, target, "--compile-from=stream"), _statistics(schedule.decode()))
+
+
+def schedule_of(text: str, target: Target) -> bytes:
+    """IREE's stream-level program for a module in form lowered: every allocation, copy and dispatch of a step."""
+    return _run(text.encode(), target, "--compile-to=stream", _ASYNC)
+
+
+def _run(source: bytes, target: Target, *flags: str) -> bytes:
+    try:
+        output = iree.compile_str(source, extra_args=[*target.iree_flags, *flags])
+    except CompilerToolError as error:
+        raise DmcError(
+            f"target '{target.name}'",
+            f"IREE cannot compile the step:\n{_errors(str(error))}",
+            hint="dump the forms (dump_dir=…) and run iree-compile on the last to see it alone",
+        ) from error
+    assert output is not None
+    return output
+
+
+def _errors(report: str) -> str:
+    lines = [line for line in report.splitlines() if "error:" in line]
+    return "\n".join(lines[:5]) or report[-2000:]
+
+
+def _statistics(schedule: str) -> dict[str, int]:
+    constants = dict(_CONSTANT.findall(schedule))
+    sizes = [int(constants[size]) for kind, size in _ALLOCATION.findall(schedule) if kind == "transient"]
+    return {"transient_bytes": sum(sizes), "dispatches": schedule.count("stream.cmd.dispatch ")}

@@ -1,0 +1,39 @@
+"""The machines a step can be compiled for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc.errors import DmcError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine by name, and what IREE's compiler must be told about it.
+
+    The compiler runs anywhere: no GPU is needed to compile for one.
+    """
+
+    name: str
+    iree_flags: tuple[str, ...]
+
+
+CPU = Target(
+    "cpu",
+    (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=host",
+    ),
+)
+# IREE knows no Hopper; sm_80 code runs on everything since.
+CUDA = Target("cuda", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"))
+
+TARGETS = {target.name: target for target in (CPU, CUDA)}
+
+
+def target(name: str) -> Target:
+    """The target of that name; raises DmcError for another."""
+    if name not in TARGETS:
+        raise DmcError(f"target '{name}'", "does not exist", hint=f"use {' or '.join(TARGETS)}")
+    return TARGETS[name]
