@@ -1,0 +1,106 @@
+"""Rules that need a whole module: meshes, channels, decompositions, the other end of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeVar
+
+from dmc._mlir import ir
+from dmc.dialect._dm_gen import ChannelOp, GroupAttr, MeshOp
+from dmc.dialect.rules import SYMBOL_RULES, Violation
+from dmc.errors import DmcError
+from dmc.walk import walk
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+# A module rule takes all ops of its classes, in the order of the module, and raises DmcError.
+MODULE_RULES: list[tuple[tuple[type, ...], Callable[[Sequence[Any]], None]]] = []
+
+
+def module_rule(*classes: type) -> Callable[[Function], Function]:
+    """Makes the decorated function a rule over all ops of these classes in a module."""
+
+    def register(function: Function) -> Function:
+        MODULE_RULES.append((classes, function))
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The symbols of a module, and what the meshes among them say. Sizes are in ranks."""
+
+    ops: Mapping[str, ir.Operation]
+    _sizes: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(module: ir.Module) -> Symbols:
+        """The symbols directly in `module`."""
+        named = ((op.attributes.get("sym_name"), op.operation) for op in module.body.operations)
+        return Symbols({name.value: op for name, op in named if name is not None})
+
+    def group_size(self, group: GroupAttr) -> int:
+        """The number of ranks in a group; raises Violation where mesh or axis does not exist."""
+        return self.axes_size(group.mesh.value, tuple(axis.value for axis in group.axes), group)
+
+    def axes_size(self, mesh: str, axes: tuple[str, ...], where: ir.Attribute) -> int:
+        """The number of ranks along `axes` of `@mesh`; raises Violation, naming `where`, if one does not exist."""
+        key = (mesh, axes)
+        if key not in self._sizes:
+            sizes = self._mesh_sizes(mesh, where)
+            for axis in axes:
+                if axis not in sizes:
+                    raise Violation(f"{where}: @{mesh} has no axis '{axis}'; its axes are {', '.join(sizes)}")
+            self._sizes[key] = prod(sizes[axis] for axis in axes)
+        return self._sizes[key]
+
+    def check_member(self, name: str, index: int, group: GroupAttr) -> None:
+        """Raises Violation where `index` is no index in `group`."""
+        size = self.group_size(group)
+        if index >= size:
+            raise Violation(f"{name} is {index}, but {group} has {size} ranks, numbered from 0")
+
+    def check_channel(self, channel: ir.FlatSymbolRefAttr | None, group: GroupAttr) -> None:
+        """Raises Violation where `channel` is given and is not a channel of `group`."""
+        if channel is None:
+            return
+        op = self.ops.get(channel.value)
+        if op is None or op.name != ChannelOp.OPERATION_NAME:
+            raise Violation(f"{channel} is {'not defined' if op is None else f'a {op.name}'}; declare a dm.channel")
+        declared = op.attributes["group"]
+        if declared != group:
+            raise Violation(f"is on {group}, but its channel {channel} is declared for {declared}")
+
+    def _mesh_sizes(self, mesh: str, where: ir.Attribute) -> dict[str, int]:
+        op = self.ops.get(mesh)
+        if op is None or op.name != MeshOp.OPERATION_NAME:
+            raise Violation(f"{where}: @{mesh} is {'not defined' if op is None else f'a {op.name}'}; declare a dm.mesh")
+        names = [axis.value for axis in op.attributes["axes"]]
+        return dict(zip(names, op.attributes["sizes"], strict=True))
+
+
+def verify_symbols(module: ir.Module) -> None:
+    """Checks every rule of `dm` that needs more than one op. Linear in the number of ops.
+
+    The module must verify on its own already. Raises DmcError at the first op that breaks a rule.
+    """
+    symbols = Symbols.of(module)
+    found: dict[type, list[ir.OpView]] = {}
+    for op in _dm_ops(module):
+        found.setdefault(type(op), []).append(op)
+        try:
+            for rule in SYMBOL_RULES.get(type(op), ()):
+                rule(op, symbols)
+        except Violation as violation:
+            raise DmcError(op.operation, str(violation)) from None
+    for classes, check in MODULE_RULES:
+        check([op for cls in classes for op in found.get(cls, ())])
+
+
+def _dm_ops(module: ir.Module) -> Iterator[ir.OpView]:
+    for op in walk(module.operation):
+        if op.name.startswith("dm."):
+            yield op.opview

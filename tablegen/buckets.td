@@ -1,0 +1,42 @@
+// Buckets: a list of tensors and one flat buffer.
+
+#ifndef DM_BUCKETS
+#define DM_BUCKETS
+
+include "base.td"
+
+def Dm_PackOp : Dm_Op<"pack", [Pure]> {
+  let summary = "lays tensors into one flat buffer";
+  let description = [{
+    Tensor i lies row-major at `offsets[i]`, counted in elements.
+
+    Rules: at least one tensor; one element type throughout; one offset for each tensor; the tensors do not overlap,
+    stay inside the buffer and leave no gap.
+
+    Lifespan: added by dm-bucket; consumed by dm-plan-memory, which places the tensors so that nothing is copied;
+    absent from form "planned".
+
+    ```mlir
+    %flat = "dm.pack"(%a, %b) {offsets = array<i64: 0, 4>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<7xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyStaticShapeTensor>:$inputs, DenseI64ArrayAttr:$offsets);
+  let results = (outs Dm_FlatTensor:$result);
+}
+
+def Dm_UnpackOp : Dm_Op<"unpack", [Pure]> {
+  let summary = "takes tensors out of one flat buffer";
+  let description = [{
+    The inverse of `dm.pack`, with the same rules.
+
+    Lifespan: added by dm-bucket; consumed by dm-plan-memory; absent from form "planned".
+
+    ```mlir
+    %a, %b = "dm.unpack"(%flat) {offsets = array<i64: 0, 4>} : (tensor<7xf32>) -> (tensor<2x2xf32>, tensor<3xf32>)
+    ```
+  }];
+  let arguments = (ins Dm_FlatTensor:$input, DenseI64ArrayAttr:$offsets);
+  let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
+}
+
+#endif // DM_BUCKETS

@@ -1,0 +1,46 @@
+// Symbols: the mesh of ranks, and the communicators on it.
+
+#ifndef DM_SYMBOLS
+#define DM_SYMBOLS
+
+include "attributes.td"
+
+def Dm_LinkArrayAttr : TypedArrayAttrBase<Dm_LinkAttr, "array of links">;
+
+def Dm_MeshOp : Dm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
+  let summary = "the ranks of the job, arranged along named axes";
+  let description = [{
+    The job has as many ranks as the product of `sizes`. Rank numbers count row-major over the axes in the order
+    given, so the last axis joins neighbours. `links` gives the slowest link along each axis; cost models read it.
+
+    Rules: at least one axis; names not empty and not repeated; as many sizes and links as axes; sizes at least 1.
+
+    Lifespan: added by dm-annotate; read by every later pass; absent from form "lowered".
+
+    ```mlir
+    "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cuda">,
+                 links = [#dm.link<"network">, #dm.link<"nvlink">]} : () -> ()
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axes, DenseI64ArrayAttr:$sizes, Dm_DeviceAttr:$device,
+                       Dm_LinkArrayAttr:$links);
+}
+
+def Dm_ChannelOp : Dm_Op<"channel", [Symbol, HasParent<"::mlir::ModuleOp">]> {
+  let summary = "one communicator for each group";
+  let description = [{
+    Movements that name the same channel share one communicator. Every rank creates its communicators in the order in
+    which the channels are declared, so the order of the declarations is part of the program.
+
+    Rules: in a module the group's mesh and axes exist, and every movement on the channel has the channel's group.
+
+    Lifespan: added by dm-assign-queues; consumed by dm-lower-to-plan; absent from form "planned".
+
+    ```mlir
+    "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Dm_GroupAttr:$group);
+}
+
+#endif // DM_SYMBOLS
