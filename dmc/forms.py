@@ -1,0 +1,162 @@
+"""The forms of the design: what may stand in a module between two stages of the compiler, and what must hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dmc._mlir import ir
+from dmc.dialect.symbols import verify_symbols
+from dmc.errors import DmcError, PipelineError
+from dmc.step_function import (
+    ROLES,
+    STATE_ROLES,
+    Port,
+    arguments,
+    find_step,
+    functions,
+    is_public,
+    mutated_state,
+    results,
+    symbol,
+)
+from dmc.walk import walk
+
+
+@dataclass(frozen=True)
+class Form:
+    """A checked value: the dialects and single operations that may appear, and further verifiers, run in order.
+
+    `way_out` is the hint to a user whose module holds an operation that may not appear.
+    """
+
+    name: str
+    dialects: tuple[str, ...]
+    ops: tuple[str, ...]
+    verifiers: tuple[Callable[[ir.Module], None], ...]
+    way_out: str
+
+    def allows(self, op_name: str) -> bool:
+        """Whether an operation of this full name may appear."""
+        return op_name.partition(".")[0] in self.dialects or op_name in self.ops
+
+
+def verify_form(module: ir.Module, form: Form) -> None:
+    """Raises DmcError, naming operation, location and way out, for the first thing that does not hold in `form`.
+
+    Raises MLIRError if the module is not even valid MLIR.
+    """
+    module.operation.verify()
+    for op in walk(module.operation):
+        if not form.allows(op.name):
+            raise DmcError(op, f"not allowed in form '{form.name}'", form.way_out)
+    for verifier in form.verifiers:
+        verifier(module)
+
+
+def form_named(name: str) -> Form:
+    """The form of this name; raises PipelineError if there is none."""
+    for form in FORMS:
+        if form.name == name:
+            return form
+    raise PipelineError(None, f"no form '{name}'", f"the forms are {', '.join(form.name for form in FORMS)}")
+
+
+def _verify_one_public_step(module: ir.Module) -> None:
+    find_step(module)
+    for function in functions(module):
+        if function.is_external:
+            raise DmcError(function.operation, f"@{symbol(function)} has no body", "a step calls nothing from outside")
+        is_step = symbol(function) == "step"
+        if is_step and not is_public(function):
+            raise DmcError(function.operation, "@step is private", "make it public: it is what the runtime calls")
+        if not is_step and is_public(function):
+            raise DmcError(function.operation, f"@{symbol(function)} is public beside @step", "make it private")
+
+
+def _verify_static_shapes(module: ir.Module) -> None:
+    step = find_step(module)
+    for kind, ports in (("argument", arguments(step)), ("result", results(step))):
+        for port in ports:
+            if not isinstance(port.type, ir.RankedTensorType) or not port.type.has_static_shape:
+                raise DmcError(
+                    step.operation,
+                    f"{kind} {port.index} '{port.name}' of @step is {port.type}, not a tensor of static shape",
+                    "a step is compiled for one shape: export with example tensors of fixed sizes",
+                )
+
+
+def _verify_names(module: ir.Module) -> None:
+    step = find_step(module)
+    for kind, ports in (("argument", arguments(step)), ("result", results(step))):
+        seen: dict[str, Port] = {}
+        for port in ports:
+            if not port.name:
+                raise DmcError(step.operation, f"{kind} {port.index} of @step has no name", "set its attribute dm.name")
+            if port.name in seen:
+                fact = f"{kind}s {seen[port.name].index} and {port.index} of @step are both named '{port.name}'"
+                raise DmcError(step.operation, fact, "give each a name of its own")
+            seen[port.name] = port
+
+
+def _verify_roles(module: ir.Module) -> None:
+    step = find_step(module)
+    latest = 0
+    for argument in arguments(step):
+        if argument.role not in ROLES:
+            raise DmcError(
+                step.operation,
+                f"argument {argument.index} '{argument.name}' of @step has role '{argument.role}'",
+                f"set its attribute dm.role to one of {', '.join(ROLES)}",
+            )
+        group = 0 if argument.role in STATE_ROLES else ROLES.index(argument.role)
+        if group < latest:
+            fact = f"argument {argument.index} '{argument.name}' of @step, a {argument.role}, stands out of order"
+            raise DmcError(step.operation, fact, "state comes first, then controls, then the batch")
+        latest = group
+
+
+def _verify_mutated_state(module: ir.Module) -> None:
+    mutated_state(find_step(module))
+
+
+def _verify_ties(module: ir.Module) -> None:
+    step = find_step(module)
+    for argument, result in mutated_state(step):
+        if argument.tie != result.index:
+            raise DmcError(
+                step.operation,
+                f"state '{argument.name}' is not tied to result {result.index}, its new value",
+                "run dm-tie-state",
+            )
+
+
+def _verify_only_step(module: ir.Module) -> None:
+    for function in functions(module):
+        if symbol(function) != "step":
+            raise DmcError(function.operation, f"@{symbol(function)} stands beside @step", "run dm-inline-composites")
+
+
+_SIGNATURE = (_verify_one_public_step, _verify_static_shapes, _verify_names, _verify_roles, _verify_mutated_state)
+
+# builtin is there for the module itself; func for @step, decompositions and calls of these.
+_TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf")
+
+IMPORTED = Form(
+    name="imported",
+    dialects=_TENSOR_DIALECTS,
+    ops=("dm.composite",),
+    verifiers=(*_SIGNATURE, verify_symbols),
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and dm.composite only; decompose the operation in the importer",
+)
+
+LOWERED = Form(
+    name="lowered",
+    dialects=_TENSOR_DIALECTS,
+    ops=(),
+    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties),
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} only; run the passes that lower the operation",
+)
+
+# In the order in which a module passes through them.
+FORMS = (IMPORTED, LOWERED)
