@@ -13,6 +13,9 @@ from dmc.dialect.rules import Rule, Violation
 from dmc.dialect.spec import Field, OpSpec, check, check_regions
 from dmc.errors import DmcError
 
+# The bindings look for the module of namespace `dm` in these packages; see dmc/dialect/dm.py.
+ir._globals.append_dialect_search_prefix("dmc.dialect")
+
 
 class DM(ext.Dialect, name="dm"):
     """The dialect; `dmc.dialect.load` loads it into a context."""

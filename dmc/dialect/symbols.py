@@ -35,6 +35,7 @@ class Symbols:
 
     ops: Mapping[str, ir.Operation]
     _sizes: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    _group_sizes: dict[GroupAttr, int] = field(default_factory=dict)
 
     @staticmethod
     def of(module: ir.Module) -> Symbols:
@@ -44,7 +45,11 @@ class Symbols:
 
     def group_size(self, group: GroupAttr) -> int:
         """The number of ranks in a group; raises Violation where mesh or axis does not exist."""
-        return self.axes_size(group.mesh.value, tuple(axis.value for axis in group.axes), group)
+        size = self._group_sizes.get(group)
+        if size is None:
+            size = self.axes_size(group.mesh.value, tuple(axis.value for axis in group.axes), group)
+            self._group_sizes[group] = size
+        return size
 
     def axes_size(self, mesh: str, axes: tuple[str, ...], where: ir.Attribute) -> int:
         """The number of ranks along `axes` of `@mesh`; raises Violation, naming `where`, if one does not exist."""
