@@ -1,0 +1,162 @@
+"""The time of a training step on two CPU cores: dmc beside PyTorch eager and torch.compile.
+
+`python -m bench.cpu_step` runs every system in a process of its own, lets them step in turn so that all meet the same
+machine, and reports the median time of a step, the growth of resident memory while training, and the time until the
+first step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import dmc
+from bench.cases import CASES
+from bench.worker import CORES
+
+SYSTEMS = ("eager", "compile", "dmc")
+RESULTS = Path(__file__).parent / "results" / "cpu_step.json"
+SETTLE_S = 0.3  # Threads of the process that has just stepped may still spin for a moment.
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system on one model. step_ms: median, fastest and slowest of `steps` steps. Memory in MB (10⁶ bytes)."""
+
+    model: str
+    system: str
+    step_ms: float
+    fastest_ms: float
+    slowest_ms: float
+    steps: int
+    ready_s: float
+    training_mb: float
+    compiler_mb: float | None
+    loss: float
+
+
+class Worker:
+    """A worker process and the conversation with it."""
+
+    def __init__(self, model: str, system: str, directory: Path) -> None:
+        command = [sys.executable, "-m", "bench.worker", model, system, str(directory)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ready_s: float = self._answer()["ready_s"]
+        self.seconds: list[float] = []
+
+    def run(self, steps: int) -> None:
+        """Makes that many steps and keeps their times."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        self.seconds += self._answer()
+
+    def finish(self) -> dict[str, float]:
+        """Ends the process; gives its memory and its last loss."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        last = self._answer()
+        self._process.wait()
+        return last
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a worker ended with exit code {self._process.wait()}: its own output says why")
+        return json.loads(line)
+
+
+def measure(model: str, rounds: int, steps: int, directory: Path) -> list[Result]:
+    """Every system on one model: `rounds` turns of `steps` steps each, after one turn to warm up."""
+    compiler = Worker(model, "dmc-compiler", directory)
+    compile_s, compiler_mb = compiler.ready_s, compiler.finish()["training_mb"]
+    workers = {system: Worker(model, system, directory) for system in SYSTEMS}
+    for turn in range(rounds + 1):
+        for worker in workers.values():
+            time.sleep(SETTLE_S)
+            worker.run(steps if turn else 1)
+    results: list[Result] = []
+    for system, worker in workers.items():
+        last = worker.finish()
+        times = [1e3 * seconds for seconds in worker.seconds[1:]]
+        own = system == "dmc"
+        results.append(
+            Result(
+                model=model,
+                system=system,
+                step_ms=statistics.median(times),
+                fastest_ms=min(times),
+                slowest_ms=max(times),
+                steps=len(times),
+                ready_s=worker.ready_s + (compile_s if own else 0.0),
+                training_mb=last["training_mb"],
+                compiler_mb=compiler_mb if own else None,
+                loss=last["loss"],
+            )
+        )
+    return results
+
+
+def main() -> None:
+    """Measures, prints a table, writes JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=tuple(CASES), default=tuple(CASES))
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as directory:
+        for model in options.models:
+            results += measure(model, options.rounds, options.steps, Path(directory))
+            Console().print(_table(results))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    record = {"machine": _machine(), "results": [asdict(result) for result in results]}
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table("model", "system", "step, ms", "× eager", "ready, s", "training, MB", "compiler, MB", "last loss")
+    eager = {result.model: result.step_ms for result in results if result.system == "eager"}
+    for result in results:
+        table.add_row(
+            result.model,
+            result.system,
+            f"{result.step_ms:.1f} ({result.fastest_ms:.1f}–{result.slowest_ms:.1f})",
+            f"{result.step_ms / eager[result.model]:.2f}",
+            f"{result.ready_s:.1f}",
+            f"{result.training_mb:.0f}",
+            "" if result.compiler_mb is None else f"{result.compiler_mb:.0f}",
+            f"{result.loss:.4f}",
+        )
+    return table
+
+
+def _machine() -> dict[str, str | int]:
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "processor": names[0].partition(":")[2].strip() if names else platform.processor(),
+        "cores": min(CORES, len(os.sched_getaffinity(0))),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "dmc": dmc.__version__,
+    }
+
+
+if __name__ == "__main__":
+    main()

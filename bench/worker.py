@@ -1,0 +1,132 @@
+"""One system training one model in a process of its own, so that its memory is its own: the parent tells it when.
+
+`python -m bench.worker MODEL SYSTEM DIRECTORY` prepares and prints a JSON line with `ready_s` (seconds). For each
+line with a number n on its standard input it makes n steps and answers with a JSON list of their seconds. At the end
+of input it prints `training_mb` and `loss`. The systems are eager, compile (torch.compile) and dmc; `dmc-compiler`
+compiles into DIRECTORY what `dmc` then trains with `dmc.runtime` alone, so that the compiler's memory is counted apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+CORES = 2
+BATCHES = 4
+MODULES = {
+    "eager": ("torch", "bench.cases", "tests.eager"),
+    "compile": ("torch", "bench.cases", "tests.eager", "torch._dynamo", "torch._inductor"),
+    "dmc-compiler": ("torch", "bench.cases", "dmc.api"),
+    "dmc": ("numpy", "dmc.runtime.step"),
+}
+
+RunStep = Callable[[int], float]
+
+
+def main() -> None:
+    """Serves the parent until its end of input."""
+    model, system, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    # Before anything starts threads: every system gets the same cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    for module in MODULES[system]:
+        __import__(module)
+    before = _reset_peak()
+    start = time.perf_counter()
+    run_step = PREPARE[system](model, directory)
+    loss = run_step(0)  # torch.compile compiles on the first call.
+    _say({"ready_s": time.perf_counter() - start})
+    count = 1
+    for line in sys.stdin:
+        seconds: list[float] = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            loss = run_step(count % BATCHES)
+            seconds.append(time.perf_counter() - begin)
+            count += 1
+        _say(seconds)
+    _say({"training_mb": _status("VmHWM") - before, "loss": loss})
+
+
+def _say(value: object) -> None:
+    print(json.dumps(value), flush=True)
+
+
+def _reset_peak() -> float:
+    """Forgets the peak of the imports and gives the present resident memory in MB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(field: str) -> float:
+    """A field of Linux's /proc/self/status, in MB (10⁶ bytes)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def _torch(model: str, compiled: bool) -> RunStep:
+    import torch
+
+    from bench import cases
+    from tests.eager import objective
+
+    torch.set_num_threads(CORES)
+    case = cases.CASES[model]()
+    batches = [case.example(seed) for seed in range(BATCHES)]
+    optimizer = cases.torch_optimizer(case.model)
+    forward = torch.compile(objective) if compiled else objective
+
+    def run_step(index: int) -> float:
+        optimizer.zero_grad()
+        loss = forward(case.model, case.loss, batches[index])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(case.model.parameters(), cases.CLIP)
+        optimizer.step()
+        return loss.item()
+
+    return run_step
+
+
+def _dmc_compiler(model: str, directory: Path) -> RunStep:
+    import numpy as np
+    import torch
+
+    from bench import cases
+    from dmc.api import compile_artifact
+
+    torch.set_num_threads(CORES)
+    case = cases.CASES[model]()
+    artifact = compile_artifact(case.model, loss=case.loss, optimizer=cases.own_optimizer(), example=case.example(0))
+    artifact.write(directory / f"{model}.dmc")
+    for seed in range(BATCHES):
+        batch = case.example(seed)
+        values = list(batch.values()) if isinstance(batch, dict) else list(batch)
+        names = [spec.name for spec in artifact.signature.batch]
+        np.savez(directory / f"{model}.{seed}.npz", **dict(zip(names, map(np.asarray, values), strict=True)))
+    return lambda index: 0.0
+
+
+def _dmc(model: str, directory: Path) -> RunStep:
+    import numpy as np
+
+    from dmc.runtime.step import load
+
+    step = load(directory / f"{model}.dmc")
+    batches = [dict(np.load(directory / f"{model}.{seed}.npz")) for seed in range(BATCHES)]
+    return lambda index: float(step.call_flat(batches[index]))
+
+
+PREPARE: dict[str, Callable[[str, Path], RunStep]] = {
+    "eager": lambda model, _: _torch(model, compiled=False),
+    "compile": lambda model, _: _torch(model, compiled=True),
+    "dmc-compiler": _dmc_compiler,
+    "dmc": _dmc,
+}
+
+
+if __name__ == "__main__":
+    main()
