@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from dmc.forms import FORMS, IMPORTED, LOWERED, Form, form_named, verify_form
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.inline_composites import InlineComposites
+from dmc.passes.isolate_update import IsolateUpdate
 from dmc.passes.tie_state import TieState
 
 
@@ -25,7 +29,7 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(LOWERED, (InlineComposites(), "canonicalize", "cse", TieState())),
+    Stage(LOWERED, (IsolateUpdate(), InlineComposites(), "canonicalize", "cse", TieState())),
 )
 
 
@@ -53,47 +57,57 @@ def run(
     to_form: str | None = None,
     *,
     observer: Observer | None = None,
-    dump_dir: Path | None = None,
+    dump_dir: str | os.PathLike[str] | None = None,
     options: PassManagerOptions = PassManagerOptions(),
-) -> None:
-    """Carries `module`, in place, from one form to another; each form on the way is verified.
+) -> dict[str, str]:
+    """Carries `module`, in place, from one form to another, verifies each form on the way, and returns their texts.
 
-    `observer` is told of each stage of `stage_names`; it is not told the plan, which its owner may want to extend.
-    `dump_dir` receives the module in each form, with locations: `01-imported.mlir`, `02-lowered.mlir`. Raises DmcError
-    from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to replay the stage.
+    The texts, with locations, are keyed so that they sort (`01-imported`, `02-lowered`); `dump_dir` receives each as
+    `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
+    extend. Raises DmcError from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to
+    replay the stage.
     """
     observer = observer or Observer()
-    last_dump: tuple[Path, Form] | None = None
-    for position, stage in enumerate(stages_between(from_form, to_form)):
-        path = None if dump_dir is None else dump_path(dump_dir, stage.form)
-        with observer.stage(stage.form.name):
-            if position == 0 and path is not None:
-                # Dumped before it is checked, so that a module that fails its first check can be looked at.
-                last_dump = (_dump(module, path), stage.form)
-            try:
-                if position > 0:
-                    run_passes(module, stage.passes, options)
-                verify_form(module, stage.form)
-            except (DmcError, ir.MLIRError) as error:
-                error.add_note(_replay(last_dump, stage.form))
-                raise
-            if position > 0 and path is not None:
-                last_dump = (_dump(module, path), stage.form)
+    first, *others = stages_between(from_form, to_form)
+    texts: dict[str, str] = {}
+    # Kept before it is checked, so that a module that fails its first check can be looked at.
+    last = _keep(module, first.form, texts, dump_dir)
+    with _replayable(last, first), observer.stage(first.form.name):
+        verify_form(module, first.form)
+    for stage in others:
+        with _replayable(last, stage), observer.stage(stage.form.name):
+            run_passes(module, stage.passes, options)
+            verify_form(module, stage.form)
+            last = _keep(module, stage.form, texts, dump_dir)
+    return texts
 
 
-def dump_path(dump_dir: Path, form: Form) -> Path:
-    """Where the dump of a form lies: `01-imported.mlir` for the first."""
-    return dump_dir / f"{FORMS.index(form) + 1:02}-{form.name}.mlir"
+@dataclass(frozen=True)
+class _Kept:
+    """A form that was reached, and the file that holds it, if dumps were asked for."""
+
+    form: Form
+    path: Path | None
 
 
-def _dump(module: ir.Module, path: Path) -> Path:
+def _keep(module: ir.Module, form: Form, texts: dict[str, str], dump_dir: str | os.PathLike[str] | None) -> _Kept:
+    stem = f"{FORMS.index(form) + 1:02}-{form.name}"
+    texts[stem] = module.operation.get_asm(enable_debug_info=True)
+    if dump_dir is None:
+        return _Kept(form, None)
+    path = Path(dump_dir) / f"{stem}.mlir"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(module.operation.get_asm(enable_debug_info=True), encoding="utf-8")
-    return path
+    path.write_text(texts[stem], encoding="utf-8")
+    return _Kept(form, path)
 
 
-def _replay(last_dump: tuple[Path, Form] | None, failing: Form) -> str:
-    if last_dump is None:
-        return "to replay this stage, compile with a dump directory"
-    path, form = last_dump
-    return f"replay: dmc-opt {shlex.quote(str(path))} --from={form.name} --to={failing.name}"
+@contextmanager
+def _replayable(last: _Kept, failing: Stage) -> Generator[None]:
+    try:
+        yield
+    except (DmcError, ir.MLIRError) as error:
+        command = f"dmc-opt {shlex.quote(str(last.path))} --from={last.form.name} --to={failing.form.name}"
+        error.add_note(
+            "a dump directory would let you replay this stage" if last.path is None else f"replay: {command}"
+        )
+        raise

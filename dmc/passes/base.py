@@ -141,8 +141,9 @@ def _add(manager: passmanager.PassManager, module: ir.Module, element: Element) 
     try:
         manager.add(element)
     except ValueError as error:
-        fact = str(error).partition("error: ")[2].partition("\n")[0] or str(error)
-        raise PipelineError(element, fact, "see the pass names of upstream MLIR") from error
+        fact = re.search(r"(?:error|Parser>): (.*)", str(error))
+        hint = "dmc-opt --list-passes shows the passes of dmc; every other name is upstream MLIR's"
+        raise PipelineError(element, fact[1] if fact else str(error), hint) from error
 
 
 def _callable(module: ir.Module, element: Pass) -> Callable[[ir.Operation, Any], None]:
