@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dmc.errors import ArtifactError
 from dmc.runtime.atomic import replacing
@@ -34,23 +36,43 @@ def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[st
 def read_container(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest and every other member, after schema and checksums have been verified.
 
-    Raises ArtifactError for a file that is missing, not a `.dmc` file, of another schema, or damaged.
+    Raises ArtifactError for a file that is missing, not a `.dmc` file, of another schema, or damaged; OSError if it
+    may not be read.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = _members(path, archive)
-    except FileNotFoundError:
-        raise ArtifactError(str(path), "no such file", hint="write one with `dmc compile` or `step.save`") from None
-    except IsADirectoryError:
-        raise ArtifactError(str(path), "is a directory", hint="name a .dmc file") from None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise ArtifactError(str(path), f"is damaged or no .dmc file ({error})", hint=_RESTORE) from error
+    with _opened(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = _members(path, archive)
+        except _UNREADABLE as error:
+            raise ArtifactError(str(path), f"is damaged or no .dmc file ({error})", hint=_RESTORE) from error
     manifest = _manifest(path, members)
     _verify(path, manifest, members)
     return manifest, members
 
 
 _RESTORE = "copy it again from where it came, or compile the step again"
+
+# What zipfile raises over damaged bytes; OSError is a seek to where no file goes.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise ArtifactError(str(path), "no such file", hint="write one with `dmc compile` or `step.save`") from None
+    except IsADirectoryError:
+        raise ArtifactError(str(path), "is a directory", hint="name a .dmc file") from None
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -1,0 +1,188 @@
+"""The `.dmc` file: what goes in comes out, and anything else is refused before it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmc.errors import ArtifactError, StateError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.container import MANIFEST, write_container
+from dmc.runtime.versions import tool_versions
+from tests.linear_step import MLIR, SIGNATURE, initial_state
+
+
+@pytest.fixture
+def artifact() -> Artifact:
+    return Artifact(
+        signature=SIGNATURE,
+        target="cpu",
+        precision="fp32",
+        modules={"step": b"\x00module\xff"},
+        ir={"01-imported": MLIR, "02-placed": "module {}"},
+        state=initial_state(),
+        versions=tool_versions(),
+        statistics={"transient_bytes": 12},
+    )
+
+
+@pytest.fixture
+def path(artifact: Artifact, tmp_path: Path) -> Path:
+    artifact.write(tmp_path / "step.dmc")
+    return tmp_path / "step.dmc"
+
+
+def test_round_trip(artifact: Artifact, path: Path) -> None:
+    read = Artifact.read(path)
+    for field in dataclasses.fields(Artifact):
+        if field.name != "state":
+            assert getattr(read, field.name) == getattr(artifact, field.name), field.name
+    for got, expected in zip(read.state, artifact.state, strict=True):
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_same_artifact_same_bytes(artifact: Artifact, path: Path, tmp_path: Path) -> None:
+    artifact.write(tmp_path / "again.dmc")
+    Artifact.read(path).write(tmp_path / "copy.dmc")
+    assert path.read_bytes() == (tmp_path / "again.dmc").read_bytes() == (tmp_path / "copy.dmc").read_bytes()
+
+
+def test_members_are_plain_files(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        names = ["ir/01-imported.mlir", "ir/02-placed.mlir", "modules/step.vmfb", "state.safetensors"]
+        assert archive.namelist() == [MANIFEST, *names]
+        assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+        assert archive.read("ir/01-imported.mlir").decode() == MLIR
+
+
+def test_state_has_a_place_for_equal_names(artifact: Artifact, tmp_path: Path) -> None:
+    # A parameter called "step" beside the counter "step".
+    renamed = dataclasses.replace(SIGNATURE.state[0], name="step")
+    signature = dataclasses.replace(SIGNATURE, state=(renamed, *SIGNATURE.state[1:]))
+    dataclasses.replace(artifact, signature=signature).write(tmp_path / "step.dmc")
+    np.testing.assert_array_equal(Artifact.read(tmp_path / "step.dmc").state[0], initial_state()[0])
+
+
+def test_state_must_fit_the_signature(artifact: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="expected 8 arrays, got 7"):
+        dataclasses.replace(artifact, state=artifact.state[:-1]).write(tmp_path / "step.dmc")
+    wrong = (artifact.state[0].astype(np.float64), *artifact.state[1:])
+    with pytest.raises(StateError, match=r"state 'weight': expected f32\[3, 2\], got f64\[3, 2\]"):
+        dataclasses.replace(artifact, state=wrong).write(tmp_path / "step.dmc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _read_or_refuse(path: Path) -> Artifact | None:
+    try:
+        return Artifact.read(path)
+    except ArtifactError:
+        return None
+
+
+def test_every_damaged_byte_is_noticed(artifact: Artifact, path: Path, tmp_path: Path) -> None:
+    whole = path.read_bytes()
+    damaged = tmp_path / "damaged.dmc"
+    refused = 0
+    # The directory of a zip is at its end: damage every byte of it.
+    for position in (*range(0, len(whole) - 500, 31), *range(len(whole) - 500, len(whole))):
+        damaged.write_bytes(whole[:position] + bytes([whole[position] ^ 0x5A]) + whole[position + 1 :])
+        if (read := _read_or_refuse(damaged)) is None:
+            refused += 1
+            continue
+        # Parts of a zip's headers (dates, attributes) carry no content.
+        assert (read.modules, read.ir, read.signature) == (artifact.modules, artifact.ir, artifact.signature)
+        assert all(np.array_equal(a, b) for a, b in zip(read.state, artifact.state, strict=True))
+    assert refused > 500
+
+
+@pytest.mark.parametrize("kept", [0, 10, 1000, -1])
+def test_a_cut_file_is_refused(path: Path, kept: int) -> None:
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ArtifactError, match=r"is damaged or no \.dmc file"):
+        Artifact.read(path)
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def _set(**fields: object) -> Callable[[dict[str, bytes]], None]:
+    def change(members: dict[str, bytes]) -> None:
+        members[MANIFEST] = json.dumps({**json.loads(members[MANIFEST]), **fields}).encode()
+
+    return change
+
+
+def _versions(compiler: str) -> dict[str, str]:
+    return {**tool_versions(), "iree-base-compiler": compiler}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update({"modules/step.vmfb": b"other"}), r"checksum of modules/step\.vmfb does not match"),
+        (lambda m: m.pop("state.safetensors"), r"members and manifest disagree about state\.safetensors"),
+        (lambda m: m.update({"modules/more.vmfb": b""}), r"members and manifest disagree about modules/more\.vmfb"),
+        (lambda m: m.pop(MANIFEST), r"has no manifest\.json: not a \.dmc file"),
+        (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json is not JSON"),
+        (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json names no schema"),
+        (_set(schema=99), r"has schema 99; this dmc reads schema 1\n  hint: install a newer dmc"),
+        (_set(schema=0), r"has schema 0; this dmc reads schema 1\n  hint: compile the step again"),
+        (_set(sha256=None), r"lists no checksums"),
+        (_set(signature={}), r"holds no artifact of this schema \(KeyError: 'state'\)"),
+        (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),
+        (_set(versions={}), r"names no version of iree-base-compiler"),
+    ],
+)
+def test_refusals(path: Path, change: Callable[[dict[str, bytes]], None], message: str) -> None:
+    _rewrite(path, change)
+    with pytest.raises(ArtifactError, match=message) as caught:
+        Artifact.read(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_another_patch_release_runs(path: Path) -> None:
+    from iree.runtime import version
+
+    major, minor = version.VERSION.split(".")[:2]
+    _rewrite(path, _set(versions=_versions(f"{major}.{minor}.77")))
+    assert Artifact.read(path).versions["iree-base-compiler"].endswith(".77")
+
+
+def test_inspection_needs_no_fitting_runtime(path: Path) -> None:
+    _rewrite(path, _set(versions=_versions("2.1.0")))
+    assert Artifact.read(path, to_run=False).target == "cpu"
+
+
+def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> None:
+    manifest = json.loads(zipfile.ZipFile(path).read(MANIFEST))
+    manifest["signature"]["state"][0]["name"] = "renamed"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}
+    write_container(tmp_path / "other.dmc", manifest, members)
+    with pytest.raises(
+        ArtifactError, match=r"state\.safetensors holds model\.weight, which the signature does not name"
+    ):
+        Artifact.read(tmp_path / "other.dmc")
+
+
+def test_no_file_and_no_zip(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no such file"):
+        Artifact.read(tmp_path / "none.dmc")
+    with pytest.raises(ArtifactError, match="is a directory"):
+        Artifact.read(tmp_path)
+    (tmp_path / "text.dmc").write_text("not a zip")
+    with pytest.raises(ArtifactError, match=r"is damaged or no \.dmc file"):
+        Artifact.read(tmp_path / "text.dmc")
