@@ -7,6 +7,7 @@ import numpy as np
 
 from dmc.errors import DmcError
 from dmc.runtime.dtypes import byte_count, dtype_of
+from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
 
@@ -36,7 +37,7 @@ class Device:
         try:
             # IREE caches devices by URI for the life of the process.
             self.hal = iree.get_device(uri)
-        except (RuntimeError, ValueError) as error:
+        except IREE_ERRORS as error:
             fact = f"cannot be opened ({first_line(error)})"
             raise DmcError(f"device {uri!r}", fact, hint="run on a machine that has it, or compile for it") from error
         self.uri = uri
@@ -77,7 +78,7 @@ class DeviceTensor:
                 allowed_usage=iree.BufferUsage.DEFAULT,
                 allocation_size=byte_count(spec),
             )
-        except RuntimeError as error:
+        except IREE_ERRORS as error:
             fact = f"device {device.uri!r} gives no {byte_count(spec)} bytes ({first_line(error)})"
             raise DmcError(spec.name, fact, hint="free device memory or make the model smaller") from error
         self.view = iree.HalBufferView(buffer, spec.shape, getattr(iree.HalElementType, dtype_of(spec.dtype).hal))
@@ -134,8 +135,8 @@ class Reading:
             self._queue(after)
 
     def array(self) -> np.ndarray:
-        """A copy in host memory. What writes the tensor must be done; waits for the copy, raises RuntimeError if it
-        failed.
+        """A copy in host memory. What writes the tensor must be done; waits for the copy, raises one of
+        IREE_ERRORS if it failed.
         """
         if self._target is None:
             self._queue(None)
@@ -158,11 +159,6 @@ def is_mappable(buffer: iree.HalBuffer) -> bool:
     visible = int(iree.MemoryType.HOST_VISIBLE)
     mapping = int(iree.BufferUsage.MAPPING_SCOPED)
     return buffer.memory_type() & visible == visible and buffer.allowed_usage() & mapping == mapping
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an IREE error; the rest is a stack of C++ frames."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _staging(device: Device, spec: TensorSpec) -> iree.HalBuffer:

@@ -11,7 +11,8 @@ import iree.runtime as iree
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.runtime.device import Device, DeviceTensor, Reading, first_line
+from dmc.runtime.device import Device, DeviceTensor, Reading
+from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.slot import Slot
 from dmc.runtime.timeline import Timeline
@@ -61,7 +62,7 @@ class Session:
         results = iree.VmVariantList(self._first_output + len(self._signature.outputs))
         try:
             self._context.invoke(self._function, slot.arguments, results)
-        except RuntimeError as error:
+        except IREE_ERRORS as error:
             raise self._failed(self._steps.last + 1, error) from error
         slot.entry = self._steps.advance()
         return slot.entry, self._outputs(results)
@@ -71,7 +72,7 @@ class Session:
         self._check()
         try:
             self._steps.wait(entry)
-        except RuntimeError as error:
+        except IREE_ERRORS as error:
             raise self._failed(entry, error) from error
 
     def is_done(self, entry: int) -> bool:
@@ -79,7 +80,7 @@ class Session:
         self._check()
         try:
             return self._steps.is_reached(entry)
-        except RuntimeError as error:
+        except IREE_ERRORS as error:
             raise self._failed(entry, error) from error
 
     def fetch(self, reading: Reading, entry: int) -> np.ndarray:
@@ -87,7 +88,7 @@ class Session:
         self.wait(entry)
         try:
             return reading.array()
-        except RuntimeError as error:
+        except IREE_ERRORS as error:
             raise self._failed(entry, error) from error
 
     def read_state(self, index: int) -> np.ndarray:
@@ -107,7 +108,7 @@ class Session:
             return
         self._closed = True
         # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(*IREE_ERRORS):
             self._steps.wait(self._steps.last)
         for reading in tuple(self._readings):
             reading.release()
@@ -135,7 +136,7 @@ class Session:
         if self._closed:
             raise DmcError("step", "is closed", hint="load it again")
 
-    def _failed(self, entry: int, error: RuntimeError) -> DmcError:
+    def _failed(self, entry: int, error: BaseException) -> DmcError:
         self._failure = f"call {entry} failed on device {self._device.uri!r}: {first_line(error)}"
         return DmcError("step", self._failure, hint=_STALE)
 
@@ -146,7 +147,7 @@ def _load(device: Device, module: bytes) -> tuple[iree.VmContext, iree.VmFunctio
         # The bytes of a file are not aligned as IREE needs them: let it copy.
         loaded = iree.VmModule.copy_buffer(instance, module)
         context = iree.VmContext(instance, modules=[iree.create_hal_module(instance, device=device.hal), loaded])
-    except RuntimeError as error:
+    except IREE_ERRORS as error:
         fact = f"cannot be loaded on device {device.uri!r} ({first_line(error)})"
         raise ArtifactError("module 'step'", fact, hint="compile it for this machine") from error
     if "step" not in loaded.function_names:

@@ -26,13 +26,13 @@ class Timeline:
         return self.last
 
     def wait(self, entry: int) -> None:
-        """Blocks until an entry is done; raises RuntimeError if work on this timeline has failed."""
+        """Blocks until an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""
         self._semaphore.wait(entry)
 
     def is_reached(self, entry: int) -> bool:
-        """Whether an entry is done; raises RuntimeError if work on this timeline has failed."""
+        """Whether an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""
         return self._semaphore.query() >= entry
 
     def fail(self, message: str) -> None:
-        """Fails the timeline: whoever waits on it, now or later, gets the message as a RuntimeError."""
+        """Fails the timeline: whoever waits on it, now or later, gets the message as an error."""
         self._semaphore.fail(message)
