@@ -13,18 +13,24 @@ MASK_TOKEN = 103
 
 def build(dropout: float) -> Case:
     """Batches of 8 × 128 tokens; the model's own loss from labels."""
+    return _case(VOCABULARY, 512, dropout)
+
+
+def build_portable(dropout: float) -> Case:
+    """The same half as wide and with a vocabulary of 4096 (4.3 M parameters), for artifacts that travel."""
+    return _case(4096, 256, dropout)
+
+
+def _case(vocabulary: int, width: int, dropout: float) -> Case:
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=512,
+        vocab_size=vocabulary,
+        hidden_size=width,
         num_hidden_layers=4,
-        num_attention_heads=8,
-        intermediate_size=2048,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
-    return Case("bert_small", transformers.BertForMaskedLM(config).train(), None, _example)
-
-
-def _example(seed: int) -> dict[str, torch.Tensor]:
-    return masked_batch(seed, 8, 128, VOCABULARY, MASK_TOKEN)
+    model = transformers.BertForMaskedLM(config).train()
+    return Case("bert_small", model, None, lambda seed: masked_batch(seed, 8, 128, vocabulary, MASK_TOKEN))

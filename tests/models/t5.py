@@ -22,9 +22,9 @@ def build(dropout: float) -> Case:
         relative_attention_num_buckets=8,
         relative_attention_max_distance=16,
         dropout_rate=dropout,
-        decoder_start_token_id=0,
         use_cache=False,
     )
+    config.decoder_start_token_id = 0
     return Case("t5", transformers.T5ForConditionalGeneration(config).train(), None, _example)
 
 

@@ -21,10 +21,10 @@ def build(dropout: float) -> Case:
         intermediate_size=128,
         image_size=32,
         patch_size=8,
-        num_labels=10,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
+    config.num_labels = 10
     return Case("vit", transformers.ViTForImageClassification(config).train(), _loss, _example)
 
 

@@ -1,0 +1,184 @@
+"""The same training steps on a GPU as on the CPU: compiled where there is no GPU, trained on one.
+
+`python -m bench.gpu_first_light prepare DIRECTORY` compiles the demo GPT, a BERT and the LSTM for CUDA and for the CPU,
+trains 20 steps on the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` (with the initial state),
+`<model>.npz` (batches, losses and trained parameters of the CPU). It needs no GPU.
+
+`python -m bench.gpu_first_light run DIRECTORY` trains the same 20 steps on the GPU with `dmc.runtime` alone, compares
+losses and parameters with the CPU's, measures the time of a step beside PyTorch eager's on the same model, and writes
+`bench/results/gpu_first_light.json`. It needs CUDA, torch, transformers and what `dmc.runtime` needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.eager import EagerTrainer
+from tests.models import bert_small, demo_gpt, lstm
+from tests.models.case import Batch, Case
+
+STEPS = 20
+TIMED = 50
+RATE = 1e-3
+CLIP = 1.0
+RESULTS = Path(__file__).parent / "results" / "gpu_first_light.json"
+
+# Two processors add in different orders, and Adam divides by a gradient's own size, which enlarges the rounding of
+# small gradients from step to step; epsilon 1e-6 bounds that. The losses fall by far more than this in 20 steps.
+EPSILON = 1e-6
+LOSS_TOLERANCE = 1e-3
+CHANGE_TOLERANCE = 2e-2
+
+# No dropout in BERT and the LSTM either: the comparison is of values.
+CASES: Mapping[str, Callable[[], Case]] = {
+    "demo_gpt": lambda: demo_gpt.build_bench(0.0),
+    "bert": lambda: bert_small.build_portable(0.0),
+    "lstm": lambda: lstm.build_bench(0.0),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One model on the GPU. Errors are relative to the CPU's: of a loss, and of each parameter's change (norms).
+
+    steps_ms: medians of `TIMED` steps, the loss read after each.
+    """
+
+    model: str
+    agrees: bool
+    first_loss: float
+    last_loss: float
+    last_loss_cpu: float
+    worst_loss_error: float
+    worst_change_error: float
+    worst_change: str
+    dmc_ms: float
+    eager_ms: float
+
+
+def main() -> int:
+    """Prepares or runs; the exit code of `run` is 1 where a model does not agree."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("prepare", "run"))
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--models", nargs="+", choices=tuple(CASES), default=tuple(CASES))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.mode == "prepare":
+        for model in options.models:
+            prepare(model, options.directory)
+        return 0
+    results = [run(model, options.directory) for model in options.models]
+    device = torch.cuda.get_device_name()
+    record = {"device": device, "torch": torch.__version__, "results": [asdict(result) for result in results]}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all(result.agrees for result in results) else 1
+
+
+def prepare(model: str, directory: Path) -> None:
+    """Compiles for both machines and trains on the CPU; prints sizes and the losses at both ends."""
+    import dmc
+    from dmc.api import compile_artifact
+
+    case = CASES[model]()
+    optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=0.1, eps=EPSILON, clip_grad_norm=CLIP)
+    options: dict[str, Any] = {"loss": case.loss, "optimizer": optimizer, "example": case.example(0)}
+    compile_artifact(case.model, target="cuda", **options).write(directory / f"{model}.dmc")
+    step = dmc.compile(case.model, target="cpu", **options)
+    names = [spec.name for spec in step.signature.batch]
+    stored: dict[str, np.ndarray] = {}
+    losses: list[float] = []
+    for index in range(STEPS):
+        batch = _arrays(case.example(index), names)
+        stored.update({f"batch.{index}.{name}": array for name, array in batch.items()})
+        losses.append(float(step.call_flat(batch)))
+    stored["losses"] = np.array(losses)
+    stored.update({f"model.{name}": value.numpy() for name, value in step.state_dict()["model"].items()})
+    np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
+    sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
+    print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps; {', '.join(sizes)}", flush=True)
+
+
+def run(model: str, directory: Path) -> Result:
+    """Trains on the GPU and compares with the stored numbers of the CPU; prints the outcome."""
+    from dmc.runtime.step import load
+
+    stored = dict(np.load(directory / f"{model}.npz"))
+    step = load(directory / f"{model}.dmc")
+    start = step.state_dict()["model"]
+    names = [spec.name for spec in step.signature.batch]
+    batches = [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(STEPS)]
+    losses = [float(step.call_flat(batch)) for batch in batches]
+    cpu: list[float] = stored["losses"].tolist()
+    loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
+    trained = step.state_dict()["model"]
+    errors = {name: _change_error(start[name], trained[name], stored[f"model.{name}"]) for name in trained}
+    worst = max(errors, key=errors.__getitem__)
+    result = Result(
+        model=model,
+        agrees=loss_error <= LOSS_TOLERANCE and errors[worst] <= CHANGE_TOLERANCE,
+        first_loss=losses[0],
+        last_loss=losses[-1],
+        last_loss_cpu=cpu[-1],
+        worst_loss_error=loss_error,
+        worst_change_error=errors[worst],
+        worst_change=worst,
+        dmc_ms=_median_ms(lambda index: float(step.call_flat(batches[index % STEPS]))),
+        eager_ms=_eager_ms(CASES[model]()),
+    )
+    print(json.dumps(asdict(result)), flush=True)
+    step.close()
+    return result
+
+
+def _change_error(start: np.ndarray, gpu: np.ndarray, cpu: np.ndarray) -> float:
+    """‖gpu - cpu‖ / ‖cpu - start‖ beyond the rounding of the values themselves, two units at 1 for each element."""
+    rounding = 2.4e-7 * (np.linalg.norm(cpu) + cpu.size**0.5)
+    difference = max(0.0, float(np.linalg.norm(gpu.astype(np.float64) - cpu) - rounding))
+    return difference / max(float(np.linalg.norm(cpu.astype(np.float64) - start)), 1e-30)
+
+
+def _eager_ms(case: Case) -> float:
+    """PyTorch eager in float32 on the GPU, with its fused optimizer."""
+    model = case.model.cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, eps=EPSILON, fused=True)
+    trainer = EagerTrainer(model, case.loss, optimizer, clip_grad_norm=CLIP)
+    batches = [_on_gpu(case.example(seed)) for seed in range(4)]
+    return _median_ms(lambda index: trainer.step(batches[index % 4]))
+
+
+def _median_ms(step: Callable[[int], float]) -> float:
+    seconds: list[float] = []
+    for index in range(TIMED + 5):
+        begin = time.perf_counter()
+        step(index)  # Reading the loss waits for the step.
+        seconds.append(time.perf_counter() - begin)
+    return 1e3 * statistics.median(seconds[5:])
+
+
+def _arrays(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
+    values = list(batch.values()) if isinstance(batch, Mapping) else list(batch)
+    return dict(zip(names, [value.numpy() for value in values], strict=True))
+
+
+def _on_gpu(batch: Batch) -> Batch:
+    if isinstance(batch, Mapping):
+        return {name: tensor.cuda() for name, tensor in batch.items()}
+    return tuple(tensor.cuda() for tensor in batch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
