@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +20,6 @@ SPLIT_MARKER = "// -----"
 
 def main(argv: list[str] | None = None) -> int:
     """The exit code: 0, or 1 after anything that was reported on stderr."""
-    # `dmc-opt … | head` ends quietly, as other filters do.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if arguments.list_passes:
@@ -32,6 +30,10 @@ def main(argv: list[str] | None = None) -> int:
         _write(arguments.output, output)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # `dmc-opt … | head` ends quietly, as other filters do; the interpreter still flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)

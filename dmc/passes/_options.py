@@ -99,7 +99,9 @@ def _format(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(_format(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
     text = "none" if value is None else str(value)
-    return text if text and not set(text) & set(" \t\n,{}()'\"") else f'"{text}"'
+    if text and not set(text) & set(" \t\n,{}()'\""):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'
 
 
 def _type_name(kind: Any) -> str:

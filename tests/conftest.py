@@ -1,0 +1,39 @@
+"""Fixtures. The bindings are imported on first use, so that tests of the runtime stay free of the compiler."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.filecheck import FLAGS, find_filecheck
+
+
+@pytest.fixture
+def context() -> Iterator[Any]:
+    """An MLIR context with `dm`, entered, with an unknown location: the entry point of a test."""
+    from dmc import dialect
+    from dmc._mlir import ir
+
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        yield context
+
+
+@pytest.fixture
+def filecheck(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[object], None]:
+    """`filecheck(module)` checks the text of `module` against the `# CHECK` comments of the test that calls it."""
+
+    def check(text: object) -> None:
+        checks = tmp_path / f"{request.function.__name__}.checks"
+        checks.write_text(inspect.getsource(request.function), encoding="utf-8")
+        command = [find_filecheck(), *FLAGS, str(checks)]
+        result = subprocess.run(command, input=str(text), capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            pytest.fail(result.stderr, pytrace=False)
+
+    return check
