@@ -106,7 +106,8 @@ def _dmc_compiler(model: str, directory: Path) -> RunStep:
         batch = case.example(seed)
         values = list(batch.values()) if isinstance(batch, dict) else list(batch)
         names = [spec.name for spec in artifact.signature.batch]
-        np.savez(directory / f"{model}.{seed}.npz", **dict(zip(names, map(np.asarray, values), strict=True)))
+        arrays = dict(zip(names, map(np.asarray, values), strict=True))
+        np.savez(directory / f"{model}.{seed}.npz", allow_pickle=False, **arrays)
     return lambda index: 0.0
 
 

@@ -81,7 +81,10 @@ class GPT(nn.Module):
 
 
 def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
+    if not isinstance(module, nn.Linear | nn.Embedding):
+        return
+    for name, parameter in module.named_parameters():
+        if name == "bias":
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.normal_(parameter, std=0.02)
