@@ -1,0 +1,93 @@
+"""`dmc run` trains as calls from Python do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmc.cli.main import main
+from dmc.runtime import Step, load
+from tests import linear_step
+from tests.linear_step import batch, call
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Step(linear_step.artifact()).save(tmp_path / "step.dmc")
+    return tmp_path / "step.dmc"
+
+
+def _write(path: Path, count: int, **changes: Any) -> Path:
+    batches = [batch(seed) for seed in range(count)]
+    arrays: dict[str, Any] = {name: np.stack([b[name] for b in batches]) for name in batches[0]}
+    np.savez(path, **{name: array for name, array in {**arrays, **changes}.items() if array is not None})
+    return path
+
+
+def _losses(out: str) -> list[float]:
+    return [float(line.split()[3]) for line in out.splitlines() if line.startswith("step ")]
+
+
+def test_trains_in_the_order_of_the_file(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches, trained = _write(tmp_path / "b.npz", 3), tmp_path / "trained.dmc"
+    options = ["--batches", str(batches), "--lr", "0.01"]
+    assert main(["run", str(path), "--steps", "5", *options, "-o", str(trained)]) == 0
+    first = capsys.readouterr().out
+    step = load(path)
+    expected = [float(call(step, batch(i % 3), lr=0.01)[0]) for i in range(5)]
+    assert _losses(first) == pytest.approx(expected, abs=1e-6)
+    assert first.splitlines()[0].startswith("step      1  loss ")
+    assert first.splitlines()[-1].startswith("5 steps, ") and first.endswith(" ms per step\n")
+    # It goes on from the file it wrote.
+    assert main(["run", str(trained), "--steps", "1", *options]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("step      6  loss ")
+    assert _losses(out) == pytest.approx([float(call(step, batch(0), lr=0.01)[0])], abs=1e-6)
+    assert load(path).steps_done == 0
+
+
+def test_shuffle_visits_every_batch_once_a_round(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches = _write(tmp_path / "b.npz", 4)
+    command = ["run", str(path), "--steps", "8", "--batches", str(batches), "--lr", "0"]
+    runs: list[list[float]] = []
+    for options in ([], ["--shuffle", "1"], ["--shuffle", "1"]):
+        assert main([*command, *options]) == 0
+        runs.append(_losses(capsys.readouterr().out))
+    # At a learning rate of 0 a batch has one loss, whenever it comes.
+    assert runs[1] == runs[2] != runs[0]
+    assert sorted(runs[1][:4]) == sorted(runs[1][4:]) == sorted(runs[0][:4])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mask": None}, "holds x, y, ids; the step takes x, y, ids, mask"),
+        ({"more": np.zeros(2)}, "holds x, y, ids, mask, more; the step takes x, y, ids, mask"),
+        ({"x": np.zeros((3, 4, 3), np.float32)}, "expected one leading dimension of batches, got x f32[3, 4, 3]"),
+        ({"x": np.zeros((2, 9, 3), np.float32)}, "input 'x': expected f32[4, 3], got f32[9, 3]"),
+        ({"ids": np.zeros((2, 4), np.int32)}, "input 'ids': expected i64[4], got i32[4]"),
+        ({"x": np.array([None, None])}, "is not an .npz file"),
+    ],
+)
+def test_files_that_do_not_fit(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    batches = _write(tmp_path / "b.npz", 2, **changes)
+    assert main(["run", str(path), "--steps", "1", "--batches", str(batches)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err and captured.err.startswith("dmc: error: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut"])
+def test_files_that_are_no_npz(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    (tmp_path / "b.npz").write_bytes(content)
+    assert main(["run", str(path), "--steps", "1", "--batches", str(tmp_path / "b.npz")]) == 1
+    assert "b.npz: is not an .npz file" in capsys.readouterr().err
+    assert main(["run", str(path), "--steps", "1", "--batches", str(tmp_path / "none.npz")]) == 1
+    assert "none.npz: No such file or directory" in capsys.readouterr().err

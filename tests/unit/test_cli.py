@@ -1,0 +1,253 @@
+"""The `dmc` command line: what it prints, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+import dmc
+from dmc.cli.main import main
+from dmc.cli.progress import BarObserver, PlainObserver
+from dmc.errors import ImportFailure
+from dmc.observer import Observer, RecordingObserver
+from dmc.runtime import Artifact
+from dmc.runtime.versions import tool_versions
+from tests.linear_step import MLIR, SIGNATURE, initial_state
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `dmc` with arguments; gives exit code, stdout and stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def _artifact(statistics: dict[str, int] | None = None) -> Artifact:
+    modules, ir = {"step": b"x" * 2000}, {"01-imported": MLIR}
+    return Artifact(SIGNATURE, "cpu", "fp32", modules, ir, initial_state(), tool_versions(), statistics or {})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    _artifact().write(tmp_path / "step.dmc")
+    return tmp_path / "step.dmc"
+
+
+def test_inspect_shows_the_signature_and_the_sizes(run: Run, path: Path) -> None:
+    code, out, err = run("inspect", path)
+    assert (code, err) == (0, "")
+    assert "step(x, {'y': y, 'ids': ids}, mask=mask, mean=True) -> loss, {'pred': pred, 'more': [rows, None]}" in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in (
+        "target cpu, precision fp32",
+        "ids i64[4]",
+        "learning rates: 0.1, 0.05",
+        "memory (10 parameters, 8 state tensors)",
+        "weights 36 B",
+        "gradients 32 B",
+        "optimizer state 32 B",
+        "buffers 20 B",
+        "activations and temporaries unknown",
+        "code, step 2.0 kB",
+        "linalg.generic 10",
+    ):
+        assert line in lines
+
+
+def test_inspect_as_json(run: Run, tmp_path: Path) -> None:
+    _artifact({"transient_bytes": 4096}).write(tmp_path / "step.dmc")
+    code, out, _ = run("inspect", tmp_path / "step.dmc", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["bytes"]["activations and temporaries"] == 4096
+    assert report["file_bytes"] == (tmp_path / "step.dmc").stat().st_size
+    assert report["forms"]["01-imported"]["ops"]["linalg.matmul"] == 1
+    assert report["state"][2] == {
+        "name": "scale",
+        "dtype": "bf16",
+        "shape": [2],
+        "role": "frozen",
+        "mutated": False,
+        "aliases": ["head.scale"],
+    }
+
+
+def test_an_error_is_one_message(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("inspect", tmp_path / "none.dmc")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"dmc: error: {tmp_path / 'none.dmc'}: no such file\n  hint: ")
+    code, out, err = run("run", tmp_path / "none.dmc", "--steps", 1, "--batches", "b.npz")
+    assert (code, out) == (1, "")
+    assert "Traceback" not in err
+
+
+def test_bad_usage_is_told_by_argparse(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("run", "step.dmc", "--steps", 0, "--batches", "b.npz")
+    assert "expected a number above 0, got 0" in capsys.readouterr().err
+
+
+MODULE = """
+calls = []
+def make_step():
+    return {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu"}
+def wrong_type():
+    return 5
+def wrong_key():
+    return {"model": 1, "optimiser": 2, "example": 3}
+not_a_function = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the current directory; its name is new each time, so that no test sees another's."""
+    name = f"steps_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    (tmp_path / f"{name}_broken.py").write_text("import module_that_is_not_there\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    return name
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """A compiler that notes what it is asked for."""
+    seen: list[dict[str, Any]] = []
+
+    def compile_artifact(
+        *,
+        model: Any,
+        optimizer: Any,
+        example: Any,
+        target: str = "cpu",
+        dump_dir: str | None = None,
+        observer: Observer | None = None,
+    ) -> Artifact:
+        assert observer is not None
+        seen.append({"model": model, "optimizer": optimizer, "example": example, "target": target, "dump": dump_dir})
+        observer.plan(["import", "iree"])
+        with observer.stage("import"):
+            if target == "cuda":
+                raise ImportFailure("aten.foo at model.layer", "has no lowering", hint="write it otherwise")
+        return _artifact()
+
+    monkeypatch.setattr(dmc, "compile_artifact", compile_artifact, raising=False)
+    return seen
+
+
+def test_compile_writes_what_the_function_describes(
+    run: Run, module: str, compiler: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    code, out, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--dump-dir", "dump")
+    assert code == 0
+    asked = {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu", "dump": "dump"}
+    assert compiler == [asked]
+    assert [line.split()[:-2] for line in err.splitlines()] == [["build", "model"], ["import"], ["write"]]
+    assert out == "gpt.dmc: 0.0 MB, 8 state tensors\n"
+    assert Artifact.read(tmp_path / "gpt.dmc").signature == SIGNATURE
+
+
+@pytest.mark.usefixtures("compiler")
+def test_quiet_is_silent(run: Run, module: str) -> None:
+    assert run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--quiet") == (0, "", "")
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_compiler_error_is_one_message(run: Run, module: str, tmp_path: Path) -> None:
+    code, out, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--target", "cuda")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[1].split() == ["import", "0.00", "s", "failed"]
+    assert err.endswith("dmc: error: aten.foo at model.layer: has no lowering\n  hint: write it otherwise\n")
+    assert not (tmp_path / "gpt.dmc").exists()
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{}", "is not module:function"),
+        ("{}:", "is not module:function"),
+        ("{}_none:make_step", "no module '{}_none' from"),
+        ("{}_broken:make_step", "imports 'module_that_is_not_there', which is not installed"),
+        ("{}:make_stop", "module '{}' has no function 'make_stop'"),
+        ("{}:not_a_function", "module '{}' has no function 'not_a_function'"),
+        ("{}:wrong_type", "returned int, expected a dict of keyword arguments for dmc.compile"),
+        ("{}:wrong_key", "dmc.compile has no use for optimiser and needs optimizer"),
+    ],
+)
+def test_a_source_that_is_no_step(run: Run, module: str, source: str, message: str) -> None:
+    code, _, err = run("compile", source.format(module), "-o", "gpt.dmc", "--quiet")
+    assert code == 1
+    assert err.startswith(f"dmc: error: {source.format(module)}: {message.format(module)}")
+
+
+def test_output_is_checked_before_the_work(run: Run, module: str, compiler: list[dict[str, Any]]) -> None:
+    code, _, err = run("compile", f"{module}:make_step", "-o", "no/where/gpt.dmc")
+    assert (code, compiler) == (1, [])
+    assert err.startswith("dmc: error: no/where/gpt.dmc: its directory does not exist")
+
+
+def _compile_with(observer: Observer) -> None:
+    observer.plan(["import", "iree"])
+    with observer.stage("import"):
+        pass
+    with observer.stage("iree"):
+        raise ZeroDivisionError
+
+
+def test_observers_see_times_and_failures() -> None:
+    recording = RecordingObserver()
+    with pytest.raises(ZeroDivisionError):
+        _compile_with(recording)
+    assert recording.planned == ("import", "iree")
+    assert [(time.name, time.failed) for time in recording.times] == [("import", False), ("iree", True)]
+    stream = io.StringIO()
+    with pytest.raises(ZeroDivisionError):
+        _compile_with(PlainObserver(stream))
+    assert [line.split() for line in stream.getvalue().splitlines()] == [
+        ["import", "0.00", "s"],
+        ["iree", "0.00", "s", "failed"],
+    ]
+
+
+def test_the_bar_counts_finished_stages() -> None:
+    stream = io.StringIO()
+    with Progress(console=Console(file=stream, force_terminal=True, width=80)) as progress:
+        with pytest.raises(ZeroDivisionError):
+            _compile_with(BarObserver(progress))
+        task = progress.tasks[0]
+        assert (task.total, task.completed, task.description) == (2, 1, "iree")
+    assert "import" in stream.getvalue()
+
+
+def test_import_dmc_loads_no_framework() -> None:
+    program = (
+        "import sys, dmc, dmc.cli.main; "
+        "print(*sorted({'torch', 'torch_mlir', 'iree.compiler', 'transformers', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_names_of_the_package() -> None:
+    assert set(dmc.__all__) <= set(dir(dmc))
+    assert dmc.runtime.Artifact is Artifact
+    with pytest.raises(AttributeError, match="module 'dmc' has no attribute 'nothing'"):
+        _ = dmc.nothing
