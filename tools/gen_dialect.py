@@ -96,10 +96,10 @@ def _op_class(op: Op) -> str:
     lines += ["    )", ")"]
     lines += [f'class {op.cls}(VerifiedOp, name="{op.mnemonic}"{traits}):']
     lines += [f'    """{_sentence(op.summary)}"""', ""]
-    lines += [f"    {each.name}: {_irdl('Operand', each)}" for each in op.operands]
+    lines += [f"    {each.name}: {_irdl('Value', each)}" for each in op.operands]
     lines += [f"    {each.name}: {each.constraint.irdl}" for each in op.attributes if each.arity == "one"]
-    lines += [f"    {each.name}: {_irdl('Result', each)}" for each in op.results]
-    lines += [f"    {name}: ext.Region" for name in op.regions]
+    lines += [f"    {each.name}: {_irdl('OpResult', each)}" for each in op.results]
+    lines += [f"    {name}: ir.Region" for name in op.regions]
     optional = [each for each in op.attributes if each.arity == "optional"]
     if optional:
         lines += ["", "    if TYPE_CHECKING:"]
@@ -149,7 +149,7 @@ def _field(each: Field) -> str:
 
 
 def _irdl(kind: str, each: Field) -> str:
-    inner = f"ext.{kind}[{each.constraint.irdl}]"
+    inner = f"ir.{kind}[{each.constraint.irdl}]"
     if each.arity == "many":
         return f"Sequence[{inner}]"
     return f"{inner} | None" if each.arity == "optional" else inner

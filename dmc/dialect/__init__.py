@@ -57,6 +57,7 @@ from dmc.dialect.base import DM
 from dmc.dialect.compute import kernel
 from dmc.dialect.movement import MOVEMENTS, movement_of, start, wait
 from dmc.dialect.symbols import Symbols, verify_symbols
+from dmc.dialect.util import Util
 
 __all__ = [
     "MOVEMENTS",
@@ -127,7 +128,7 @@ __all__ = [
 
 
 def load(context: ir.Context) -> None:
-    """Loads `dm` into a context; a context that has it already is left alone.
+    """Loads `dm`, and what forms hold of IREE's `util`, into a context; a context that has it already is left alone.
 
     Anyone who needs the dialect may call this: an importer, a test, dmc-opt. The bindings refuse to load a dialect
     twice into one context, and an op that was parsed before the dialect was loaded would stay unverified, so every
@@ -139,3 +140,4 @@ def load(context: ir.Context) -> None:
     context.enable_multithreading(False)
     with context:
         DM.load()
+        Util.load()

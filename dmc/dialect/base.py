@@ -14,7 +14,7 @@ from dmc.dialect.spec import Field, OpSpec, check, check_regions
 from dmc.errors import DmcError
 
 # The bindings look for the module of namespace `dm` in these packages; see dmc/dialect/dm.py.
-ir._globals.append_dialect_search_prefix("dmc.dialect")
+ir._globals.append_dialect_search_prefix("dmc.dialect")  # pyright: ignore[reportPrivateUsage]
 
 
 class DM(ext.Dialect, name="dm"):

@@ -1,0 +1,9 @@
+// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+
+// CHECK: "dm.channel"() {group = #dm.group<@mesh, ["dp"]>, sym_name = "gradients"} : () -> ()
+// CHECK-NEXT: "dm.channel"() {group = #dm.group<@mesh, ["tp", "dp"]>, sym_name = "all"} : () -> ()
+"dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+"dm.channel"() {sym_name = "all", group = #dm.group<@mesh, ["tp", "dp"]>} : () -> ()
+
+// Channels are created in this order on every rank: neither cse nor symbol-dce may touch them.
+// RUN: dmc-opt %s -p canonicalize,cse,symbol-dce | %FileCheck %s

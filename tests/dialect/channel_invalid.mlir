@@ -1,0 +1,34 @@
+// RUN: dmc-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @+1 {{dm.channel: attribute 'group' is missing; it must be #dm.group}}
+"dm.channel"() {sym_name = "gradients"} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: attribute 'group' is @mesh; it must be #dm.group}}
+"dm.channel"() {sym_name = "gradients", group = @mesh} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: #dm.group<@mesh, []> names no axis; a group has at least one}}
+"dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, []>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: attribute 'sym_name' is missing; it must be string attribute}}
+"dm.channel"() {group = #dm.group<@mesh, ["dp"]>} : () -> ()
+
+// -----
+
+func.func @inside() {
+  // expected-error @+1 {{dm.channel: stands in func.func; it belongs directly in builtin.module}}
+  "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+  return
+}
+
+// -----
+
+"dm.channel"() {sym_name = "twice", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+// expected-note @-1 {{see existing symbol definition here}}
+// expected-error @+1 {{redefinition of symbol named 'twice'}}
+"dm.channel"() {sym_name = "twice", group = #dm.group<@mesh, ["dp"]>} : () -> ()
