@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -102,12 +103,13 @@ def compile_artifact(
     """
     machine, kind = target_by_name(target), _precision(precision)
     observer = observer or Observer()
-    observer.plan(("import", *(stage.form.name for stage in pipeline.STAGES), "iree"))
+    observer.plan(("import", *pipeline.stage_names(), "iree"))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        forms = pipeline.run(imported.module, dump_dir=dump_dir, observer=observer)
+        folder = None if dump_dir is None else Path(dump_dir)
+        forms = pipeline.run(imported.module, observer=observer, dump_dir=folder)
         with observer.stage("iree"):
             executable = compile_module(imported.module, machine)
     return Artifact(

@@ -122,13 +122,16 @@ def _verify_mutated_state(module: ir.Module) -> None:
 
 def _verify_ties(module: ir.Module) -> None:
     step = find_step(module)
-    for argument, result in mutated_state(step):
-        if argument.tie != result.index:
-            raise DmcError(
-                step.operation,
-                f"state '{argument.name}' is not tied to result {result.index}, its new value",
-                "run dm-tie-state",
-            )
+    wanted = {argument.index: result.index for argument, result in mutated_state(step)}
+    for argument in arguments(step):
+        result = wanted.get(argument.index)
+        if argument.tie == result:
+            continue
+        if result is None:
+            fact = f"argument '{argument.name}' of @step gives its storage to result {argument.tie}"
+            raise DmcError(step.operation, f"{fact}, which is not its new value", "remove its iree.abi.output")
+        fact = f"state '{argument.name}' is not tied to result {result}, its new value"
+        raise DmcError(step.operation, fact, "run dm-tie-state")
 
 
 def _verify_only_step(module: ir.Module) -> None:
@@ -153,7 +156,7 @@ IMPORTED = Form(
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
-    ops=(),
+    ops=("util.optimization_barrier",),
     verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties),
     way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} only; run the passes that lower the operation",
 )

@@ -28,7 +28,7 @@ class Order:
 
 
 def link(module: ir.Module, signature: Signature, order: Order, accumulate: int) -> None:
-    """Adds `@step` with the calling convention of `signature` to `module` and inlines the two functions into it.
+    """Adds `@step` with the calling convention of `signature` to `module` and moves the two functions into it.
 
     With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, which a loop runs one after
     the other; gradients, loss and auxiliary outputs are their means, buffers pass from one to the next.
@@ -49,7 +49,7 @@ def link(module: ir.Module, signature: Signature, order: Order, accumulate: int)
         batch = [values[spec.name] for spec in signature.batch]
         body = _Body(functions, order, values, accumulate)
         func.ReturnOp(body.build(batch, [spec.name for spec in results]))
-    pipeline = "builtin.module(inline,symbol-dce,canonicalize,cse)"
+    pipeline = "builtin.module(symbol-dce,canonicalize,cse)"
     passmanager.PassManager.parse(pipeline, module.context).run(module.operation)
 
 
@@ -104,9 +104,20 @@ class _Body:
         return [v if i in carried else _scale(v, 1.0 / self.accumulate) for i, v in enumerate(totals)]
 
     def _call(self, name: str, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-        function = self.functions[name]
-        assert isinstance(function, func.FuncOp)
-        return list(func.CallOp(function, list(arguments)).operation.results)
+        """Moves the body of a function to where we are, on `arguments`; gives its results and erases it."""
+        function = self.functions.pop(name)
+        block = function.operation.regions[0].blocks[0]
+        for parameter, argument in zip(block.arguments, arguments, strict=True):
+            parameter.replace_all_uses_with(argument)
+        # Operations can only be moved beside another, so one stands here for as long as it takes.
+        anchor = arith.ConstantOp(ir.IndexType.get(), 0)
+        *body, terminator = list(block.operations)
+        for op in body:
+            op.operation.move_before(anchor.operation)
+        results = list(terminator.operation.operands)
+        anchor.operation.erase()
+        function.operation.erase()
+        return results
 
 
 def _with_roles(signature: Signature) -> list[tuple[object, str]]:

@@ -6,6 +6,7 @@ not say what the operation means; the operation then stays and is decomposed by 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -165,6 +166,33 @@ def _embedding(
     return torch.ops.dmc.embedding(weight, index, padding_idx)
 
 
+@rule(aten.gather.default)
+def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    safe, in_range = _in_range(index, x.shape[dim] if x.dim() else 1, wraps=False)
+    return _or_nan(in_range, aten.gather.default(x, dim, safe))
+
+
+@rule(aten.index_select.default)
+def _index_select(random: Randomness, x: Tensor, dim: int, index: Tensor) -> Any:
+    safe, in_range = _in_range(index, x.shape[dim], wraps=False)
+    view = [1] * x.dim()
+    view[dim] = index.numel()
+    return _or_nan(in_range.view(view), aten.index_select.default(x, dim, safe))
+
+
+@rule(aten.index.Tensor)
+def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    given = [index for index in indices if index is not None]
+    leading = all(index is not None for index in indices[: len(given)])
+    if not leading or any(index.dtype == torch.bool for index in given):
+        return DECLINE
+    pairs = [_in_range(index, size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
+    in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
+    inside = functools.reduce(torch.logical_and, in_range)
+    rows = aten.index.Tensor(x, [safe for safe, _ in pairs])
+    return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+
+
 @rule(aten.max_pool2d.default)
 def _max_pool2d(
     random: Randomness,
@@ -192,6 +220,17 @@ def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor],
 @rule(aten.gru.input)
 def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
     return rnn.gru(x, h0, params, *options, random.dropout)
+
+
+def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
+    """`index` forced into [0, size), and where it was so (from -size on, where negative indices count from the end)."""
+    shifted = torch.where(index < 0, index + size, index) if wraps else index
+    return shifted.clamp(0, size - 1), (shifted >= 0) & (shifted < size)
+
+
+def _or_nan(in_range: Tensor, value: Tensor) -> Tensor:
+    """An element read out of range is NaN, which a loss cannot hide; other types have no such value."""
+    return torch.where(in_range, value, math.nan) if value.is_floating_point() else value
 
 
 def _repeat_heads(x: Tensor, times: int) -> Tensor:

@@ -86,6 +86,7 @@ class TorchModule:
         # Listed first: converting one erases casts beside it, which a walk under way must not meet.
         for op in [op for op in walk(self.module.operation) if op.name == "torch.operator"]:
             _to_composite(op)
+        _erase_asserts(self.module)
         passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
 
     def _specialise(self, op: ir.Operation) -> None:
@@ -229,6 +230,15 @@ def _to_composite(op: ir.Operation) -> None:
     for owner in arguments:
         if isinstance(owner, ir.Operation | ir.OpView) and not list(owner.operation.results[0].uses):
             owner.operation.erase()
+
+
+def _erase_asserts(module: ir.Module) -> None:
+    """torch-mlir asserts inside kernels that an index is in range and that nothing is divided by zero.
+
+    Kernels cannot report; the first is taken care of by `rules.py`, and the second is no error but infinity.
+    """
+    for op in [op for op in walk(module.operation) if op.name == "cf.assert"]:
+        op.erase()
 
 
 def _replace_torch_value(old: ir.Value, new: ir.Value) -> None:
