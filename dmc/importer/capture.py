@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,10 @@ def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
-        return torch.export.export(objective, batch, strict=False)
+        with warnings.catch_warnings():
+            # nn.LSTM renews its list of weights at each call; they are parameters all the same.
+            warnings.filterwarnings("ignore", "The tensor attributes? .*were? assigned during export")
+            return torch.export.export(objective, batch, strict=False)
     except DmcError:
         raise
     # Export reports a model it cannot take by many exception types; each is re-raised with the place it names.

@@ -98,6 +98,20 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return torch.cat(values, dim), torch.cat(indices, dim)
 
 
+def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+    whole = x.shape[dim]
+    return _split_with_sizes(x, [min(size, whole - start) for start in range(0, whole, size)], dim)
+
+
+def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return [x.select(dim, index) for index in range(x.shape[dim])]
+
+
 def _range(x: Tensor, dim: int) -> Tensor:
     view = [1] * x.dim()
     view[dim] = x.shape[dim]
@@ -121,4 +135,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.topk.default: _topk,
+    aten.split_with_sizes.default: _split_with_sizes,
+    aten.split.Tensor: _split,
+    aten.unbind.int: _unbind,
 }

@@ -83,6 +83,8 @@ class TorchModule:
             passmanager.PassManager.parse(PIPELINE, self.context).run(self.module.operation)
         except ir.MLIRError as error:
             raise _lowering_failure(error) from error
+        for op in walk(self.module.operation):
+            _refuse_leftover(op)
         # Listed first: converting one erases casts beside it, which a walk under way must not meet.
         for op in [op for op in walk(self.module.operation) if op.name == "torch.operator"]:
             _to_composite(op)
@@ -284,18 +286,29 @@ def _builtin_type(tensor_type: ir.Type) -> ir.Type:
     return ir.RankedTensorType.get(sizes, ir.Type.parse(match[2].removeprefix("s").replace("u", "")))
 
 
+def _refuse_leftover(op: ir.Operation) -> None:
+    """torch-mlir leaves an operation that it does not know where nothing forces it to be lowered."""
+    if not op.name.startswith("torch.aten.") and not op.name.startswith("torch.prims."):
+        return
+    raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{op.name}'")
+
+
 _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
 
 
 def _lowering_failure(error: ir.MLIRError) -> ImportFailure:
     diagnostics = [d for d in error.error_diagnostics if _OP_NAME.search(d.message)] or error.error_diagnostics
     first = diagnostics[0]
-    found = re.search(r'loc\("([^"#]*)#([^"]*)"\("([^"]*)":(\d+)', str(first.location))
+    return _cannot_compile(str(first.location), first.message)
+
+
+def _cannot_compile(location: str, reason: str) -> ImportFailure:
+    found = re.search(r'"([^"#]*)#([^"]*)"(?:\("([^"]*)":(\d+))?', location)
     if found is None:
-        return ImportFailure(str(first.location), f"torch-mlir cannot lower this: {first.message}")
-    place = origin.Origin(found[1], found[3], int(found[4]))
+        return ImportFailure(location, f"torch-mlir cannot lower this: {reason}")
+    place = origin.Origin(found[1], found[3] or "", int(found[4] or 0))
     return ImportFailure(
         str(place),
-        f"{found[2]} cannot be compiled ({first.message})",
+        f"{found[2]} cannot be compiled ({reason})",
         hint="write this operation with simpler ones, or compute it outside the step and pass it as an input",
     )
