@@ -9,12 +9,13 @@ include "types.td"
 def Dm_StartOp : Dm_Op<"start", [IsolatedFromAbove, SingleBlock]> {
   let summary = "starts a movement on a queue";
   let description = [{
-    The region holds one movement on the region's arguments, which are `inputs`, and yields what it delivers. The
-    movement begins when the queue reaches it and every token of `after` is signalled; `token` is signalled when it
-    has completed. `inputs` are borrowed until the wait. `instance` names one movement of the job, on all ranks.
+    The region holds one movement and yields what it delivers. The movement takes the region's argument, which is
+    `input`; a receive takes none. It begins when the queue reaches it and every token of `after` is signalled; `token`
+    is signalled when it has completed. `input` is borrowed until the wait. `instance` names one movement of the job,
+    on all ranks.
 
     Rules: exactly one movement (a collective, `dm.send`, `dm.recv` or `dm.copy`) and `dm.yield`; the region takes
-    exactly `inputs`, and the movement exactly the region's arguments; the yield gives exactly the movement's result,
+    exactly `input`, and the movement exactly the region's arguments; the yield gives exactly the movement's result,
     which is the handle's payload (`none` for a send); the queue suits the movement (`copy_in`: copies to the device,
     `copy_out`: copies from it, `comm`: all but copies, `compute`: any); a send or receive has the start's instance.
     In a module an instance is used once, or by the send and the receive of one message.
@@ -32,7 +33,7 @@ def Dm_StartOp : Dm_Op<"start", [IsolatedFromAbove, SingleBlock]> {
     ```
   }];
   let handBuilt = 1;
-  let arguments = (ins Variadic<AnyStaticShapeTensor>:$inputs, Variadic<Dm_TokenType>:$after, Dm_QueueAttr:$queue,
+  let arguments = (ins Optional<AnyStaticShapeTensor>:$input, Variadic<Dm_TokenType>:$after, Dm_QueueAttr:$queue,
                        Dm_NonNegative:$instance);
   let results = (outs Dm_HandleType:$handle, Dm_TokenType:$token);
   let regions = (region SizedRegion<1>:$body);

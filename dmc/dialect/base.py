@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dmc._mlir import ext, ir
+from dmc.dialect import runs
 from dmc.dialect.rules import Rule, Violation
 from dmc.dialect.spec import Field, OpSpec, check, check_regions
 from dmc.errors import DmcError
@@ -32,12 +33,25 @@ class VerifiedOp(DM.Operation):
         SPEC: ClassVar[OpSpec]
 
     def verify_invariants(self) -> bool:
-        """Called by MLIR before the op's regions are verified."""
-        return _report(self, check)
+        """Called by MLIR before IRDL verifies the op, and before the op's regions are verified."""
+        return _report(self, _check_and_cut)
 
     def verify_region_invariants(self) -> bool:
-        """Called by MLIR after the op's regions have been verified."""
+        """Called by MLIR after IRDL has verified the op, and after the op's regions have been verified."""
+        runs.join(self, self.SPEC.mixed)
         return _report(self, check_regions)
+
+    @classmethod
+    def _emit_operation(cls) -> None:
+        """Tells IRDL of the op."""
+        fields = cls._fields
+        record = cls.SPEC
+        mixed = [each.name for kind in record.mixed for each in record.fields(kind)]
+        cls._fields = list(runs.irdl_fields(fields, mixed))
+        try:
+            super()._emit_operation()
+        finally:
+            cls._fields = fields
 
 
 class WordAttribute(DM.Attribute):
@@ -80,6 +94,11 @@ class ParametrisedAttribute(DM.Attribute):
         """Whether every parameter satisfies its constraint."""
         given = self.params
         return all(each.must_be.holds(given[i].maybe_downcast()) for i, each in enumerate(self.PARAMETERS))
+
+
+def _check_and_cut(op: Any) -> None:
+    check(op)
+    runs.cut(op, op.SPEC.mixed)
 
 
 def _report(op: Any, checker: Rule) -> bool:

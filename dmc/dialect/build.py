@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from dmc._mlir import ir
 from dmc.dialect.rules import Violation
+from dmc.dialect.runs import attribute_name
 from dmc.dialect.spec import Field, OpSpec, check, check_regions, is_segmented
 from dmc.errors import DmcError
 
@@ -114,7 +115,7 @@ def _segments(kind: str, fields: tuple[Field, ...], values: Sequence[Any]) -> di
     if not is_segmented(fields):
         return {}
     sizes = [len(_listed(value)) for value in values]
-    return {f"{kind}SegmentSizes": ir.DenseI32ArrayAttr.get(sizes)}
+    return {attribute_name(kind): ir.DenseI32ArrayAttr.get(sizes)}
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ MOVEMENTS = (*COLLECTIVES, SendOp, RecvOp, CopyOp)
 
 
 def start(
-    inputs: Sequence[ir.Value],
+    input: ir.Value | None,
     movement: Callable[..., ir.OpView],
     *,
     payload: ir.Type | None,
@@ -28,8 +28,8 @@ def start(
 ) -> StartOp:
     """Builds `dm.start`: starts a movement on a queue.
 
-    `movement` builds the movement on the region's arguments, one for each of `inputs`; `payload` is the type that it
-    delivers, or None for a send. Raises DmcError where a rule does not hold.
+    `movement` builds the movement on the region's argument, which is `input` (no argument for None, as a receive has
+    it); `payload` is the type that it delivers, or None for a send. Raises DmcError where a rule does not hold.
     """
 
     def body(block: ir.Block) -> None:
@@ -38,7 +38,7 @@ def start(
 
     return b.build(
         StartOp,
-        operands=[inputs, after],
+        operands=[input, after],
         results=[HandleType.get(ir.NoneType.get() if payload is None else payload), TokenType.get()],
         attributes={"queue": QueueAttr.of(queue), "instance": b.i64(instance)},
         loc=loc,
@@ -75,9 +75,9 @@ def wait_delivers_the_payload(op: WaitOp) -> None:
 
 
 @rule(StartOp)
-def start_takes_its_inputs(op: StartOp) -> None:
-    """The region's arguments are the inputs."""
-    check_region_takes([value.type for value in op.inputs], op.regions[0].blocks[0])
+def start_takes_its_input(op: StartOp) -> None:
+    """The region's argument is the input."""
+    check_region_takes([] if op.input is None else [op.input.type], op.regions[0].blocks[0])
 
 
 @region_rule(StartOp)

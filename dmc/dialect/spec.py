@@ -13,8 +13,10 @@ from typing import Any, Literal, TypeVar
 from dmc._mlir import ir
 from dmc.dialect.constraints import Check
 from dmc.dialect.rules import REGION_RULES, RULES, Rule, Violation
+from dmc.dialect.runs import attribute_name, join
 
 Class = TypeVar("Class", bound=type)
+KINDS = ("operand", "result")
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,21 @@ class OpSpec:
     regions: tuple[str, ...] = ()
     same_types: tuple[tuple[str, ...], ...] = ()
     parents: tuple[str, ...] = ()
+    # The kinds ("operand", "result") that are one list of values of several types.
+    mixed: tuple[str, ...] = field(init=False, default=())
+    # The attributes that the op may have.
     names: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        names = {attribute.name for attribute in self.attributes}
-        for kind, fields in (("operand", self.operands), ("result", self.results)):
-            if is_segmented(fields):
-                names.add(f"{kind}SegmentSizes")
+        segmented = [kind for kind in KINDS if is_segmented(self.fields(kind))]
+        mixed = tuple(kind for kind in KINDS if [each.arity for each in self.fields(kind)] == ["many"])
+        names = {attribute.name for attribute in self.attributes} | {attribute_name(kind) for kind in segmented}
+        object.__setattr__(self, "mixed", mixed)
         object.__setattr__(self, "names", frozenset(names))
+
+    def fields(self, kind: str) -> tuple[Field, ...]:
+        """The fields of a kind, "operand" or "result"."""
+        return self.operands if kind == "operand" else self.results
 
 
 def spec(record: OpSpec) -> Callable[[Class], Class]:
@@ -62,9 +71,9 @@ def spec(record: OpSpec) -> Callable[[Class], Class]:
         for attribute in record.attributes:
             if attribute.arity == "optional":
                 members[attribute.name] = property(lambda self, name=attribute.name: self.attributes.get(name))
-        for kind, fields in (("operand", record.operands), ("result", record.results)):
-            for i, each in enumerate(fields):
-                members[each.name] = property(_accessor(kind, fields, i))
+        for kind in KINDS:
+            for i, each in enumerate(record.fields(kind)):
+                members[each.name] = property(_accessor(kind, record.fields(kind), i))
         for name, value in members.items():
             setattr(cls, name, value)
         return cls
@@ -117,6 +126,8 @@ def _apply(table: dict[type, tuple[Rule, ...]], subject: Any) -> None:
 
 
 def _check_attributes(op: Any, record: OpSpec) -> None:
+    # Left behind where another op failed while this one was being verified.
+    join(op, record.mixed)
     attributes = op.attributes
     for each in record.attributes:
         value = attributes.get(each.name)
@@ -154,7 +165,7 @@ def _sizes(op: Any, kind: str, fields: tuple[Field, ...], total: int) -> list[in
 
 
 def _segment_sizes(op: Any, kind: str, fields: tuple[Field, ...], total: int) -> list[int]:
-    name = f"{kind}SegmentSizes"
+    name = attribute_name(kind)
     attribute = op.attributes.get(name)
     names = ", ".join(each.name for each in fields)
     if not isinstance(attribute, ir.DenseI32ArrayAttr):

@@ -217,7 +217,7 @@ func.func @negative_instance(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @no_segments(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is missing; it must say how many operands are: inputs, after}}
+  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is missing; it must say how many operands are: input, after}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -229,7 +229,7 @@ func.func @no_segments(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @segments(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is array<i32: 1, 1>, which does not fit 1 operands for: inputs, after}}
+  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is array<i32: 1, 1>, which does not fit 1 operands for: input, after}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -253,7 +253,7 @@ func.func @after_a_tensor(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @input_token(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: operand 'inputs' is !dm.token; it must be statically shaped tensor}}
+  // expected-error @+1 {{dm.start: operand 'input' is !dm.token; it must be statically shaped tensor}}
   %h, %u = "dm.start"(%t) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
