@@ -156,9 +156,10 @@ IMPORTED = Form(
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
+    # dm-isolate-update's: the storage of the state is written, so what reads it must have happened.
     ops=("util.optimization_barrier",),
     verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} only; run the passes that lower the operation",
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and util.optimization_barrier only; lower the operation",
 )
 
 # In the order in which a module passes through them.
