@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import resource
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,9 +206,9 @@ def test_a_command_line_that_does_not_fit(run: Runner, arguments: list[str], mes
 
 def test_the_tool_starts_fast_and_without_torch() -> None:
     quick = [sys.executable, str(TOOL)]
-    start = time.perf_counter()
+    before = _children_seconds()
     subprocess.run(quick, input=TWO_NEGATIONS, text=True, capture_output=True, check=True)
-    seconds = time.perf_counter() - start
+    seconds = _children_seconds() - before
     # Names every module it imports on stderr.
     traced = subprocess.run(
         [sys.executable, "-X", "importtime", str(TOOL)], input=TWO_NEGATIONS, text=True, capture_output=True, check=True
@@ -216,7 +216,13 @@ def test_the_tool_starts_fast_and_without_torch() -> None:
     modules = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
     assert "dmc.cli.opt" in modules
     assert not {"torch", "iree.compiler", "iree.runtime"} & modules
-    assert seconds < 2.0, "0.3 s on an idle machine; 2 s allows for a busy one"
+    assert seconds < 1.0, "0.3 s of processor time where it was measured; importing torch alone takes more than 1 s"
+
+
+def _children_seconds() -> float:
+    """The processor time of finished child processes, which, unlike the clock, a busy machine does not change much."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

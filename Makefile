@@ -1,0 +1,68 @@
+# A fresh machine needs Python 3.11 or later with pip, and make; everything else is installed into .venv.
+#
+#   make demo              train a small GPT, compiled
+#   make test              every check there is; what continuous integration runs
+#   make lint | lit | pytest   parts of it
+#   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
+#   make check-generated   fail where the committed files differ from what tablegen/ gives
+#
+# PYTHON=python3.12 chooses the interpreter, PIP_ARGS="--index-url ..." reaches pip, WORKERS=4 sets parallel tests.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := test
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+PIP_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+INSTALLED := $(VENV)/.installed
+GENERATION := build/generated
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint lit pytest generate check-generated clean
+
+demo: $(INSTALLED)
+	@$(BIN)/python examples/train_gpt.py
+
+test: lint lit pytest
+
+lint: $(INSTALLED)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+lit: $(INSTALLED)
+	@$(BIN)/lit -j$(WORKERS) -sv tests
+
+pytest: $(INSTALLED)
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+generate: $(GENERATION)/build.ninja
+	@$(BIN)/cmake --build $(GENERATION) --target dialect
+
+check-generated: $(GENERATION)/build.ninja
+	@$(BIN)/cmake --build $(GENERATION) --target check-generated || { \
+	    echo "error: generated files are stale; run \`make generate\` and commit what it changes" >&2; exit 1; }
+
+clean:
+	@rm -rf build $(VENV)
+
+$(GENERATION)/build.ninja: CMakeLists.txt $(INSTALLED)
+	@$(BIN)/cmake -S . -B $(GENERATION) -G Ninja --log-level=WARNING \
+	    -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DPython3_EXECUTABLE=$(BIN)/python
+
+# An environment that was made without a pip of its own is filled by the pip of $(PYTHON).
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: dmc needs Python 3.11 or later; try \`make PYTHON=python3.12\`" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@echo "installing dmc and what it needs into $(VENV) (some minutes)"
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+	    else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+	    $$pip install --quiet $(PIP_ARGS) --editable '.[compile,dev]'
+	@touch $@
