@@ -76,7 +76,7 @@ def Dm_ShardingAttr : Dm_Attr<"Sharding", "sharding"> {
     combines the contributions. Along every other axis the value is replicated.
 
     Rules: an axis is used at most once in all; as many entries as the tensor has dimensions; in a module the mesh
-    exists, has these axes, and their sizes divide the dimension.
+    exists and has these axes. As `dm.sharding` on an argument or a result of a function it says how that is split.
 
     Example: `#dm.sharding<@mesh, [["dp"], []], {tp = #dm.reduction<"sum">}>` is a matrix whose rows are split over
     `dp` and which must still be summed over `tp`.

@@ -27,7 +27,9 @@ def Dm_PackOp : Dm_Op<"pack", [Pure]> {
 def Dm_UnpackOp : Dm_Op<"unpack", [Pure]> {
   let summary = "takes tensors out of one flat buffer";
   let description = [{
-    The inverse of `dm.pack`, with the same rules.
+    The inverse of `dm.pack`.
+
+    Rules: those of `dm.pack`, with the results as the tensors.
 
     Lifespan: added by dm-bucket; consumed by dm-plan-memory; absent from form "planned".
 

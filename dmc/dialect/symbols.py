@@ -94,7 +94,7 @@ def verify_symbols(module: ir.Module) -> None:
     """
     symbols = Symbols.of(module)
     found: dict[type, list[ir.OpView]] = {}
-    for op in _dm_ops(module):
+    for op in _checked_ops(module):
         found.setdefault(type(op), []).append(op)
         try:
             for rule in SYMBOL_RULES.get(type(op), ()):
@@ -105,7 +105,7 @@ def verify_symbols(module: ir.Module) -> None:
         check([op for cls in classes for op in found.get(cls, ())])
 
 
-def _dm_ops(module: ir.Module) -> Iterator[ir.OpView]:
+def _checked_ops(module: ir.Module) -> Iterator[ir.OpView]:
     for op in walk(module.operation):
-        if op.name.startswith("dm."):
+        if op.name.startswith("dm.") or op.name == "func.func":
             yield op.opview

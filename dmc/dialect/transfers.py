@@ -1,11 +1,16 @@
-"""Rules of copies and reshards."""
+"""Rules of copies, reshards and stated shardings."""
 
 from __future__ import annotations
 
+from dmc._mlir import func, ir
 from dmc.dialect._dm_gen import CopyOp, ReshardOp, ShardingAttr
 from dmc.dialect.attributes import partial_axes, split_axes
 from dmc.dialect.rules import Violation, rule, symbol_rule
+from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols
+
+# The attribute of a function's argument or result that says its sharding.
+SHARDING = "dm.sharding"
 
 
 @rule(CopyOp)
@@ -42,18 +47,38 @@ def reshard_is_legal_for_its_type(op: ReshardOp) -> None:
 def reshard_divides_its_type(op: ReshardOp, symbols: Symbols) -> None:
     """The mesh has the axes, and their sizes divide the dimensions."""
     for attribute in (op.source, op.target):
-        check_sharding(attribute, op.input.type.shape, symbols)
+        check_sharding_axes(attribute, op.input.type, symbols)
+        for dim, (axes, size) in enumerate(zip(split_axes(attribute), op.input.type.shape, strict=True)):
+            parts = symbols.axes_size(attribute.mesh.value, axes, attribute)
+            if size % parts:
+                raise Violation(f"{attribute} splits dimension {dim} of size {size} into {parts} unequal parts")
 
 
-def check_sharding(attribute: ShardingAttr, shape: list[int], symbols: Symbols) -> None:
-    """Checks a sharding against its mesh and the shape of the whole value; raises Violation."""
+@symbol_rule(func.FuncOp)
+def shardings_of_a_function_fit(op: func.FuncOp, symbols: Symbols) -> None:
+    """Where an argument or a result says its sharding in `dm.sharding`, it fits the type's rank and the mesh.
+
+    Sizes are not compared: whether the type is that of the whole value or of one rank's part depends on the form.
+    """
+    for kind, types, name in (("argument", op.type.inputs, "arg_attrs"), ("result", op.type.results, "res_attrs")):
+        for i, attributes in enumerate(op.attributes.get(name, ())):
+            if SHARDING in attributes:
+                _check_stated_sharding(f"{SHARDING} of {kind} {i}", attributes[SHARDING], types[i], symbols)
+
+
+def check_sharding_axes(attribute: ShardingAttr, type_: ir.RankedTensorType, symbols: Symbols) -> None:
+    """Raises Violation where a sharding does not fit the rank of a type or names axes that its mesh lacks."""
     split = split_axes(attribute)
-    if len(split) != len(shape):
-        raise Violation(f"{attribute} shards {len(split)} dimensions, but the value has {len(shape)}")
-    symbols.axes_size(attribute.mesh.value, tuple(partial_axes(attribute)), attribute)
-    for dim, (axes, size) in enumerate(zip(split, shape, strict=True)):
-        parts = symbols.axes_size(attribute.mesh.value, axes, attribute)
-        if size % parts:
-            raise Violation(
-                f"{attribute} splits dimension {dim} of size {size} into {parts} parts, which do not divide it"
-            )
+    if len(split) != type_.rank:
+        raise Violation(f"{attribute} shards {len(split)} dimensions, but {type_} has {type_.rank}")
+    for axes in (*split, tuple(partial_axes(attribute))):
+        symbols.axes_size(attribute.mesh.value, axes, attribute)
+
+
+def _check_stated_sharding(what: str, attribute: ir.Attribute, type_: ir.Type, symbols: Symbols) -> None:
+    if not isinstance(attribute, ShardingAttr) or not attribute.parameters_hold():
+        raise Violation(f"{what} is {attribute}; it must be #dm.sharding")
+    if not isinstance(type_, ir.RankedTensorType):
+        raise Violation(f"{what} is on a value of type {type_}; only tensors are sharded")
+    check_attribute(attribute)
+    check_sharding_axes(attribute, type_, symbols)

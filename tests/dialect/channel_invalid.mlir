@@ -30,5 +30,6 @@ func.func @inside() {
 
 "dm.channel"() {sym_name = "twice", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 // expected-note @-1 {{see existing symbol definition here}}
+// expected-note @+2 {{see current operation}}
 // expected-error @+1 {{redefinition of symbol named 'twice'}}
 "dm.channel"() {sym_name = "twice", group = #dm.group<@mesh, ["dp"]>} : () -> ()

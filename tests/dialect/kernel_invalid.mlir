@@ -3,6 +3,7 @@
 func.func @captures(%x: tensor<8xf32>) {
   // expected-note @+1 {{required by region isolation constraints}}
   %y = "dm.kernel"() ({
+    // expected-note @+2 {{see current operation}}
     // expected-error @+1 {{using value defined outside the region}}
     %r = arith.addf %x, %x : tensor<8xf32>
     "dm.yield"(%r) : (tensor<8xf32>) -> ()
@@ -98,9 +99,9 @@ func.func @nested(%x: tensor<8xf32>) {
 // -----
 
 func.func @other_terminator() {
-  // expected-error @+1 {{dm.kernel: ends in func.return; it must end in dm.yield}}
+  // expected-error @+1 {{dm.kernel: ends in ub.unreachable; it must end in dm.yield}}
   "dm.kernel"() ({
-    func.return
+    "ub.unreachable"() : () -> ()
   }) : () -> ()
   return
 }

@@ -49,11 +49,11 @@ func.func @reshard(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @no_yield(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds dm.broadcast, func.return; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: holds dm.broadcast, ub.unreachable; it must hold one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
-    func.return
+    "ub.unreachable"() : () -> ()
   }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<8xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
   return
 }
@@ -309,6 +309,7 @@ func.func @no_region(%x: tensor<8xf32>, %t: !dm.token) {
 func.func @captures(%x: tensor<8xf32>) {
   // expected-note @+1 {{required by region isolation constraints}}
   %h, %u = "dm.start"() ({
+    // expected-note @+2 {{see current operation}}
     // expected-error @+1 {{'dm.broadcast' op using value defined outside the region}}
     %r = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
     "dm.yield"(%r) : (tensor<8xf32>) -> ()

@@ -20,6 +20,7 @@ func.func @handle(%h: !dm.handle<none>) {
 
 func.func @not_last(%x: tensor<8xf32>) {
   "dm.kernel"() ({
+    // expected-note @+2 {{see current operation}}
     // expected-error @+1 {{must be the last operation in the parent block}}
     "dm.yield"() : () -> ()
     "dm.yield"() : () -> ()
