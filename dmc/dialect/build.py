@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dmc._mlir import ir
 from dmc.dialect.rules import Violation
-from dmc.dialect.runs import attribute_name
+from dmc.dialect.runs import attribute_name, lengths
 from dmc.dialect.spec import Field, OpSpec, check, check_regions, is_segmented
 from dmc.errors import DmcError
 
@@ -52,6 +52,8 @@ def build(
         if body is not None:
             body(op.regions[0].blocks.append(*(value.type for value in _listed(operands[0]))))
         check(op.opview)
+        for kind in record.mixed:
+            lengths(op, kind)
         check_regions(op.opview)
     except Violation as violation:
         error = DmcError(op, str(violation))

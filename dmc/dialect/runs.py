@@ -23,12 +23,18 @@ GROUPS = 256
 def cut(op: Any, kinds: Sequence[str]) -> None:
     """Gives `op` the segment sizes of its runs; `kinds` are among "operand" and "result"."""
     for kind in kinds:
-        types = (value.type for value in getattr(op, f"{kind}s"))
-        sizes = [len(list(run)) for _, run in groupby(types)]
-        if len(sizes) > GROUPS:
-            raise Violation(f"has {len(sizes)} runs of {kind}s of equal type; it can have {GROUPS}, so split it")
+        sizes = lengths(op, kind)
         sizes += [0] * (GROUPS - len(sizes))
         op.attributes[attribute_name(kind)] = ir.DenseI32ArrayAttr.get(sizes, context=op.context)
+
+
+def lengths(op: Any, kind: str) -> list[int]:
+    """The length of each run of operands or results of equal type. Raises Violation where there are too many runs."""
+    types = (value.type for value in getattr(op, f"{kind}s"))
+    found = [len(list(run)) for _, run in groupby(types)]
+    if len(found) > GROUPS:
+        raise Violation(f"has {len(found)} runs of {kind}s of equal type; it can have {GROUPS}, so split it")
+    return found
 
 
 def join(op: Any, kinds: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dmc._mlir import ext
+from dmc._mlir import ext, ir
 
 # No postponed annotations: the bindings read the classes' annotations as they are.
 
@@ -15,8 +15,8 @@ class Util(ext.Dialect, name="util"):
 class OptimizationBarrierOp(Util.Operation, name="optimization_barrier"):
     """Values pass through; nothing is fused, folded or moved across. Added by dm-isolate-update; consumed by IREE."""
 
-    values: Sequence[ext.Operand[Any]]
-    outs: Sequence[ext.Result[Any]]
+    values: Sequence[ir.Value[Any]]
+    outs: Sequence[ir.OpResult[Any]]
 
     def verify_invariants(self) -> bool:
         """As many results as operands, of the same types."""

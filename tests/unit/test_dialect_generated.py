@@ -18,7 +18,7 @@ PAGE = ROOT / "docs/dialect.md"
 OPS = sorted(op.OPERATION_NAME for op in base.DM.operations)
 
 sys.path.insert(0, str(ROOT / "tools"))
-import gen_dialect  # noqa: E402  (lives in tools/)
+import gen_dialect  # noqa: E402  # pyright: ignore[reportMissingImports]  (lives in tools/)
 
 
 @pytest.mark.parametrize("path", [DIALECT, PAGE], ids=["dialect", "page"])
