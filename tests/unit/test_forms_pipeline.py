@@ -1,0 +1,157 @@
+"""The pipeline: its texts, dumps, observer and replays; the forms by name; the cost of inlining."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dmc import forms, pipeline
+from dmc._mlir import ir
+from dmc.errors import DmcError, PipelineError
+from dmc.observer import RecordingObserver
+from dmc.passes.inline_composites import InlineComposites
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "dmc-opt"
+
+GOOD = """
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"}, %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"})
+    -> (tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "loss"}) {
+  %new = "dm.composite"(%w, %x) {kind = "optimizer_update.sgd", decomposition = @sgd_0, parameters = {}}
+      : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %new, %x : tensor<4xf32>, tensor<4xf32>
+}
+func.func private @sgd_0(%w: tensor<4xf32>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = arith.subf %w, %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+# Form imported allows a plain call; one that reaches itself cannot be inlined.
+FAILS_LATER = """
+func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
+  %0 = call @again(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @again(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @again(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+FAILS_AT_ONCE = "func.func @train() { return }"
+
+
+def _opt(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_stages_lead_through_the_forms() -> None:
+    assert tuple(stage.form for stage in pipeline.STAGES) == forms.FORMS
+    assert pipeline.stage_names() == ("imported", "lowered")
+    assert pipeline.stage_names("lowered") == ("lowered",)
+    assert pipeline.stage_names(to_form="imported") == ("imported",)
+
+
+def test_forms_that_do_not_exist_or_lie_behind() -> None:
+    with pytest.raises(PipelineError, match="no form 'nonesuch'\n  hint: the forms are imported, lowered"):
+        forms.form_named("nonesuch")
+    with pytest.raises(PipelineError, match="form 'imported' comes before form 'lowered'"):
+        pipeline.stages_between("lowered", "imported")
+
+
+def test_run_gives_the_text_of_each_form(context: ir.Context) -> None:
+    module = ir.Module.parse(GOOD, context)
+    texts = pipeline.run(module)
+    assert list(texts) == ["01-imported", "02-lowered"]
+    assert "dm.composite" in texts["01-imported"]
+    assert "dm.composite" not in texts["02-lowered"]
+    assert texts["02-lowered"] == module.operation.get_asm(enable_debug_info=True)
+    assert 'loc("-":10:8)' in texts["02-lowered"], "locations are kept"
+
+
+def test_dumps_are_written_and_replayed(context: ir.Context, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder" / "of dumps"
+    texts = pipeline.run(ir.Module.parse(GOOD, context), dump_dir=folder)
+    assert {path.stem: path.read_text() for path in folder.iterdir()} == texts
+    replayed = _opt(str(folder / "01-imported.mlir"), "--from=imported", "--to=lowered", "--mlir-print-debuginfo")
+    assert (replayed.stdout, replayed.stderr) == (texts["02-lowered"], "")
+
+
+def test_the_observer_sees_each_stage(context: ir.Context) -> None:
+    observer = RecordingObserver()
+    pipeline.run(ir.Module.parse(GOOD, context), observer=observer)
+    assert [(time.name, time.failed) for time in observer.times] == [("imported", False), ("lowered", False)]
+    assert observer.planned == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "dumped", "message"),
+    [
+        (FAILS_LATER, "--from=imported --to=lowered", "cannot be inlined"),
+        (FAILS_AT_ONCE, "--to=imported", "no function @step"),
+    ],
+)
+def test_an_error_says_how_to_replay_it(
+    context: ir.Context, tmp_path: Path, source: str, dumped: str, message: str
+) -> None:
+    observer = RecordingObserver()
+    with pytest.raises(DmcError, match=message) as raised:
+        pipeline.run(ir.Module.parse(source, context), dump_dir=tmp_path / "my dumps", observer=observer)
+    (note,) = raised.value.__notes__
+    assert note.endswith(dumped)
+    assert observer.times[-1].failed
+    program, *arguments = shlex.split(note.removeprefix("replay: "))
+    assert program == "dmc-opt"
+    replayed = _opt(*arguments)
+    assert replayed.returncode == 1
+    assert message in replayed.stderr
+
+
+def test_without_dumps_an_error_says_how_to_get_them(context: ir.Context) -> None:
+    with pytest.raises(DmcError) as raised:
+        pipeline.run(ir.Module.parse(FAILS_LATER, context))
+    assert raised.value.__notes__ == ["a dump directory would let you replay this stage"]
+
+
+def _composites(count: int) -> str:
+    """A chain of `count` composites over ten decompositions of ten operations each."""
+    lines: list[str] = []
+    for body in range(10):
+        lines.append(f"func.func private @d{body}(%x: tensor<4xf32>) -> tensor<4xf32> {{")
+        lines += [f"  %{i} = math.tanh %{'x' if i == 0 else i - 1} : tensor<4xf32>" for i in range(10)]
+        lines += ["  return %9 : tensor<4xf32>", "}"]
+    lines.append("func.func @chain(%c0: tensor<4xf32>) -> tensor<4xf32> {")
+    lines += [
+        f'  %c{i + 1} = "dm.composite"(%c{i}) {{kind = "k", decomposition = @d{i % 10}, parameters = {{}}}}'
+        " : (tensor<4xf32>) -> tensor<4xf32>"
+        for i in range(count)
+    ]
+    return "\n".join([*lines, f"  return %c{count} : tensor<4xf32>", "}"])
+
+
+def _inlining_seconds(context: ir.Context, count: int) -> float:
+    """Processor time, which other work on the machine does not change much."""
+    module = ir.Module.parse(_composites(count), context)
+    start = time.process_time()
+    InlineComposites().run(module)
+    seconds = time.process_time() - start
+    assert str(module).count("math.tanh") == 10 * count
+    return seconds
+
+
+def test_inlining_is_linear(context: ir.Context) -> None:
+    few = min(_inlining_seconds(context, 500) for _ in range(3))
+    many = _inlining_seconds(context, 4000)
+    assert many < 5.0, "1 s where it was measured"
+    assert many < 8 * few * 3, "eight times the composites; a quadratic pass takes 64 times as long"
+
+
+def test_dumps_name_the_source_of_what_was_imported(context: ir.Context, tmp_path: Path) -> None:
+    source = re.sub(r"(arith\.subf.*)", r'\1 loc("model.py":12:3)', GOOD)
+    pipeline.run(ir.Module.parse(source, context), dump_dir=tmp_path)
+    assert '"model.py":12:3' in (tmp_path / "02-lowered.mlir").read_text()
