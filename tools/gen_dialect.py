@@ -13,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from ods import Constraint, Def, Field, Ods, Op
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,7 +5,7 @@ by being imported here. docs/dialect.md is the reference.
 """
 
 from dmc._mlir import ir
-from dmc.dialect import buckets, collectives, compute, meshes, movement, point_to_point, transfers
+from dmc.dialect import buckets, meshes, point_to_point, transfers
 from dmc.dialect._dm_gen import (
     AllGatherOp,
     AllReduceOp,
@@ -94,24 +94,18 @@ __all__ = [
     "all_reduce",
     "all_to_all",
     "broadcast",
-    "buckets",
     "channel",
-    "collectives",
     "composite",
-    "compute",
     "copy",
     "group",
     "group_axes",
     "kernel",
     "load",
     "mesh",
-    "meshes",
-    "movement",
     "movement_of",
     "pack",
     "partial_axes",
     "permute",
-    "point_to_point",
     "recv",
     "reduce_scatter",
     "reshard",
@@ -119,12 +113,14 @@ __all__ = [
     "sharding",
     "split_axes",
     "start",
-    "transfers",
     "unpack",
     "verify_symbols",
     "wait",
     "yield_",
 ]
+
+# Imported for their rules, which they register.
+RULE_MODULES = (buckets, meshes, point_to_point, transfers)
 
 
 def load(context: ir.Context) -> None:

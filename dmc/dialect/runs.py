@@ -3,7 +3,7 @@
 IRDL registers the dialect, and to IRDL a variadic operand is a list of values of one and the same type. An op such as
 `dm.kernel` takes any types. IRDL is therefore told of `GROUPS` variadic operands instead of one, and while it verifies
 an op, the op carries the segment sizes that cut its list into runs of equal types. Outside of verification, in text
-and in memory, no op has them.
+and in memory, no op has them; only where a verification failed half-way, until the next one.
 """
 
 from __future__ import annotations
