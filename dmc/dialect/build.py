@@ -51,10 +51,7 @@ def build(
     try:
         if body is not None:
             body(op.regions[0].blocks.append(*(value.type for value in _listed(operands[0]))))
-        check(op.opview)
-        for kind in record.mixed:
-            lengths(op, kind)
-        check_regions(op.opview)
+        _check_built(op.opview)
     except Violation as violation:
         error = DmcError(op, str(violation))
         op.erase()
@@ -63,6 +60,13 @@ def build(
         op.erase()
         raise
     return op.opview
+
+
+def _check_built(op: Any) -> None:
+    check(op)
+    for kind in op.SPEC.mixed:
+        lengths(op, kind)
+    check_regions(op)
 
 
 def optional(convert: Callable[[Plain], ir.Attribute], value: Plain | None) -> ir.Attribute | None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "dmc/dialect").glob("*.py"))
 REFUSALS = sorted((ROOT / "tests/dialect").glob("*_invalid.mlir"))
 
-# Met in test_dialect.py: the text would be very long.
+# Met in test_dialect_build.py: the text would be very long.
 IN_PYTHON = {("runs.py", "lengths")}
 
 
