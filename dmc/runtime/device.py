@@ -46,7 +46,7 @@ class Device:
 
     def upload(self, source: iree.HalBuffer, target: iree.HalBuffer) -> int:
         """Queues a copy of a whole buffer to the device, returns at once, and gives its entry in `uploads`."""
-        return self._copy(source, target, self.uploads, iree.HalFence(1))
+        return self._copy(source, target, self.uploads, iree.HalFence(2))
 
     def download(self, source: iree.HalBuffer, target: iree.HalBuffer, after: Timeline | None = None) -> int:
         """Queues a copy of a whole buffer to the host behind everything queued on `after` so far, returns at once, and
@@ -56,6 +56,10 @@ class Device:
         if after is not None:
             after.insert_last(before)
         return self._copy(source, target, self.downloads, before)
+
+    def release(self) -> None:
+        """Lets go of the device; nothing may be in its memory any more."""
+        del self.uploads, self.downloads, self.hal
 
     def _copy(self, source: iree.HalBuffer, target: iree.HalBuffer, timeline: Timeline, before: iree.HalFence) -> int:
         done = iree.HalFence(1)

@@ -93,12 +93,12 @@ class Session:
 
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
-        self.wait(self._steps.last)
+        self._drain()
         return self._state[index].read()
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
-        self.wait(self._steps.last)
+        self._drain()
         for tensor, array in zip(self._state, arrays, strict=True):
             tensor.write(array)
 
@@ -114,7 +114,8 @@ class Session:
             reading.release()
         self._slots.clear()
         self._state.clear()
-        del self._function, self._context
+        del self._function, self._context, self._steps
+        self._device.release()
 
     def __del__(self) -> None:
         # An exception in the constructor leaves nothing to wait for.
@@ -129,6 +130,10 @@ class Session:
 
     def _reading(self, results: iree.VmVariantList, index: int, spec: TensorSpec) -> Reading:
         return Reading(self._device, results.get_as_object(index, iree.HalBufferView), spec, after=self._steps)
+
+    def _drain(self) -> None:
+        self._check()
+        self.wait(self._steps.last)
 
     def _check(self) -> None:
         if self._failure is not None:

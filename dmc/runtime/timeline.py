@@ -9,16 +9,16 @@ class Timeline:
     """Work queued in order; entry n is done when the semaphore has reached n. `last` is the entry queued last."""
 
     def __init__(self, device: iree.HalDevice) -> None:
-        self._semaphore = device.create_semaphore(0)
+        self.semaphore = device.create_semaphore(0)
         self.last = 0
 
     def insert_last(self, fence: iree.HalFence) -> None:
         """Makes `fence` wait for everything queued so far."""
-        fence.insert(self._semaphore, self.last)
+        fence.insert(self.semaphore, self.last)
 
     def insert_next(self, fence: iree.HalFence) -> None:
         """Makes `fence` signal the next entry; `advance` once the work has really been queued."""
-        fence.insert(self._semaphore, self.last + 1)
+        fence.insert(self.semaphore, self.last + 1)
 
     def advance(self) -> int:
         """Counts the entry that has just been queued and returns its number."""
@@ -27,12 +27,12 @@ class Timeline:
 
     def wait(self, entry: int) -> None:
         """Blocks until an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""
-        self._semaphore.wait(entry)
+        self.semaphore.wait(entry)
 
     def is_reached(self, entry: int) -> bool:
         """Whether an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""
-        return self._semaphore.query() >= entry
+        return self.semaphore.query() >= entry
 
     def fail(self, message: str) -> None:
         """Fails the timeline: whoever waits on it, now or later, gets the message as an error."""
-        self._semaphore.fail(message)
+        self.semaphore.fail(message)

@@ -26,6 +26,8 @@ ENDINGS = {
     "collected in a cycle": f"{CYCLE}; import gc; gc.collect()",
     "left in a cycle": f"import gc; gc.disable(); {CYCLE}",
     "held by another module": MODULE,
+    "held to the very end": "sys.kept = [step, call(step, batch(0))]",
+    "never let go": "import ctypes; l = call(step, batch(0)); ctypes.pythonapi.Py_IncRef(ctypes.py_object(step))",
     "closed": "loss, _ = call(step, batch(0)); step.close()",
     "running in a thread": THREAD,
     "sys.exit": "call(step, batch(0)); sys.exit(0)",

@@ -17,6 +17,7 @@ import torch
 from dmc.errors import ArtifactError, DmcError, InputError, NonFiniteLossError, StateError
 from dmc.runtime import Artifact, Step, device, load
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
+from dmc.runtime.timeline import Timeline
 from dmc.runtime.versions import tool_versions
 from tests import linear_step
 from tests.linear_step import MLIR, SIGNATURE, batch, call, compiled, initial_state, reference
@@ -249,26 +250,28 @@ def test_a_device_that_is_not_there() -> None:
 
 
 def _chain(length: int, size: int) -> Step:
-    """A step that takes long: `length` products of `size`² matrices."""
+    """A step that takes long: it multiplies its state, a matrix, `length` times with the batch, and returns its first
+    element.
+    """
     tensor = f"tensor<{size}x{size}xf32>"
     product = "%p{} = linalg.matmul ins(%p{}, %x : T, T) outs(%f : T) -> T".replace("T", tensor)
     lines = "\n".join(product.format(i + 1, i) for i in range(length))
     text = f"""
-    func.func @step(%n: tensor<i64> {{iree.abi.output = 0 : index}}, %lr: tensor<1xf32>, %guard: tensor<i32>,
-                    %x: {tensor}) -> (tensor<i64>, tensor<f32>, tensor<i32>) {{
+    func.func @step(%p0: {tensor} {{iree.abi.output = 0 : index}}, %n: tensor<i64> {{iree.abi.output = 1 : index}},
+                    %lr: tensor<1xf32>, %guard: tensor<i32>, %x: {tensor})
+        -> ({tensor}, tensor<i64>, tensor<f32>, tensor<i32>) {{
       %zero = arith.constant 0.0 : f32
       %e = tensor.empty() : {tensor}
       %f = linalg.fill ins(%zero : f32) outs(%e : {tensor}) -> {tensor}
-      %p0 = arith.addf %x, %x : {tensor}
       {lines}
       %one = arith.constant dense<1> : tensor<i64>
       %n1 = arith.addi %n, %one : tensor<i64>
       %loss = tensor.extract_slice %p{length}[0, 0] [1, 1] [1, 1] : {tensor} to tensor<f32>
       %finite = arith.constant dense<1> : tensor<i32>
-      return %n1, %loss, %finite : tensor<i64>, tensor<f32>, tensor<i32>
+      return %p{length}, %n1, %loss, %finite : {tensor}, tensor<i64>, tensor<f32>, tensor<i32>
     }}"""
     signature = Signature(
-        state=(StateSpec("step", "i64", (), role="counter"),),
+        state=(StateSpec("p", "f32", (size, size)), StateSpec("step", "i64", (), role="counter")),
         controls=(TensorSpec("lr", "f32", (1,)), TensorSpec("guard", "i32", ())),
         batch=(TensorSpec("x", "f32", (size, size)),),
         outputs=(TensorSpec("loss", "f32", ()), TensorSpec("finite", "i32", ())),
@@ -277,13 +280,18 @@ def _chain(length: int, size: int) -> Step:
         aux=None,
         learning_rates=(0.1,),
     )
-    state = (np.zeros((), np.int64),)
+    state = (np.eye(size, dtype=np.float32), np.zeros((), np.int64))
     return Step(Artifact(signature, "cpu", "fp32", {"step": compiled(text)}, {}, state, tool_versions()))
+
+
+def _scaling(factor: float) -> np.ndarray:
+    """A matrix that multiplies by `factor` in 60 products."""
+    return np.eye(512, dtype=np.float32) * np.float32(factor ** (1 / 60))
 
 
 def test_calls_return_before_the_step_is_done() -> None:
     step = _chain(60, 512)
-    x = np.eye(512, dtype=np.float32)
+    x = _scaling(2)
     float(step(x))
     start = time.perf_counter()
     loss = step(x)
@@ -291,19 +299,40 @@ def test_calls_return_before_the_step_is_done() -> None:
     was_ready = loss.is_ready()
     # The batch may be reused at once.
     x[:] = 7
-    assert float(loss) == 2.0
+    assert float(loss) == pytest.approx(4, rel=1e-4)
     assert not was_ready
     assert issued < 0.25 * (time.perf_counter() - start)
 
 
-def test_at_most_two_steps_are_in_flight() -> None:
+def test_at_most_two_steps_are_in_flight_and_each_sees_the_last() -> None:
     step = _chain(60, 512)
-    x = np.eye(512, dtype=np.float32)
-    losses = [step(x) for _ in range(5)]
+    losses = [step(_scaling(factor)) for factor in (2, 3, 5, 7, 11)]
     ready = [loss.is_ready() for loss in losses]
     assert ready[:3] == [True, True, True]
     assert not ready[4]
-    assert [float(loss) for loss in losses] == [2.0] * 5
+    assert [float(loss) for loss in losses] == pytest.approx([2, 6, 30, 210, 2310], rel=1e-4)
+    assert step.steps_done == 5
+
+
+def test_a_step_waits_for_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "is_mappable", lambda _: False)
+    step = Step(linear_step.artifact())
+    opened = step._session._device  # pyright: ignore[reportPrivateUsage]
+    gate = Timeline(opened.hal)
+    upload_now = opened._copy  # pyright: ignore[reportPrivateUsage]
+
+    def copy_late(source: Any, target: Any, timeline: Timeline, before: Any) -> int:
+        if timeline is opened.uploads:
+            gate.insert_next(before)
+        return upload_now(source, target, timeline, before)
+
+    monkeypatch.setattr(opened, "_copy", copy_late)
+    loss, _ = call(step, batch(0))
+    assert not loss.is_ready()
+    time.sleep(0.1)
+    assert not loss.is_ready()
+    gate.semaphore.signal(1)
+    assert float(loss) == pytest.approx(reference(list(initial_state()), batch(0))[0], rel=1e-5)
 
 
 def _wide(count: int) -> Step:
