@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx, nn
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin, tree
@@ -50,7 +54,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     """
     batch: list[tuple[str, torch.Tensor]] = []
     positional, keyword = _split_example(example)
-    names = _positional_names(model, len(positional), with_target=loss is not None)
+    names = _positional_names(model, len(positional), with_target=loss is not None and bool(positional))
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
     _check_tensors("input", dict(batch))
@@ -61,7 +65,14 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     _check_nodes(program.graph_module)
     inputs, state, kinds, aliases = _state(program, model)
     _check_tensors("parameter", state)
-    return Capture(program.graph_module, inputs, state, kinds, aliases, tuple(batch), args, kwargs, objective.aux)
+    return Capture(program.graph_module, inputs, state, kinds, aliases, tuple(batch), args, kwargs, objective.seen.aux)
+
+
+@dataclass
+class _Seen:
+    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes."""
+
+    aux: Tree | None = None
 
 
 class _Objective(nn.Module):
@@ -71,7 +82,7 @@ class _Objective(nn.Module):
         super().__init__()
         self.model = model
         self.loss, self.args, self.kwargs, self.dtype = loss, args, kwargs, dtype
-        self.aux: Tree | None = None
+        self.seen = _Seen()
         self.train(model.training)
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -88,7 +99,7 @@ class _Objective(nn.Module):
                 hint="return the loss, or a pair (loss, auxiliary outputs)",
             )
         leaves: list[tuple[str, torch.Tensor]] = []
-        self.aux = None if aux is None else tree.flatten(aux, "aux", leaves)
+        self.seen.aux = None if aux is None else tree.flatten(aux, "aux", leaves)
         return value, *(leaf.detach() for _, leaf in leaves)
 
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
@@ -135,7 +146,7 @@ def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _whole_stacks():
             # nn.LSTM renews its list of weights at each call; they are parameters all the same.
             warnings.filterwarnings("ignore", "The tensor attributes? .*were? assigned during export")
             return torch.export.export(objective, batch, strict=False)
@@ -146,6 +157,8 @@ def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.exp
         place = origin.of_exception(error, objective.model)
         op = getattr(error, "func", None)
         what = origin.op_name(op) if op is not None else "the model"
+        if isinstance(error, GuardOnDataDependentSymNode):
+            what = "a Python number taken from a tensor (by .item(), int(), a slice or a condition)"
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ImportFailure(
             str(place),
@@ -153,6 +166,13 @@ def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.exp
             hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
             "use masks and torch.where instead",
         ) from error
+
+
+@contextmanager
+def _whole_stacks() -> Iterator[None]:
+    """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
+    with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
+        yield
 
 
 def _check_nodes(graph: fx.GraphModule) -> None:

@@ -24,6 +24,19 @@ def table() -> dict[Any, Callable[..., Any]]:
     return {**get_decomposition_table(), **_OWN}
 
 
+def is_finite(x: Tensor) -> Tensor:
+    """Whether each element is neither infinite nor NaN.
+
+    Infinity times zero is NaN, which equals nothing. torch-mlir's own lowering compares x with itself, which it then
+    folds to true, and takes NaN for larger than any number.
+    """
+    return x * 0 == 0
+
+
+def _is_nan(x: Tensor) -> Tensor:
+    return ~(is_finite(x) | (x.abs() == float("inf")))
+
+
 def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return _scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
 
@@ -135,6 +148,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.topk.default: _topk,
+    aten.isfinite.default: is_finite,
+    aten.isnan.default: _is_nan,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

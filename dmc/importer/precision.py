@@ -36,7 +36,8 @@ WIDE = frozenset(
     " soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss".split()
 )
 WIDEST = frozenset(
-    "addcdiv addcmul atan2 bilinear cat cross dot grid_sample grid_sampler index_put scatter_add stack tensordot".split()
+    "addcdiv addcmul atan2 bilinear cat cross dot grid_sample grid_sampler index_put scatter_add stack"
+    " tensordot".split()
 )
 
 

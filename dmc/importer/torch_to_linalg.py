@@ -288,7 +288,8 @@ def _builtin_type(tensor_type: ir.Type) -> ir.Type:
 
 def _refuse_leftover(op: ir.Operation) -> None:
     """torch-mlir leaves an operation that it does not know where nothing forces it to be lowered."""
-    if not op.name.startswith("torch.aten.") and not op.name.startswith("torch.prims."):
+    unknown = op.name == "torch.operator" and not _operator_name(op).startswith(_OPERATOR)
+    if not unknown and not op.name.startswith(("torch.aten.", "torch.prims.")):
         return
     raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{op.name}'")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, fx
 
+from dmc.importer.decompositions import is_finite
 from dmc.importer.differentiate import trace
 from dmc.optim import SLOTS, Plan, Settings
 
@@ -41,11 +42,11 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
     def update(*flat: Tensor) -> list[Tensor]:
         groups = _split(flat, [len(names), len(names), len(slots), len(buffers), len(buffers), 4])
         old, gradients, state, old_buffers, new_buffers, (step, loss_value, lr, guard) = groups
-        finite = torch.isfinite(loss_value.float())
+        finite = is_finite(loss_value.float())
         clip = torch.ones([])
         if plan.clip_grad_norm is not None:
             norm = global_norm(gradients)
-            finite = finite & torch.isfinite(norm)
+            finite = finite & is_finite(norm)
             clip = (plan.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         apply = finite | (guard == 0)
         prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]

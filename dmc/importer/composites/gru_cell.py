@@ -13,7 +13,7 @@ from dmc.importer.composite import composite, differentiable
 @composite("gru_cell(Tensor x_gates, Tensor h_gates, Tensor h) -> Tensor")
 def gru_cell(x_gates: Tensor, h_gates: Tensor, h: Tensor) -> Tensor:
     """The new state [B, H] from the input's and the state's gates [B, 3H] (reset, update, new) and the state [B, H]."""
-    r, z, n, _ = _activations(x_gates, h_gates)
+    _, z, n, _ = _activations(x_gates, h_gates)
     return n + z * (h - n)
 
 

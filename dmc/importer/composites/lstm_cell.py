@@ -12,7 +12,7 @@ from dmc.importer.composite import composite, differentiable
 
 @composite("lstm_cell(Tensor gates, Tensor c) -> (Tensor h, Tensor c_next)")
 def lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """`h` and the new cell state [B, H] from pre-activation gates [B, 4H] (input, forget, cell, output) and `c` [B, H]."""
+    """`h` and the new cell state [B, H] from `c` [B, H] and the gates before activation [B, 4H]."""
     i, f, g, o = gates.chunk(4, 1)
     c_next = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c_next), c_next

@@ -49,7 +49,7 @@ def uniform_words(shape: list[int], seed: Tensor, counter: Tensor, site: int) ->
 
 
 def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """The low and high halves of a 32 × 32 bit product. The 64-bit product wraps, but its 64 bits are the right ones."""
+    """The low and high halves of a 32 × 32 bit product. As int64 it may wrap, but its 64 bits are the right ones."""
     product = word * multiplier
     return product & _MASK, (product >> 32) & _MASK
 
