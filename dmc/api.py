@@ -19,6 +19,7 @@ from dmc.lowering.iree import compile_module
 from dmc.observer import Observer
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
 from dmc.target import target as target_by_name
@@ -27,16 +28,15 @@ from dmc.target import target as target_by_name
 class CompiledStep(Step):
     """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """A copy of the state: {"model": tensors by name, "optimizer": tensors by "<parameter>.<slot>", "step", "seed"}.
+    def state_dict(self) -> StateDict:
+        """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
         `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model.
         """
         state = super().state_dict()
-        return {
-            **state,
-            **{part: {k: _to_tensor(v) for k, v in state[part].items()} for part in ("model", "optimizer")},
-        }
+        for part in (state["model"], state["optimizer"]):
+            part.update({name: _to_tensor(array) for name, array in part.items()})
+        return state
 
 
 def compile(

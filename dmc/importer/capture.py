@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -169,7 +169,7 @@ def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.exp
 
 
 @contextmanager
-def _whole_stacks() -> Iterator[None]:
+def _whole_stacks() -> Generator[None]:
     """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
     with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
         yield

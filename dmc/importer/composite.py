@@ -44,7 +44,8 @@ def composite(schema: str) -> Callable[[Definition], Definition]:
     if name in REGISTRY:
         raise ValueError(f"composite name taken: {name}")
     LIBRARY.define(schema)
-    arguments = tuple(argument.name for argument in torch._C.parse_schema(f"{NAMESPACE}::{schema}").arguments)
+    overload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    arguments = tuple(argument.name for argument in overload._schema.arguments)
 
     def register(definition: Definition) -> Definition:
         LIBRARY.impl(name, definition, "CompositeExplicitAutograd")

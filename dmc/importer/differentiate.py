@@ -145,21 +145,26 @@ def _leaf(tensor: Tensor, trained: bool) -> Tensor:
 
 def _select(graph: fx.GraphModule, names: list[str], buffers: list[str], wanted: list[str]) -> Gradients:
     """Drops the results of buffers that were not written and of parameters that got no gradient."""
-    output = graph.graph.output_node()
-    results = list(output.args[0])
+    results = results_of(graph)
     gradients = results[len(results) - len(wanted) :]
     new_buffers = results[len(results) - len(wanted) - len(buffers) : len(results) - len(wanted)]
     heads = results[: len(results) - len(wanted) - len(buffers)]
     placeholders = dict(zip(names, graph.graph.find_nodes(op="placeholder"), strict=False))
     mutated = {n: v for n, v in zip(buffers, new_buffers, strict=True) if not _is_copy(v, placeholders[n])}
     trained = {n: v for n, v in zip(wanted, gradients, strict=True) if v is not None}
-    output.args = ([*heads, *mutated.values(), *trained.values()],)
+    graph.graph.output_node().args = ([*heads, *mutated.values(), *trained.values()],)
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return Gradients(graph, tuple(mutated), tuple(trained), len(heads) - 1)
 
 
-def _is_copy(value: fx.Node, source: fx.Node) -> bool:
+def results_of(graph: fx.GraphModule) -> list[Any]:
+    """The nodes that a traced graph returns; None where it returns none."""
+    results: Any = graph.graph.output_node().args[0]
+    return list(results)
+
+
+def _is_copy(value: Any, source: fx.Node) -> bool:
     while value is not source and value.target in (torch.ops.aten.clone.default, torch.ops.aten.alias.default):
         value = value.args[0]
     return value is source

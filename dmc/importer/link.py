@@ -86,12 +86,12 @@ class _Body:
         assert isinstance(function, func.FuncOp)
         result_types = list(function.type.results)
         parts = function.type.inputs[len(self.order.inputs) + 2 :]
-        first = 1 + self.order.aux
-        carried = range(first, first + len(self.order.buffers))
+        heads = 1 + self.order.aux
+        carried = range(heads, heads + len(self.order.buffers))
         buffers = iter(self.order.buffers)
         starts = [self.values[next(buffers)] if i in carried else _zeros(t) for i, t in enumerate(result_types)]
-        bounds = [arith.ConstantOp(ir.IndexType.get(), bound).result for bound in (0, self.accumulate, 1)]
-        loop = scf.ForOp(*bounds, starts)
+        first, last, stride = (arith.ConstantOp(ir.IndexType.get(), n).result for n in (0, self.accumulate, 1))
+        loop = scf.ForOp(first, last, stride, starts)
         with ir.InsertionPoint(loop.body):
             sums = list(loop.inner_iter_args)
             state = {**self.values, **dict(zip(self.order.buffers, [sums[i] for i in carried], strict=True))}

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._ops import OpOverload
 
 import dmc
 
@@ -65,7 +66,7 @@ def of_exception(error: BaseException, root: nn.Module) -> Origin:
 
 def op_name(target: Any) -> str:
     """The name users know: "aten.nonzero" for an ATen overload."""
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target).removesuffix(".default")
     return getattr(target, "__name__", str(target))
 

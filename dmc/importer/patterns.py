@@ -60,7 +60,7 @@ def _normalised(node: Any) -> tuple[fx.Node, float] | None:
     return None
 
 
-def _is_square_mean(mean: fx.Node, x: fx.Node) -> bool:
+def _is_square_mean(mean: Any, x: Any) -> bool:
     square = mean.args[0]
     last = list(mean.args[1]) in ([-1], [len(_shape(x)) - 1])
     keeps = len(mean.args) > 2 and mean.args[2] is True

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 
@@ -43,7 +44,7 @@ WIDEST = frozenset(
 
 def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of an ATen operation with floating tensors cast as the lists above say."""
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    if not isinstance(target, OpOverload) or target.namespace != "aten":
         return args, kwargs
     name = target.overloadpacket.__name__
     dtype = _chosen_type(name, args, kwargs)

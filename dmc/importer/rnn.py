@@ -34,7 +34,8 @@ class _LstmSequence(torch.autograd.Function):
         return torch.stack(outputs[1:]), outputs[-1].clone(), cells[-1].clone()
 
     @staticmethod
-    def backward(ctx: Any, dout: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        dout, dh, dc = grad_outputs
         weight, *saved = ctx.saved_tensors
         steps = dout.shape[0]
         gates, cells, inputs = saved[:steps], saved[steps : 2 * steps + 1], saved[2 * steps + 1 :]
@@ -61,7 +62,8 @@ class _GruSequence(torch.autograd.Function):
         return torch.stack(outputs[1:]), outputs[-1].clone()
 
     @staticmethod
-    def backward(ctx: Any, dout: Tensor, dh: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        dout, dh = grad_outputs
         weight, x_gates, *saved = ctx.saved_tensors
         steps = dout.shape[0]
         h_gates, inputs = saved[:steps], saved[steps:]

@@ -206,20 +206,19 @@ def _max_pool2d(
     if ceil_mode or x.dim() != 4:
         return DECLINE
     kernel = _pair(kernel)
-    window = (kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
-    return torch.ops.dmc.max_pool2d(x, *window)
+    return torch.ops.dmc.max_pool2d(x, kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
 
 
 @rule(aten.lstm.input)
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
     if len({tensor.shape[-1] for tensor in hx}) > 1:
         raise ImportFailure(None, "an LSTM with projections is not compiled", hint="use proj_size=0")
-    return rnn.lstm(x, hx, params, *options, random.dropout)
+    return rnn.lstm(x, hx, params, *options, apply_dropout=random.dropout)
 
 
 @rule(aten.gru.input)
 def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
-    return rnn.gru(x, h0, params, *options, random.dropout)
+    return rnn.gru(x, h0, params, *options, apply_dropout=random.dropout)
 
 
 def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from dmc._mlir import ir
 from dmc.errors import ImportFailure
 from dmc.importer import link
 from dmc.importer.capture import Capture, Loss, capture
-from dmc.importer.differentiate import Gradients, differentiate
+from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.precision import Precision
 from dmc.importer.torch_to_linalg import TorchModule
 from dmc.importer.update import Update, trace_update
@@ -151,7 +151,7 @@ def _dtype_name(name: str, dtype: torch.dtype) -> str:
 
 
 def _results(gradients: Gradients) -> list[torch.Tensor]:
-    return [node.meta["val"] for node in gradients.graph.graph.output_node().args[0]]
+    return [node.meta["val"] for node in results_of(gradients.graph)]
 
 
 def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:

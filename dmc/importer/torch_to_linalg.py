@@ -178,7 +178,8 @@ def _constant(value: ir.Value) -> _Constant | None:
             return _Constant([item.value for item in items if item is not None])
         case "torch.constant.int" | "torch.constant.float" | "torch.constant.bool" | "torch.constant.str":
             return _Constant(op.attributes["value"].value)
-    raise AssertionError(f"composite argument made by {op.name}")
+        case _:
+            raise AssertionError(f"composite argument made by {op.name}")
 
 
 def _attribute(value: Any) -> ir.Attribute:
@@ -195,7 +196,8 @@ def _attribute(value: Any) -> ir.Attribute:
             return ir.StringAttr.get(value)
         case list():
             return ir.DenseI64ArrayAttr.get(value)
-    raise AssertionError(f"composite parameter {value!r}")
+        case _:
+            raise AssertionError(f"composite parameter {value!r}")
 
 
 _TENSOR = re.compile(r"!torch\.vtensor<\[([\d,]*)\],(\w+)>")

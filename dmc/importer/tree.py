@@ -48,7 +48,8 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
             return [unflatten(item, leaves) for item in content]
         case "dict":
             return {key: unflatten(item, leaves) for key, item in content.items()}
-    raise ValueError(f"not a tree: {kind}")
+        case _:
+            raise ValueError(f"not a tree: {kind}")
 
 
 def _join(name: str, part: str) -> str:

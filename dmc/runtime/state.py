@@ -14,14 +14,14 @@ from dmc.runtime.signature import StateSpec
 
 
 class StateDict(TypedDict):
-    """The whole state of a step, on the host.
+    """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.api.CompiledStep`).
 
     model: parameters, frozen parameters and buffers by module path, tied tensors under each of their names.
     optimizer: `<parameter path>.<slot>`. step: steps done. seed: of dropout, where the step has any.
     """
 
-    model: dict[str, np.ndarray]
-    optimizer: dict[str, np.ndarray]
+    model: dict[str, Any]
+    optimizer: dict[str, Any]
     step: int
     seed: NotRequired[int]
 

@@ -23,7 +23,7 @@ def embedding(weight: Tensor, index: Tensor, padding_index: int) -> Tensor:
 
 @composite("embedding_backward(Tensor dy, Tensor index, int rows, int padding_index) -> Tensor")
 def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int) -> Tensor:
-    """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in index order, in f32."""
+    """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in order, in f32."""
     flat = index.reshape(-1)
     if padding_index >= 0:
         flat = torch.where(flat == padding_index, -1, flat)
