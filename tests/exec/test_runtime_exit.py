@@ -41,7 +41,7 @@ FAILURES = {
         "NonFiniteLossError: step 1: the loss is nan",
     ),
     "a failed device": (
-        "loss, _ = call(step, batch(0)); step._session._steps.fail('gone'); float(loss)",
+        "u = step._session._device.uploads; u.advance(); loss, _ = call(step, batch(0)); u.fail('gone'); float(loss)",
         "DmcError: step: call 1 failed on device 'local-task'",
     ),
 }

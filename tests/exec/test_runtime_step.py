@@ -184,8 +184,11 @@ def test_a_loss_is_a_number(step: Step) -> None:
 
 def test_a_failure_on_the_device_is_reported_ever_after(step: Step, tmp_path: Path) -> None:
     state = step.state_dict()
+    # The step waits for an upload, and the upload fails: IREE must carry the failure on to the step's own end.
+    uploads = step._session._device.uploads  # pyright: ignore[reportPrivateUsage]
+    uploads.advance()
     loss, _ = call(step, batch(0))
-    step._session._steps.fail("the device is gone")  # pyright: ignore[reportPrivateUsage]
+    uploads.fail("the device is gone")
     message = r"step: call 1 failed on device 'local-task': .*the device is gone"
     uses: list[Callable[[], Any]] = [
         lambda: float(loss),
