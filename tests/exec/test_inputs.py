@@ -53,7 +53,7 @@ def test_nested_keyword_inputs_and_several_outputs() -> None:
         targets = batch.pop("targets")
         expected, expected_outputs = _nested_loss(model(**batch), targets)
         assert float(loss) == pytest.approx(expected.item(), rel=TOLERANCE["fp32"].loss)
-        assert int(outputs["right"]) == int(expected_outputs["right"])
+        assert int(outputs["right"].numpy()) == int(expected_outputs["right"])
         scores = torch.tensor(outputs["output"]["scores"].numpy())
         torch.testing.assert_close(scores, expected_outputs["output"]["scores"], rtol=1e-5, atol=1e-6)
         reference.zero_grad()
