@@ -3,10 +3,12 @@
 // Both uses get the body, each with its own operands, and results keep their order; nothing is folded on the way.
 // CHECK-LABEL: func.func @two_uses
 // CHECK-SAME: (%[[A:[^:]+]]: tensor<4xf32>, %[[B:[^:]+]]: tensor<4xf32>)
-// CHECK: %[[Y:.+]] = arith.subf %[[A]], %[[B]]
-// CHECK: %[[Z:.+]] = arith.subf %[[Y]], %[[A]]
+// CHECK-NEXT: arith.negf %[[A]]
+// CHECK-NEXT: %[[Y:.+]] = arith.subf %[[A]], %[[B]]
+// CHECK-NEXT: %[[Z:.+]] = arith.subf %[[Y]], %[[A]]
 // CHECK: return %[[Y]], %[[Z]]
 func.func @two_uses(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %dead = arith.negf %a : tensor<4xf32>
   %copy, %y = "dm.composite"(%a, %b) {kind = "k", decomposition = @k_0, parameters = {}}
       : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   %same, %z = "dm.composite"(%y, %copy) {kind = "k", decomposition = @k_0, parameters = {}}
@@ -49,7 +51,7 @@ func.func private @inner_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A composite that does nothing leaves nothing.
+// A composite that does nothing leaves nothing; nor does a private function that nobody calls.
 // CHECK-LABEL: func.func @identity
 // CHECK-SAME: (%[[A:[^:]+]]: tensor<4xf32>)
 // CHECK-NEXT: return %[[A]]
@@ -59,6 +61,10 @@ func.func @identity(%a: tensor<4xf32>) -> tensor<4xf32> {
 }
 func.func private @k_0(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
+}
+func.func private @uncalled(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @k_0(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }
 
 // -----

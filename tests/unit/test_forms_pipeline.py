@@ -112,6 +112,13 @@ def test_an_error_says_how_to_replay_it(
     assert message in replayed.stderr
 
 
+def test_passes_that_miss_their_form_are_found(context: ir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = (pipeline.Stage(forms.IMPORTED, ()), pipeline.Stage(forms.LOWERED, ("canonicalize",)))
+    monkeypatch.setattr(pipeline, "STAGES", stages)
+    with pytest.raises(DmcError, match=r"dm\.composite: not allowed in form 'lowered'"):
+        pipeline.run(ir.Module.parse(GOOD, context))
+
+
 def test_without_dumps_an_error_says_how_to_get_them(context: ir.Context) -> None:
     with pytest.raises(DmcError) as raised:
         pipeline.run(ir.Module.parse(FAILS_LATER, context))

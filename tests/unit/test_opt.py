@@ -139,6 +139,23 @@ def test_split_input_keeps_line_numbers_and_goes_on(run: Runner) -> None:
     assert outcome.err.startswith("<stdin>:8:23: error: ")
 
 
+@pytest.mark.parametrize(
+    ("comment", "code"),
+    [("// expected-error {{undeclared}}", 0), ("// expected-error {{something else}}", 1), ("", 1)],
+)
+def test_verified_diagnostics_decide_the_exit_code(run: Runner, comment: str, code: int) -> None:
+    expecting = MALFORMED.replace("%b : tensor<4xf32>", f"%b : tensor<4xf32> {comment}")
+    outcome = run("--verify-diagnostics", "--split-input-file", stdin=f"{expecting}// -----\n{TWO_NEGATIONS}")
+    assert outcome.code == code
+    assert ("error:" in outcome.err) == (code == 1)
+
+
+def test_a_good_input_with_an_unmet_expectation_fails(run: Runner) -> None:
+    outcome = run("--verify-diagnostics", stdin=f"{TWO_NEGATIONS}// expected-error {{{{never}}}}\n")
+    assert outcome.code == 1
+    assert outcome.err.startswith('<stdin>:6:1: error: expected error "never" was not produced')
+
+
 def test_without_split_the_marker_is_a_comment(run: Runner) -> None:
     source = f"{TWO_NEGATIONS}// -----\n{TWO_NEGATIONS.replace('@f', '@g')}"
     outcome = run(stdin=source)
