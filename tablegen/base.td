@@ -22,6 +22,8 @@ def Dm_Dialect : Dialect {
     Ops print and parse in MLIR's generic syntax. A rule that one op can decide alone is checked whenever the op is
     verified; a rule that needs another op found by name (a mesh, a channel, a decomposition, the other end of a
     message) is checked for a whole module at a time.
+
+    Where an op takes or gives a list of values of any types, the list has at most 256 runs of equal type.
   }];
 }
 
