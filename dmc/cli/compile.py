@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise DmcError(str(output), "its directory does not exist", hint="make the directory first")
     make_step = _function(arguments.source)
     with shown(arguments.quiet) as observer:
+        observer.plan(["build model", "write"])
         with observer.stage("build model"):
             made = make_step()
         artifact = _artifact(made, arguments, observer)

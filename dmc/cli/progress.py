@@ -29,14 +29,20 @@ class BarObserver(Observer):
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task: TaskID = progress.add_task("compile", total=None)
+        self._task: TaskID = progress.add_task("compile", total=0)
+        self._planned: list[str] = []
 
     def plan(self, stages: Sequence[str]) -> None:
-        """Gives the bar its length."""
-        self._progress.update(self._task, total=len(stages))
+        """Makes the bar longer by these stages."""
+        self._planned += stages
+        self._lengthen(len(stages))
 
     def started(self, name: str) -> None:
-        """Names the running stage."""
+        """Names the running stage; one that nobody has planned makes the bar longer."""
+        if name in self._planned:
+            self._planned.remove(name)
+        else:
+            self._lengthen(1)
         self._progress.update(self._task, description=name)
 
     def finished(self, name: str, seconds: float, failed: bool) -> None:
@@ -45,6 +51,9 @@ class BarObserver(Observer):
         self._progress.console.print(f"{mark} {name:<24} {seconds:7.2f} s")
         if not failed:
             self._progress.advance(self._task)
+
+    def _lengthen(self, count: int) -> None:
+        self._progress.update(self._task, total=(self._progress.tasks[self._task].total or 0) + count)
 
 
 @contextmanager
