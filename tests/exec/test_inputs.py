@@ -62,6 +62,14 @@ def test_nested_keyword_inputs_and_several_outputs() -> None:
     assert_states_close(start, model_state(step), model.state_dict(), TOLERANCE["fp32"])
 
 
+def test_one_tensor_given_twice_in_the_example_stays_two_inputs() -> None:
+    same = torch.randn(8, 4)
+    model = nn.Linear(4, 4, bias=False)
+    optimizer = dmc.optim.SGD(lr=0.0)
+    step = dmc.compile(model, loss=nn.functional.mse_loss, optimizer=optimizer, example=(same, same))
+    assert float(step(torch.zeros(8, 4), torch.full((8, 4), 3.0))) == pytest.approx(9.0)
+
+
 @pytest.fixture(scope="module")
 def step() -> Step:
     torch.manual_seed(0)
