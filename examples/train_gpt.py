@@ -40,9 +40,9 @@ def main() -> int:
     size = sum(parameter.numel() for parameter in model.parameters())
     console.print(f"{size:,} parameters; {len(corpus.data):,} characters, {len(corpus.symbols)} different ones")
     start = time.perf_counter()
-    step, trained = _eager(model) if options.eager else _compiled(model, options.seed)
+    step, trained = _eager(model) if options.eager else _compiled(model, corpus, options.seed)
     console.print(f"step ready after {time.perf_counter() - start:.1f} s")
-    losses = _train(step, corpus, options.steps, options.seed, console)
+    losses = _train(step, corpus, model.shape.context, options, console)
     options.out.mkdir(parents=True, exist_ok=True)
     _plot(losses, options.out / "loss.png")
     sample = _generate(trained(), corpus, options.seed)
@@ -67,13 +67,13 @@ def _loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def _compiled(model: GPT, seed: int) -> tuple[TrainStep, Callable[[], GPT]]:
+def _compiled(model: GPT, corpus: Corpus, seed: int) -> tuple[TrainStep, Callable[[], GPT]]:
     """The training step compiled by dmc, and the function that gives the trained model."""
     import dmc  # Here, so that --eager needs PyTorch alone.
 
-    tokens = torch.zeros(BATCH, model.shape.context, dtype=torch.int64)
+    example = corpus.batch(BATCH, model.shape.context, torch.Generator())
     optimizer = dmc.optim.AdamW(lr=PEAK_RATE, weight_decay=0.1, clip_grad_norm=CLIP)
-    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=(tokens, tokens), seed=seed)
+    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=seed)
 
     def trained() -> GPT:
         model.load_state_dict(step.state_dict()["model"])
@@ -106,8 +106,8 @@ def _rate(index: int, steps: int) -> float:
     return PEAK_RATE * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-def _train(step: TrainStep, corpus: Corpus, steps: int, seed: int, console: Console) -> list[float]:
-    generator = torch.Generator().manual_seed(seed)
+def _train(step: TrainStep, corpus: Corpus, length: int, options: argparse.Namespace, console: Console) -> list[float]:
+    generator = torch.Generator().manual_seed(options.seed)
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -118,10 +118,10 @@ def _train(step: TrainStep, corpus: Corpus, steps: int, seed: int, console: Cons
     )
     losses: list[float] = []
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=steps, loss=math.nan)
-        for index in range(steps):
-            tokens, targets = corpus.batch(BATCH, 128, generator)
-            losses.append(step(tokens, targets, _rate(index, steps)))
+        task = progress.add_task("", total=options.steps, loss=math.nan)
+        for index in range(options.steps):
+            tokens, targets = corpus.batch(BATCH, length, generator)
+            losses.append(step(tokens, targets, _rate(index, options.steps)))
             progress.update(task, advance=1, loss=losses[-1])
     return losses
 

@@ -51,12 +51,13 @@ TOLERANCE = {
         "is a five hundredth of one step at learning rate 1e-3.",
     ),
     "bf16-mixed": Tolerance(
-        loss=1e-2,
-        value=2e-2,
-        change=1e-1,
+        loss=2e-3,
+        value=1e-2,
+        change=2.5e-2,
         floor=1e-4,
         reason="bfloat16 keeps eight bits (rounding 0.4 %), and where a value is rounded decides the last bit: "
-        "autocast rounds between operations that a compiled step fuses. Gradients of five steps carry a few of these.",
+        "autocast rounds between operations that a compiled step fuses. After five steps autocast itself is up to "
+        "0.8 % of a tensor's change away from float32; the tolerance is three times that.",
     ),
     "bf16": Tolerance(
         loss=2e-2,
@@ -81,6 +82,14 @@ def assert_states_close(start: State, actual: State, expected: State, tolerance:
     excess = {name: _excess(start[name], actual[name], expected[name], tolerance) for name in expected}
     wrong = sorted((name for name in excess if not excess[name] <= 1), key=excess.__getitem__, reverse=True)
     assert not wrong, "; ".join(f"{name}: {excess[name]:.3g} × the tolerance" for name in wrong[:8])
+
+
+def distance(start: State, actual: State, expected: State) -> float:
+    """‖actual - expected‖ / ‖expected - start‖ over all floating-point tensors together."""
+    names = [name for name in expected if expected[name].is_floating_point()]
+    error = sum((actual[name].double() - expected[name].double()).square().sum().item() for name in names)
+    change = sum((expected[name].double() - start[name].double()).square().sum().item() for name in names)
+    return (error / change) ** 0.5
 
 
 def _excess(start: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> float:

@@ -29,4 +29,4 @@ def build(dropout: float) -> Case:
 
 def _example(seed: int) -> dict[str, torch.Tensor]:
     tokens, _ = token_batch(seed, 4, 16, 128)
-    return {"input_ids": tokens, "labels": tokens}
+    return {"input_ids": tokens, "labels": tokens.clone()}

@@ -1,0 +1,63 @@
+"""Precisions: what is kept in which type, and that long sums are not added up in bfloat16."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from tests.compiled import clone_state, compile_case, model_state, train
+from tests.eager import EagerTrainer
+from tests.models import build
+from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close, distance
+
+ROWS = 4096  # A sum in bfloat16 stands still after 256 equal terms.
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.float32), ("bf16", torch.bfloat16)])
+def test_state_is_kept_in(precision: str, dtype: torch.dtype) -> None:
+    example = (torch.ones(4, 3), torch.ones(4, 2))
+    optimizer = dmc.optim.AdamW(lr=1e-2)
+    loss = nn.functional.mse_loss
+    step = dmc.compile(nn.Linear(3, 2), loss=loss, optimizer=optimizer, example=example, precision=precision)
+    train(step, [example])
+    state = step.state_dict()
+    tensors = [*state["model"].values(), *state["optimizer"].values()]
+    assert {tensor.dtype for tensor in tensors} == {dtype}
+
+
+def _long_sums(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (output.float() - targets.float()).square().mean()
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16"])
+@pytest.mark.parametrize("layer", ["linear", "layer_norm", "conv"])
+def test_gradients_over_many_rows_are_not_summed_in_bf16(layer: str, precision: str) -> None:
+    torch.manual_seed(0)
+    modules = {"linear": nn.Linear(8, 8), "layer_norm": nn.LayerNorm(8), "conv": nn.Conv2d(8, 8, 1)}
+    model = modules[layer]
+    inputs = torch.randn(ROWS // 64, 8, 8, 8) if layer == "conv" else torch.randn(ROWS, 8)
+    batch = (inputs, torch.full_like(inputs, 3.0))
+    optimizer = dmc.optim.SGD(lr=0.5)
+    start = clone_state(model)
+    step = dmc.compile(model, loss=_long_sums, optimizer=optimizer, example=batch, precision=precision)
+    train(step, [batch])
+    EagerTrainer(model, _long_sums, torch.optim.SGD(model.parameters(), lr=0.5)).step(batch)
+    after = model_state(step)
+    for name, expected in model.state_dict().items():
+        error = distance({name: start[name]}, {name: after[name]}, {name: expected})
+        assert error <= 2e-2, f"the change of {name} is {error:.1%} away from float32"
+
+
+def test_bf16_agrees_with_a_bf16_model() -> None:
+    case, eager = build("demo_gpt", dropout=0.0), build("demo_gpt", dropout=0.0)
+    batches = [case.example(seed) for seed in range(5)]
+    step = compile_case(case, dmc.optim.SGD(lr=0.05, momentum=0.9), precision="bf16")
+    losses = train(step, batches)
+    model = eager.model.bfloat16()
+    start = clone_state(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    expected = [EagerTrainer(model, eager.loss, optimizer).step(batch) for batch in batches]
+    assert_losses_close(losses, expected, TOLERANCE["bf16"])
+    assert_states_close(start, model_state(step), model.state_dict(), TOLERANCE["bf16"])
