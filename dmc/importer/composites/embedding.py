@@ -27,9 +27,10 @@ def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int)
     flat = index.reshape(-1)
     if padding_index >= 0:
         flat = torch.where(flat == padding_index, -1, flat)
-    hit = torch.arange(rows, device=dy.device).view(rows, 1, 1) == flat.view(1, -1, 1)
-    terms = torch.where(hit, dy.reshape(1, flat.shape[0], -1).float(), 0.0)
-    return terms.sum(1).to(dy.dtype)
+    hit = torch.arange(rows, device=dy.device).unsqueeze(1) == flat
+    # A product with a matrix of zeros and ones: exact, and much faster than the same sum written as selections.
+    total = hit.to(torch.float32) @ dy.reshape(flat.shape[0], -1).float()
+    return total.to(dy.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
