@@ -54,7 +54,11 @@ class Worker:
 
     def __init__(self, model: str, system: str, directory: Path) -> None:
         command = [sys.executable, "-m", "bench.worker", model, system, str(directory)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # A fresh cache: torch.compile would otherwise only look up what an earlier run compiled.
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "inductor")}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.ready_s: float = self._answer()["ready_s"]
         self.seconds: list[float] = []
 
@@ -124,20 +128,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for model in options.models:
             results += measure(model, options.rounds, options.steps, Path(directory))
-            Console().print(_table(results))
+    Console(width=120).print(_table(results))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     record = {"machine": _machine(), "results": [asdict(result) for result in results]}
     options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _table(results: list[Result]) -> Table:
-    table = Table("model", "system", "step, ms", "× eager", "ready, s", "training, MB", "compiler, MB", "last loss")
+    table = Table("model", "system", "step, ms", "range, ms", "× eager", "ready, s", "training, MB", "compiler, MB", "loss")
     eager = {result.model: result.step_ms for result in results if result.system == "eager"}
     for result in results:
         table.add_row(
             result.model,
             result.system,
-            f"{result.step_ms:.1f} ({result.fastest_ms:.1f}–{result.slowest_ms:.1f})",
+            f"{result.step_ms:.1f}",
+            f"{result.fastest_ms:.1f}–{result.slowest_ms:.1f}",
             f"{result.step_ms / eager[result.model]:.2f}",
             f"{result.ready_s:.1f}",
             f"{result.training_mb:.0f}",
