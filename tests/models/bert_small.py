@@ -17,8 +17,8 @@ def build(dropout: float) -> Case:
 
 
 def build_portable(dropout: float) -> Case:
-    """The same half as wide and with a vocabulary of 4096 (4.3 M parameters), for artifacts that travel."""
-    return _case(4096, 256, dropout)
+    """The same at width 192 and with a vocabulary of 1024 (2.2 M parameters), for artifacts that travel."""
+    return _case(1024, 192, dropout)
 
 
 def _case(vocabulary: int, width: int, dropout: float) -> Case:
