@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def _table(results: list[Result]) -> Table:
-    columns = ("model", "system", "step, ms", "range, ms", "× eager", "ready, s", "training, MB", "compiler, MB", "loss")
+    columns = ("model", "system", "step, ms", "range", "× eager", "ready, s", "training, MB", "compiler, MB", "loss")
     table = Table(*columns)
     eager = {result.model: result.step_ms for result in results if result.system == "eager"}
     for result in results:
