@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import torch
@@ -24,22 +25,36 @@ aten = torch.ops.aten
 DECLINE: Final = object()
 
 
+MAX_SITES = 1 << 14
+
+
 @dataclass
 class Randomness:
-    """The random state of one step: seed and counter (int64 scalars), and a fresh site for each place that draws."""
+    """The random state of one step: seed and counter (int64 scalars), and a fresh draw for each place that needs one.
+
+    The draw of site s in step c is c · MAX_SITES + s. All draws are made by one operation, so that the kernels of
+    repeated layers read theirs from memory and are the same code.
+    """
 
     seed: Tensor
     counter: Tensor
     sites: int = 0
 
-    def site(self) -> int:
-        """A number that no other place of the step draws from."""
+    @cached_property
+    def draws(self) -> Tensor:
+        """The draws of every site, int64[MAX_SITES]."""
+        return self.counter * MAX_SITES + torch.arange(MAX_SITES, device=self.counter.device)
+
+    def draw(self) -> Tensor:
+        """A number, int64 [], that no other place of any step has."""
+        if self.sites == MAX_SITES:
+            raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
         self.sites += 1
-        return self.sites - 1
+        return self.draws[self.sites - 1]
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
-        """`x` with elements dropped at a fresh site."""
-        return torch.ops.dmc.dropout(x, self.seed, self.counter, self.site(), p)
+        """`x` with elements dropped by a fresh draw."""
+        return torch.ops.dmc.dropout(x, self.seed, self.draw(), p)
 
 
 Rule = Callable[..., Any]
@@ -127,10 +142,8 @@ def _attention(
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -math.inf)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    site = random.site() if dropout_p > 0.0 else 0
-    return torch.ops.dmc.attention(
-        q, k, v, mask, random.seed, random.counter, site, float(dropout_p), float(scale), is_causal
-    )[0]
+    draw = random.draw() if dropout_p > 0.0 else random.counter
+    return torch.ops.dmc.attention(q, k, v, mask, random.seed, draw, float(dropout_p), float(scale), is_causal)[0]
 
 
 @rule(aten.cross_entropy_loss.default)

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Vaswani et al., 2017) that saves one number a row for its backward pass.
 
 The backward pass recomputes the probabilities from the log-sum-exp of each row, as FlashAttention does (Dao et al.,
-2022, algorithm 4), and the dropout mask from its counter: nothing of size rows × columns is kept between the two.
+2022, algorithm 4), and the dropout mask from its draw: nothing of size rows × columns is kept between the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from dmc.importer.composite import composite, differentiable
 from dmc.importer.composites.dropout import keep_scale
 
-_PARAMETERS = "Tensor seed, Tensor counter, int site, float p, float scale, bool causal"
+_PARAMETERS = "Tensor seed, Tensor draw, float p, float scale, bool causal"
 
 
 @composite(f"attention(Tensor q, Tensor k, Tensor v, Tensor? bias, {_PARAMETERS}) -> (Tensor out, Tensor logsumexp)")
@@ -24,8 +24,7 @@ def attention(
     v: Tensor,
     bias: Tensor | None,
     seed: Tensor,
-    counter: Tensor,
-    site: int,
+    draw: Tensor,
     p: float,
     scale: float,
     causal: bool,
@@ -43,7 +42,7 @@ def attention(
     empty = total == 0.0
     probability = weight / torch.where(empty, 1.0, total)
     if p > 0.0:
-        probability = probability * keep_scale(list(probability.shape), seed, counter, site, p)
+        probability = probability * keep_scale(list(probability.shape), seed, draw, p)
     out = probability.to(q.dtype) @ v
     # Infinity makes the recomputed probabilities of an empty row zero.
     logsumexp = torch.where(empty, float("inf"), peak + total.log())
@@ -63,8 +62,7 @@ def attention_backward(
     out: Tensor,
     logsumexp: Tensor,
     seed: Tensor,
-    counter: Tensor,
-    site: int,
+    draw: Tensor,
     p: float,
     scale: float,
     causal: bool,
@@ -74,7 +72,7 @@ def attention_backward(
     dprobability = (dout @ v.transpose(-1, -2)).float()
     kept = probability
     if p > 0.0:
-        keep = keep_scale(list(probability.shape), seed, counter, site, p)
+        keep = keep_scale(list(probability.shape), seed, draw, p)
         kept = probability * keep
         dprobability = dprobability * keep
     dv = kept.to(v.dtype).transpose(-1, -2) @ dout
@@ -97,18 +95,18 @@ def _scores(q: Tensor, k: Tensor, bias: Tensor | None, scale: float, causal: boo
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, bias, seed, counter, *ctx.parameters = inputs
+    q, k, v, bias, seed, draw, *ctx.parameters = inputs
     out, logsumexp = output
-    ctx.save_for_backward(q, k, v, bias, out, logsumexp, seed, counter)
+    ctx.save_for_backward(q, k, v, bias, out, logsumexp, seed, draw)
     ctx.mark_non_differentiable(logsumexp)
 
 
 def _backward(ctx: Any, dout: Tensor, _logsumexp: Tensor) -> tuple[Any, ...]:
-    q, k, v, bias, out, logsumexp, seed, counter = ctx.saved_tensors
+    q, k, v, bias, out, logsumexp, seed, draw = ctx.saved_tensors
     dq, dk, dv, dbias = torch.ops.dmc.attention_backward(
-        dout, q, k, v, bias, out, logsumexp, seed, counter, *ctx.parameters
+        dout, q, k, v, bias, out, logsumexp, seed, draw, *ctx.parameters
     )
-    return dq, dk, dv, (None if bias is None else dbias), None, None, None, None, None, None
+    return dq, dk, dv, (None if bias is None else dbias), None, None, None, None, None
 
 
 differentiable("attention", _setup, _backward)

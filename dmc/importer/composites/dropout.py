@@ -1,4 +1,4 @@
-"""Inverted dropout (Srivastava et al., 2014) whose mask is a function of (seed, counter, site): never stored."""
+"""Inverted dropout (Srivastava et al., 2014) whose mask is a function of (seed, draw): never stored."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dmc.importer.composite import composite, differentiable
 from dmc.importer.composites.philox import uniform_words
 
 
-def keep_scale(shape: list[int], seed: Tensor, counter: Tensor, site: int, p: float) -> Tensor:
-    """f32 tensor of `shape`: 1/(1-p) with probability 1-p, else 0. `seed` and `counter` are int64 scalars."""
+def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, p: float) -> Tensor:
+    """f32 tensor of `shape`: 1/(1-p) with probability 1-p, else 0. `seed` and `draw` are int64 scalars."""
     if p >= 1.0:
         return torch.zeros(shape, dtype=torch.float32, device=seed.device)
-    keep = uniform_words(shape, seed, counter, site) >= round(p * 2**32)
+    keep = uniform_words(shape, seed, draw) >= round(p * 2**32)
     return torch.where(keep, 1.0 / (1.0 - p), 0.0)
 
 
-@composite("dropout(Tensor x, Tensor seed, Tensor counter, int site, float p) -> Tensor")
-def dropout(x: Tensor, seed: Tensor, counter: Tensor, site: int, p: float) -> Tensor:
+@composite("dropout(Tensor x, Tensor seed, Tensor draw, float p) -> Tensor")
+def dropout(x: Tensor, seed: Tensor, draw: Tensor, p: float) -> Tensor:
     """`x` with each element zeroed with probability `p`, the rest scaled by 1/(1-p); shape and dtype of `x`."""
-    return (x.float() * keep_scale(list(x.shape), seed, counter, site, p)).to(x.dtype)
+    return (x.float() * keep_scale(list(x.shape), seed, draw, p)).to(x.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, seed, counter, ctx.site, ctx.p = inputs
-    ctx.save_for_backward(seed, counter)
+    _, seed, draw, ctx.p = inputs
+    ctx.save_for_backward(seed, draw)
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     # Dropout is linear and its mask depends on the position alone: its gradient is itself.
-    seed, counter = ctx.saved_tensors
-    return torch.ops.dmc.dropout(dy, seed, counter, ctx.site, ctx.p), None, None, None, None
+    seed, draw = ctx.saved_tensors
+    return torch.ops.dmc.dropout(dy, seed, draw, ctx.p), None, None, None
 
 
 differentiable("dropout", _setup, _backward)

@@ -29,17 +29,16 @@ def philox4x32(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     return a, b, c, d
 
 
-def uniform_words(shape: list[int], seed: Tensor, counter: Tensor, site: int) -> Tensor:
+def uniform_words(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
     """One 32-bit word per element of `shape`, int64: word i mod 4 of block i div 4, i the row-major element index.
 
-    `seed` and `counter` are int64 scalars: the key is the seed, the counter is (block, site, counter's two halves).
+    `seed` and `draw` are int64 scalars: the key is the seed, the counter is (block's two halves, draw's two halves).
     An element's word depends on its global index alone, so it is the same however the tensor is split.
     """
     index = _row_major_index(shape, seed.device)
     block = index >> 2
-    zero = torch.zeros_like(counter)
     words = philox4x32(
-        (block & _MASK, zero + site, counter & _MASK, (counter >> 32) & _MASK),
+        (block & _MASK, (block >> 32) & _MASK, draw & _MASK, (draw >> 32) & _MASK),
         (seed & _MASK, (seed >> 32) & _MASK),
     )
     lane = index & 3
