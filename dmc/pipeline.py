@@ -15,6 +15,7 @@ from dmc.forms import FORMS, IMPORTED, LOWERED, Form, form_named, verify_form
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.inline_composites import InlineComposites
+from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_update import IsolateUpdate
 from dmc.passes.tie_state import TieState
 
@@ -29,7 +30,7 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(LOWERED, (IsolateUpdate(), InlineComposites(), "canonicalize", "cse", TieState())),
+    Stage(LOWERED, (IsolateUpdate(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
 )
 
 
