@@ -101,21 +101,35 @@ def _signature(
     accumulate: int,
     dtype: torch.dtype | None,
 ) -> Signature:
-    trained, buffers = set(gradients.trained), set(gradients.buffers)
+    return Signature(
+        state=tuple(_state_specs(captured, gradients, update, dtype)),
+        controls=(TensorSpec("lr", "f32", (len(plan.groups),)), TensorSpec("guard", "i32", ())),
+        batch=tuple(_batch_spec(name, tensor, accumulate) for name, tensor in captured.batch),
+        outputs=tuple(_output_specs(gradients, accumulate)),
+        args=captured.args,
+        kwargs=captured.kwargs,
+        aux=captured.aux,
+        learning_rates=tuple(group.lr for group in plan.groups),
+    )
 
-    def spec(name: str, tensor: torch.Tensor) -> StateSpec:
+
+def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype: torch.dtype | None) -> list[StateSpec]:
+    trained, buffers = set(gradients.trained), set(gradients.buffers)
+    specs: dict[str, StateSpec] = {}
+    for name, tensor in captured.state.items():
         role: Role = "buffer" if captured.kinds[name] != "parameter" else "parameter" if name in trained else "frozen"
         kind = _dtype_name(name, _converted(tensor, dtype).dtype)
         mutated = name in trained or name in buffers
-        return StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
+        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
+    owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
+    slots = [
+        StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in zip(update.slots, owners, strict=True)
+    ]
+    counter, seed = StateSpec("step", "i64", (), "counter"), StateSpec("seed", "i64", (), "seed", mutated=False)
+    return [*specs.values(), *slots, counter, seed]
 
-    state = [spec(name, tensor) for name, tensor in captured.state.items()]
-    by_name = {s.name: s for s in state}
-    # Results come in the order of the state, and the update gives parameters and buffers in this order too.
-    slots = [(slot, by_name[slot.rpartition(".")[0]]) for slot in update.slots]
-    state += [StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in slots]
-    state += [StateSpec("step", "i64", (), "counter"), StateSpec("seed", "i64", (), "seed", mutated=False)]
-    controls = (TensorSpec("lr", "f32", (len(plan.groups),)), TensorSpec("guard", "i32", ()))
+
+def _output_specs(gradients: Gradients, accumulate: int) -> list[TensorSpec]:
     loss, *aux = _results(gradients)[: 1 + gradients.aux]
     if accumulate > 1 and any(value.dim() or not value.is_floating_point() for value in aux):
         raise ImportFailure(
@@ -123,18 +137,9 @@ def _signature(
             "auxiliary outputs of a step with accumulate > 1 must be floating-point scalars",
             hint="return their means, or use accumulate=1",
         )
-    outputs = [TensorSpec("loss", _dtype_name("loss", loss.dtype), ()), TensorSpec("finite", "i32", ())]
-    outputs += [TensorSpec(f"aux{i}", _dtype_name(f"aux{i}", v.dtype), tuple(v.shape)) for i, v in enumerate(aux)]
-    return Signature(
-        state=tuple(state),
-        controls=controls,
-        batch=tuple(_batch_spec(name, tensor, accumulate) for name, tensor in captured.batch),
-        outputs=tuple(outputs),
-        args=captured.args,
-        kwargs=captured.kwargs,
-        aux=captured.aux,
-        learning_rates=tuple(group.lr for group in plan.groups),
-    )
+    values = {"loss": loss, **{f"aux{index}": value for index, value in enumerate(aux)}}
+    specs = [TensorSpec(name, _dtype_name(name, value.dtype), tuple(value.shape)) for name, value in values.items()]
+    return [specs[0], TensorSpec("finite", "i32", ()), *specs[1:]]
 
 
 def _batch_spec(name: str, tensor: torch.Tensor, accumulate: int) -> TensorSpec:

@@ -8,7 +8,6 @@ composite's definition, once for each combination of types and parameters.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +19,8 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 from dmc._mlir import ir, passmanager
 from dmc.errors import ImportFailure
 from dmc.importer import origin
-from dmc.importer.composite import NAMESPACE, REGISTRY, Composite
 from dmc.importer.differentiate import trace
+from dmc.importer.torch_operators import Use, is_composite, specialise, to_composite, use_of
 from dmc.walk import walk
 
 # torch-mlir's ready pipeline contains torch-reduce-op-variants, which refuses unknown operators and which a functional
@@ -39,18 +38,6 @@ _FUNCTION_PASSES = (
 )
 PIPELINE = f"builtin.module(func.func({','.join(_FUNCTION_PASSES)}),torch-func-backend-type-conversion)"
 FINISH = "builtin.module(func.func(canonicalize,torch-finalizing-backend-type-conversion,canonicalize,cse))"
-_OPERATOR = f"torch.{NAMESPACE}."
-_MLIR_TO_TORCH = {
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "si64": torch.int64,
-    "si32": torch.int32,
-    "si8": torch.int8,
-    "ui8": torch.uint8,
-    "i1": torch.bool,
-}
 
 
 @dataclass
@@ -74,8 +61,9 @@ class TorchModule:
         """Imports `graph` as private function `name`, with the decompositions that its composites need."""
         function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
         for op in walk(function):
-            if op.name == "torch.operator" and _operator_name(op).startswith(_OPERATOR):
-                self._specialise(op)
+            if is_composite(op):
+                use = use_of(op)
+                specialise(op, use, self._import_decomposition(use))
 
     def lower(self) -> None:
         """Lowers everything to linalg; raises ImportFailure naming the operation that torch-mlir cannot lower."""
@@ -86,52 +74,23 @@ class TorchModule:
         for op in walk(self.module.operation):
             _refuse_leftover(op)
         # Listed first: converting one erases casts beside it, which a walk under way must not meet.
-        for op in [op for op in walk(self.module.operation) if op.name == "torch.operator"]:
-            _to_composite(op)
+        for op in [op for op in walk(self.module.operation) if is_composite(op)]:
+            to_composite(op)
         _erase_asserts(self.module)
         passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
 
-    def _specialise(self, op: ir.Operation) -> None:
-        """Moves the constant operands of a composite into attributes and imports its decomposition."""
-        composite = REGISTRY[_operator_name(op).removeprefix(_OPERATOR)]
-        constants = [_constant(operand) for operand in op.operands]
-        parameters = {
-            name: constant.value
-            for name, constant in zip(composite.arguments, constants, strict=True)
-            if constant is not None
-        }
-        tensors = [operand for operand, constant in zip(op.operands, constants, strict=True) if constant is None]
-        key = f"{composite.name}({', '.join(str(t.type) for t in tensors)}){sorted(parameters.items())}"
-        if key not in self.decompositions:
-            stem = composite.name
-            self.decompositions[key] = f"{stem}_{len(self.decompositions)}"
-            self._import_definition(composite, tensors, parameters, self.decompositions[key])
-        with op.location:
-            replacement = ir.Operation.create(
-                "torch.operator",
-                results=[result.type for result in op.results],
-                operands=tensors,
-                attributes={
-                    "name": op.attributes["name"],
-                    "decomposition": ir.FlatSymbolRefAttr.get(self.decompositions[key]),
-                    "parameters": ir.DictAttr.get({name: _attribute(value) for name, value in parameters.items()}),
-                },
-                ip=ir.InsertionPoint(op),
-            )
-        for old, new in zip(op.results, replacement.results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+    def _import_decomposition(self, use: Use) -> str:
+        """The name of the decomposition of `use`, imported at its first use."""
+        if use.key not in self.decompositions:
+            name = f"{use.composite.name}_{len(self.decompositions)}"
+            self.decompositions[use.key] = name
+            names = [argument for argument in use.composite.arguments if argument not in use.parameters]
 
-    def _import_definition(
-        self, composite: Composite, tensors: Sequence[ir.Value], parameters: dict[str, Any], name: str
-    ) -> None:
-        names = [argument for argument in composite.arguments if argument not in parameters]
-        examples = [_example(tensor.type) for tensor in tensors]
+            def definition(*flat: torch.Tensor) -> Any:
+                return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
 
-        def definition(*flat: torch.Tensor) -> Any:
-            return composite.definition(**dict(zip(names, flat, strict=True)), **parameters)
-
-        self.add(trace(definition, examples).graph, name)
+            self.add(trace(definition, use.examples()).graph, name)
+        return self.decompositions[use.key]
 
 
 class _NodeImporter(GraphNodeImporter):
@@ -154,88 +113,6 @@ class _LocatedCache(ContextCache):
         return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}", line, self._c)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    value: Any
-
-
-def _operator_name(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["name"]).value
-
-
-def _constant(value: ir.Value) -> _Constant | None:
-    """The Python value of a torch constant; None for a tensor."""
-    if "tensor" in str(value.type).split("<")[0]:
-        return None
-    owner = value.owner
-    assert isinstance(owner, ir.Operation | ir.OpView)
-    op = owner.operation
-    match op.name:
-        case "torch.constant.none":
-            return _Constant(None)
-        case "torch.prim.ListConstruct":
-            items = [_constant(item) for item in op.operands]
-            return _Constant([item.value for item in items if item is not None])
-        case "torch.constant.int" | "torch.constant.float" | "torch.constant.bool" | "torch.constant.str":
-            return _Constant(op.attributes["value"].value)
-        case _:
-            raise AssertionError(f"composite argument made by {op.name}")
-
-
-def _attribute(value: Any) -> ir.Attribute:
-    match value:
-        case None:
-            return ir.UnitAttr.get()
-        case bool():
-            return ir.BoolAttr.get(value)
-        case int():
-            return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-        case float():
-            return ir.FloatAttr.get(ir.F64Type.get(), value)
-        case str():
-            return ir.StringAttr.get(value)
-        case list():
-            return ir.DenseI64ArrayAttr.get(value)
-        case _:
-            raise AssertionError(f"composite parameter {value!r}")
-
-
-_TENSOR = re.compile(r"!torch\.vtensor<\[([\d,]*)\],(\w+)>")
-
-
-def _example(tensor_type: ir.Type) -> torch.Tensor:
-    match = _TENSOR.fullmatch(str(tensor_type))
-    assert match is not None, str(tensor_type)
-    sizes = [int(size) for size in match[1].split(",") if size]
-    return torch.empty(sizes, dtype=_MLIR_TO_TORCH[match[2]])
-
-
-def _to_composite(op: ir.Operation) -> None:
-    """`to_builtin(torch.operator(from_builtin(x)))` → `dm.composite(x)`"""
-    operands = [_builtin(operand) for operand in op.operands]
-    types = [_builtin_type(result.type) for result in op.results]
-    kind = _operator_name(op).removeprefix(_OPERATOR)
-    with op.location:
-        composite = ir.Operation.create(
-            "dm.composite",
-            results=types,
-            operands=operands,
-            attributes={
-                "kind": ir.StringAttr.get(kind),
-                "decomposition": op.attributes["decomposition"],
-                "parameters": op.attributes["parameters"],
-            },
-            ip=ir.InsertionPoint(op),
-        )
-    for old, new in zip(op.results, composite.results, strict=True):
-        _replace_torch_value(old, new)
-    arguments = [operand.owner for operand in op.operands]
-    op.erase()
-    for owner in arguments:
-        if isinstance(owner, ir.Operation | ir.OpView) and not list(owner.operation.results[0].uses):
-            owner.operation.erase()
-
-
 def _erase_asserts(module: ir.Module) -> None:
     """torch-mlir asserts inside kernels that an index is in range and that nothing is divided by zero.
 
@@ -245,52 +122,9 @@ def _erase_asserts(module: ir.Module) -> None:
         op.erase()
 
 
-def _replace_torch_value(old: ir.Value, new: ir.Value) -> None:
-    """Gives the users of a torch tensor the builtin tensor `new`; other composites read it through a cast."""
-    users = [use.owner.operation for use in old.uses]
-    for cast in [user for user in users if user.name == "torch_c.to_builtin_tensor"]:
-        cast.results[0].replace_all_uses_with(new)
-        cast.erase()
-    if list(old.uses):
-        assert isinstance(old.owner, ir.Operation | ir.OpView)
-        # Detached operations cannot be moved, so the cast is made where the old value was.
-        point = ir.InsertionPoint(old.owner)
-        with old.owner.operation.location:
-            cast = ir.Operation.create("torch_c.from_builtin_tensor", results=[old.type], operands=[new], ip=point)
-        old.replace_all_uses_with(cast.results[0])
-
-
-def _builtin(value: ir.Value) -> ir.Value:
-    owner = value.owner
-    assert isinstance(owner, ir.Operation | ir.OpView)
-    op = owner.operation
-    if op.name == "torch_c.from_builtin_tensor":
-        return op.operands[0]
-    # A literal that only composites read has met no conversion yet.
-    assert op.name == "torch.vtensor.literal", str(op)[:400]
-    text = re.sub(r"\b[su]i(\d+)>$", r"i\1>", str(op.attributes["value"]))
-    literal = ir.Attribute.parse(text)
-    with op.location:
-        constant = ir.Operation.create(
-            "arith.constant",
-            results=[_builtin_type(value.type)],
-            attributes={"value": literal},
-            ip=ir.InsertionPoint(op),
-        )
-    return constant.results[0]
-
-
-def _builtin_type(tensor_type: ir.Type) -> ir.Type:
-    match = _TENSOR.fullmatch(str(tensor_type))
-    assert match is not None, str(tensor_type)
-    sizes = [int(size) for size in match[1].split(",") if size]
-    # Builtin integers carry no sign.
-    return ir.RankedTensorType.get(sizes, ir.Type.parse(match[2].removeprefix("s").replace("u", "")))
-
-
 def _refuse_leftover(op: ir.Operation) -> None:
     """torch-mlir leaves an operation that it does not know where nothing forces it to be lowered."""
-    unknown = op.name == "torch.operator" and not _operator_name(op).startswith(_OPERATOR)
+    unknown = op.name == "torch.operator" and not is_composite(op)
     if not unknown and not op.name.startswith(("torch.aten.", "torch.prims.")):
         return
     raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{op.name}'")
