@@ -1,0 +1,173 @@
+"""Each composite means what PyTorch means by it: values and gradients, in PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from dmc.importer import composites  # noqa: F401  (registers torch.ops.dmc)
+from dmc.importer.composites.philox import philox4x32, uniform_words
+
+dmc = torch.ops.dmc
+SEED, DRAW = torch.tensor(3), torch.tensor(1)
+SCALE = 0.25
+
+
+def _compare(own: Tensor, reference: Tensor, inputs: Sequence[Tensor]) -> None:
+    torch.testing.assert_close(own, reference, rtol=1e-5, atol=1e-5)
+    weights = torch.linspace(-1.0, 1.0, own.numel()).view(own.shape)
+    gradients = [torch.autograd.grad((value * weights).sum(), inputs, retain_graph=True) for value in (own, reference)]
+    for actual, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def _leaf(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu(approximate: str) -> None:
+    x = _leaf(4, 33)
+    _compare(dmc.gelu(x, approximate), functional.gelu(x, approximate=approximate), [x])
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_layer_norm(axes: int) -> None:
+    x = _leaf(3, 5, 16)
+    shape = list(x.shape[-axes:])
+    weight, bias = _leaf(*shape), _leaf(*shape)
+    _compare(
+        dmc.layer_norm(x, weight, bias, axes, 1e-5)[0],
+        functional.layer_norm(x, shape, weight, bias),
+        [x, weight, bias],
+    )
+
+
+def test_rms_norm() -> None:
+    x, weight = _leaf(3, 5, 16), _leaf(16)
+    _compare(dmc.rms_norm(x, weight, 1, 1e-6)[0], functional.rms_norm(x, [16], weight, 1e-6), [x, weight])
+
+
+BIASES: dict[str, Callable[[], Tensor | None]] = {
+    "plain": lambda: None,
+    "bias": lambda: _leaf(1, 3, 7, 9),
+    "bias-broadcast": lambda: _leaf(2, 1, 1, 9),
+}
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_attention(bias: str) -> None:
+    q, k, v, b = _leaf(2, 3, 7, 8), _leaf(2, 3, 9, 8), _leaf(2, 3, 9, 8), BIASES[bias]()
+    own = dmc.attention(q, k, v, b, SEED, DRAW, 0.0, SCALE, False)[0]
+    inputs = [q, k, v] if b is None else [q, k, v, b]
+    _compare(own, functional.scaled_dot_product_attention(q, k, v, b, scale=SCALE), inputs)
+
+
+def test_causal_attention() -> None:
+    q, k, v = _leaf(2, 3, 7, 8), _leaf(2, 3, 7, 9)[..., :8], _leaf(2, 3, 7, 10)
+    own = dmc.attention(q, k, v, None, SEED, DRAW, 0.0, SCALE, True)[0]
+    _compare(own, functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=SCALE), [q, k, v])
+
+
+def test_a_row_that_sees_nothing_gives_zeros() -> None:
+    q, k, v = _leaf(1, 1, 2, 4), _leaf(1, 1, 3, 4), _leaf(1, 1, 3, 4)
+    bias = torch.tensor([[0.0, 0.0, 0.0], [-torch.inf] * 3])
+    out = dmc.attention(q, k, v, bias, SEED, DRAW, 0.0, SCALE, False)[0]
+    assert out[0, 0, 1].tolist() == [0.0] * 4
+    gradients = torch.autograd.grad(out.sum(), [q, k, v])
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("mean", [True, False])
+def test_cross_entropy(smoothing: float, mean: bool) -> None:
+    logits, target = _leaf(5, 11), torch.tensor([1, -100, 3, 10, 0])
+    own = dmc.softmax_cross_entropy(logits, target, -100, smoothing, mean)[0]
+    reduction = "mean" if mean else "sum"
+    _compare(own, functional.cross_entropy(logits, target, label_smoothing=smoothing, reduction=reduction), [logits])
+
+
+@pytest.mark.parametrize("target", [-1, 11])
+def test_a_target_out_of_range_makes_the_loss_nan(target: int) -> None:
+    assert dmc.softmax_cross_entropy(_leaf(1, 11), torch.tensor([target]), -100, 0.0, True)[0].isnan()
+
+
+def test_embedding() -> None:
+    weight, index = _leaf(9, 5), torch.tensor([[1, 2, 2], [8, 0, 1]])
+    _compare(dmc.embedding(weight, index, 2), functional.embedding(index, weight, padding_idx=2), [weight])
+
+
+@pytest.mark.parametrize("index", [-1, 9])
+def test_a_row_out_of_range_is_nan(index: int) -> None:
+    assert bool(dmc.embedding(_leaf(9, 5), torch.tensor([index]), -1).isnan().all())
+
+
+def test_lstm_cell() -> None:
+    cell = torch.nn.LSTMCell(6, 4)
+    x, h, c = _leaf(3, 6), _leaf(3, 4), _leaf(3, 5)[:, :4]
+    gates = functional.linear(x, cell.weight_ih, cell.bias_ih) + functional.linear(h, cell.weight_hh, cell.bias_hh)
+    for own, reference in zip(dmc.lstm_cell(gates, c), cell(x, (h, c)), strict=True):
+        _compare(own, reference, [x, h, c, cell.weight_ih])
+
+
+def test_gru_cell() -> None:
+    cell = torch.nn.GRUCell(6, 4)
+    x, h = _leaf(3, 6), _leaf(3, 4)
+    x_gates = functional.linear(x, cell.weight_ih, cell.bias_ih)
+    h_gates = functional.linear(h, cell.weight_hh, cell.bias_hh)
+    _compare(dmc.gru_cell(x_gates, h_gates, h), cell(x, h), [x, h, *cell.parameters()])
+
+
+@given(
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padded=st.booleans(),
+    ties=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_max_pool2d(
+    kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], padded: bool, ties: bool
+) -> None:
+    x = torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(0))
+    x = (x.relu() if ties else x).requires_grad_()
+    padding = [kernel[0] // 2, kernel[1] // 2] if padded else [0, 0]
+    own = dmc.max_pool2d(x, list(kernel), list(stride), padding, list(dilation))
+    _compare(own, functional.max_pool2d(x, kernel, stride, padding, dilation), [x])
+
+
+# The test vectors published with Random123 (kat_vectors, philox4x32 10).
+KNOWN_ANSWERS = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
+def test_philox_known_answers(counter: str, key: str, answer: str) -> None:
+    a, b, c, d = (torch.tensor(int(word, 16)) for word in counter.split())
+    k0, k1 = (torch.tensor(int(word, 16)) for word in key.split())
+    assert [int(word) for word in philox4x32((a, b, c, d), (k0, k1))] == [int(word, 16) for word in answer.split()]
+
+
+def test_elements_take_the_words_of_their_blocks_in_order() -> None:
+    words = uniform_words([2, 3, 5], SEED, DRAW).flatten()
+    assert len(set(words.tolist())) == words.numel()
+    block = torch.arange(8)
+    zero = torch.zeros([], dtype=torch.int64)
+    expected = torch.stack(philox4x32((block, zero, DRAW, zero), (SEED, zero)), 1).flatten()[:30]
+    assert words.tolist() == expected.tolist()
+
+
+def test_dropout_is_its_own_gradient() -> None:
+    x = torch.ones(1000, requires_grad=True)
+    y = dmc.dropout(x, SEED, DRAW, 0.25)
+    (gradient,) = torch.autograd.grad(y.sum(), [x])
+    assert torch.equal(gradient, y.detach())
