@@ -20,7 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return parsed.command(parsed)
     except DmcError as error:
-        print(f"dmc: error: {error}", file=sys.stderr)
+        # A note says how to replay a stage that failed.
+        print("\n  ".join([f"dmc: error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
     except BrokenPipeError:
         # Whoever read our output has enough; without this, Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

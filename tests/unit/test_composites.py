@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer import composites  # noqa: F401  (registers torch.ops.dmc)
 from dmc.importer.composites.philox import philox4x32, uniform_words
 
-dmc = torch.ops.dmc
+dmc = torch.ops.dmc  # Importing the package of philox above has registered them all.
 SEED, DRAW = torch.tensor(3), torch.tensor(1)
 SCALE = 0.25
 
