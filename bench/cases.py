@@ -10,7 +10,7 @@ import dmc
 from tests.models import bert_small, demo_gpt, lstm
 from tests.models.case import Case
 
-RATE = 1e-3
+RATE = 1e-4
 CLIP = 1.0
 
 # Demo GPT without dropout, as the demo trains it; BERT and the LSTM with their usual dropout.

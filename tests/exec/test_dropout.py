@@ -10,19 +10,25 @@ from torch import nn
 
 import dmc
 from dmc.runtime import Step
-from tests.compiled import assert_same_bits, compile_case, train
+from tests.compiled import assert_same_bits, call, compile_case, train
 from tests.eager import objective
 from tests.models import NAMES, build
+from tests.models.case import Case
 
 SIZE = 20_000
 SIGMAS = 5.0  # A right generator misses this once in two million draws.
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_training_repeats_bit_for_bit_given_the_seed(name: str) -> None:
-    case = build(name, dropout=0.1)
+@pytest.fixture(scope="module", params=NAMES)
+def trained(request: pytest.FixtureRequest) -> tuple[Case, Step]:
+    """Each model with its dropout, compiled once for the tests below; every test sets the state itself."""
+    case = build(request.param, dropout=0.1)
+    return case, compile_case(case, dmc.optim.SGD(lr=0.05), seed=7)
+
+
+def test_training_repeats_bit_for_bit_given_the_seed(trained: tuple[Case, Step]) -> None:
+    case, step = trained
     batches = [case.example(seed) for seed in range(3)]
-    step = compile_case(case, dmc.optim.SGD(lr=0.05), seed=7)
     start = step.state_dict()
     first, after_first = train(step, batches), step.state_dict()
     step.load_state_dict(start)
@@ -32,7 +38,33 @@ def test_training_repeats_bit_for_bit_given_the_seed(name: str) -> None:
 
     step.load_state_dict({**start, "seed": 8})
     assert train(step, batches) != first
-    assert first[0] != pytest.approx(objective(build(name, 0.0).model, case.loss, batches[0]).item(), rel=1e-5)
+    without = objective(build(case.name, 0.0).model, case.loss, batches[0]).item()
+    assert first[0] != pytest.approx(without, rel=1e-5)
+    step.load_state_dict(start)
+
+
+def test_gradient_is_that_of_the_dropped_loss(trained: tuple[Case, Step]) -> None:
+    # A step of rate 1 shows the gradient; along it, with seed and step held, the loss must rise by its norm. A mask
+    # that backward draws anew, or scales otherwise, loses most of that.
+    case, step = trained
+    start, batch = step.state_dict(), case.example(0)
+    loss = float(call(step, batch, lr=1.0))
+    after = step.state_dict()["model"]
+    names = [spec.name for spec in step.signature.state if spec.role == "parameter"]
+    gradient = {name: start["model"][name] - after[name] for name in names}
+    norm = math.sqrt(sum(part.double().square().sum().item() for part in gradient.values()))
+    distance = 0.01 * loss / norm
+
+    def loss_at(offset: float) -> float:
+        moved = {name: start["model"][name] + offset / norm * gradient[name] for name in names}
+        model = {name: moved.get(aliases.get(name, name), tensor) for name, tensor in start["model"].items()}
+        step.load_state_dict({**start, "model": model})
+        return float(call(step, batch, lr=0.0))
+
+    aliases = {alias: spec.name for spec in step.signature.state for alias in spec.aliases}
+    slope = (loss_at(distance) - loss_at(-distance)) / (2 * distance)
+    step.load_state_dict(start)
+    assert slope == pytest.approx(norm, rel=0.02)
 
 
 class Probe(nn.Module):
