@@ -58,6 +58,8 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
     _check_tensors("input", dict(batch))
+    # A tensor given twice is two inputs; tracing tells them apart by identity.
+    batch = [(name, tensor.detach()) for name, tensor in batch]
     if dtype is not None:
         model = copy.deepcopy(model).to(dtype)
     objective = _Objective(model, loss, args, kwargs, dtype)
