@@ -52,7 +52,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
 
 @dataclass(frozen=True)
 class Result:
-    """One model on the GPU. Errors are relative to the CPU's: of a loss, and of each parameter's change (norms).
+    """One model on the GPU. Errors are relative to the CPU's: of a loss, and of each parameter's change (norms; "raw"
+    counts the rounding of the values themselves too).
 
     steps_ms: medians of `TIMED` steps, the loss read after each.
     """
@@ -65,6 +66,7 @@ class Result:
     worst_loss_error: float
     worst_change_error: float
     worst_change: str
+    worst_raw_change_error: float
     dmc_ms: float
     eager_ms: float
 
@@ -137,6 +139,11 @@ def run(model: str, directory: Path) -> Result:
         worst_loss_error=loss_error,
         worst_change_error=errors[worst],
         worst_change=worst,
+        worst_raw_change_error=max(
+            float(np.linalg.norm(trained[name] - stored[f"model.{name}"].astype(np.float64)))
+            / max(float(np.linalg.norm(stored[f"model.{name}"].astype(np.float64) - start[name])), 1e-30)
+            for name in trained
+        ),
         dmc_ms=_median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
         eager_ms=_eager_ms(CASES[model]()),
     )
