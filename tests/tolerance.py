@@ -59,12 +59,21 @@ TOLERANCE = {
         "autocast rounds between operations that a compiled step fuses. After five steps autocast itself is up to "
         "0.8 % of a tensor's change away from float32; the tolerance is three times that.",
     ),
+    "bf16-mixed-t5": Tolerance(
+        loss=3e-3,
+        value=2e-2,
+        change=1.5e-1,
+        floor=1e-4,
+        reason="T5 does not scale attention scores, so their rounding is not small beside their differences: autocast "
+        "itself is up to 6 % of a tensor's change away from float32.",
+    ),
     "bf16": Tolerance(
         loss=2e-2,
-        value=2e-2,
-        change=5e-1,
-        floor=1e-3,
-        reason="Parameters are kept in bfloat16, so an update below 0.4 % of a weight may be lost on one side only.",
+        value=1e-2,
+        change=1.5e-1,
+        floor=2e-3,
+        reason="Parameters are kept in bfloat16, so each update of one is rounded to 0.4 % of the parameter: with "
+        "updates of about one percent, two right runs differ by up to a tenth of the change.",
     ),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -48,6 +50,32 @@ def test_gradients_over_many_rows_are_not_summed_in_bf16(layer: str, precision: 
     for name, expected in model.state_dict().items():
         error = distance({name: start[name]}, {name: after[name]}, {name: expected})
         assert error <= 2e-2, f"the change of {name} is {error:.1%} away from float32"
+
+
+OPTIMIZERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "momentum": (dmc.optim.SGD, torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
+    "nesterov": (dmc.optim.SGD, torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+    "adamw": (dmc.optim.AdamW, torch.optim.AdamW, {"lr": 0.02}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_in_bf16_agree_with_torch(name: str) -> None:
+    # A parameter and its state are updated in place, by several kernels where types are converted between: none may
+    # read what another has already overwritten.
+    own, reference, options = OPTIMIZERS[name]
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    batch = (torch.randn(8, 4), torch.randn(8, 3))
+    loss = nn.functional.mse_loss
+    step = dmc.compile(model, loss=loss, optimizer=own(**options), example=batch, precision="bf16")
+    model = model.bfloat16()
+    start = clone_state(model)
+    trainer = EagerTrainer(model, loss, reference(model.parameters(), **options))
+    for _ in range(3):
+        train(step, [batch])
+        trainer.step((batch[0].bfloat16(), batch[1].bfloat16()))
+    assert_states_close(start, model_state(step), model.state_dict(), TOLERANCE["bf16"])
 
 
 def test_bf16_agrees_with_a_bf16_model() -> None:
