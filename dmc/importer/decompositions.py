@@ -37,6 +37,22 @@ def _is_nan(x: Tensor) -> Tensor:
     return ~(is_finite(x) | (x.abs() == float("inf")))
 
 
+def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    """Sums of narrow types are taken in f32, as PyTorch takes them; torch-mlir would add up in the type itself."""
+    if x.dtype not in _NARROW:
+        return NotImplemented
+    return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
+
+
+def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if x.dtype not in _NARROW:
+        return NotImplemented
+    return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
+
+
+_NARROW = (torch.bfloat16, torch.float16)
+
+
 def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return _scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
 
@@ -148,6 +164,10 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.topk.default: _topk,
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
     aten.isfinite.default: is_finite,
     aten.isnan.default: _is_nan,
     aten.split_with_sizes.default: _split_with_sizes,
