@@ -49,15 +49,13 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
             finite = finite & is_finite(norm)
             clip = (plan.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         apply = finite | (guard == 0)
-        # A clipping factor that is not a number would survive the product with a gradient of zero.
-        clip = torch.where(apply, clip, 1.0)
-        prepared = [_Prepared.of(settings, step, lr[index], apply, clip) for index, settings in enumerate(plan.groups)]
+        prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]
         remaining = iter(state)
         new_parameters: list[Tensor] = []
         new_slots: list[Tensor] = []
         for name, parameter, gradient in zip(names, old, gradients, strict=True):
             own = [next(remaining) for _ in slots_of[name]]
-            result = prepared[plan.group_of[name]].update(parameter, gradient, own)
+            result = prepared[plan.group_of[name]].update(parameter, gradient, own, clip, apply)
             new_parameters.append(result[0])
             new_slots.extend(result[1:])
         kept = [
@@ -83,49 +81,39 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """One parameter group in one step: its scalars, computed once for all its parameters."""
+    """The scalars of one parameter group in one step, computed once for all its parameters."""
 
     settings: Settings
-    shared: tuple[Tensor, Tensor, Tensor]  # apply, clip, lr
-    scalars: tuple[Tensor, ...]
+    lr: Tensor
+    first: Tensor
+    correction1: Tensor
+    correction2_sqrt: Tensor
 
     @staticmethod
-    def of(settings: Settings, step: Tensor, lr: Tensor, apply: Tensor, clip: Tensor) -> _Prepared:
-        shared = (apply, clip, torch.where(apply, lr, 0.0))
-        match settings.kind:
-            case "sgd":
-                return _Prepared(settings, shared, ())
-            case "momentum":
-                gain = torch.where(step == 0, 1.0, 1.0 - settings.dampening)
-                keep = torch.where(apply, settings.momentum, 1.0)
-                return _Prepared(settings, shared, (keep, torch.where(apply, gain, 0.0)))
-            case "adam" | "adamw":
-                return _Prepared(settings, shared, _adam_scalars(settings, step, apply))
+    def of(settings: Settings, step: Tensor, lr: Tensor) -> _Prepared:
+        count = (step + 1).float()
+        beta1, beta2 = settings.betas
+        # 1 - βᵗ by expm1: a difference from one would lose the digits that matter in the first steps.
+        correction1 = -torch.expm1(count * math.log(beta1)) if beta1 > 0.0 else torch.ones([])
+        correction2 = -torch.expm1(count * math.log(beta2)) if beta2 > 0.0 else torch.ones([])
+        return _Prepared(settings, lr, step == 0, correction1, correction2.sqrt())
 
-    def update(self, parameter: Tensor, gradient: Tensor, slots: list[Tensor]) -> tuple[Tensor, ...]:
+    def update(
+        self, parameter: Tensor, gradient: Tensor, slots: list[Tensor], clip: Tensor, apply: Tensor
+    ) -> tuple[Tensor, ...]:
         """(new parameter, new slots…)"""
         s = self.settings
-        tensors = (parameter, gradient, *slots, *self.shared, *self.scalars)
+        shared = (clip, self.lr, apply)
         match s.kind:
             case "sgd":
-                return (update_ops.optimizer_update_sgd(*tensors, s.weight_decay),)
+                return (update_ops.optimizer_update_sgd(parameter, gradient, *shared, s.weight_decay),)
             case "momentum":
-                return update_ops.optimizer_update_momentum(*tensors, s.weight_decay, s.momentum, s.nesterov)
-            case "adam":
-                return update_ops.optimizer_update_adam(*tensors, s.eps, s.weight_decay)
-            case "adamw":
-                return update_ops.optimizer_update_adamw(*tensors, s.eps, s.weight_decay)
-
-
-def _adam_scalars(settings: Settings, step: Tensor, apply: Tensor) -> tuple[Tensor, ...]:
-    """gain1, keep2, gain2, correction1 and correction2_sqrt of `composites.optimizer_update.adam`."""
-    beta1, beta2 = settings.betas
-    count = (step + 1).float()
-    # 1 - βᵗ by expm1: a difference from one would lose the digits that matter in the first steps.
-    correction1 = -torch.expm1(count * math.log(beta1)) if beta1 > 0.0 else torch.ones([])
-    correction2 = -torch.expm1(count * math.log(beta2)) if beta2 > 0.0 else torch.ones([])
-    gain1, gain2 = (torch.where(apply, 1.0 - beta, 0.0) for beta in (beta1, beta2))
-    return gain1, torch.where(apply, beta2, 1.0), gain2, correction1, correction2.sqrt()
+                options = (s.weight_decay, s.momentum, s.dampening, s.nesterov)
+                return update_ops.optimizer_update_momentum(parameter, gradient, *slots, *shared, self.first, *options)
+            case "adam" | "adamw":
+                op = update_ops.optimizer_update_adamw if s.kind == "adamw" else update_ops.optimizer_update_adam
+                corrections = (self.correction1, self.correction2_sqrt)
+                return op(parameter, gradient, *slots, *shared, *corrections, *s.betas, s.eps, s.weight_decay)
 
 
 def _split(flat: tuple[Tensor, ...], sizes: list[int]) -> list[list[Tensor]]:

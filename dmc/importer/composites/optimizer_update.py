@@ -1,8 +1,7 @@
 """One parameter's optimizer step. State is read and written elementwise, so that it can be updated in place.
 
-Where the boolean scalar `apply` is false nothing changes: gradients count as zero, and the caller passes scalars (f32
-tensors of shape []) that make every formula the identity. So the guard costs no pass over the state of its own.
-`clip` multiplies the gradient. Arithmetic is in f32, results in the dtypes of the arguments.
+Shared arguments: `gradient` is multiplied by the f32 scalar `clip`; `lr` is an f32 scalar; where the boolean scalar
+`apply` is false, everything keeps its old value. Arithmetic is in f32, results in the dtypes of the arguments.
 """
 
 from __future__ import annotations
@@ -14,47 +13,48 @@ from dmc.importer.composite import composite
 
 
 @composite(
-    "optimizer_update_sgd(Tensor parameter, Tensor gradient, Tensor apply, Tensor clip, Tensor lr, float weight_decay)"
+    "optimizer_update_sgd(Tensor parameter, Tensor gradient, Tensor clip, Tensor lr, Tensor apply, float weight_decay)"
     " -> Tensor"
 )
-def sgd(parameter: Tensor, gradient: Tensor, apply: Tensor, clip: Tensor, lr: Tensor, weight_decay: float) -> Tensor:
-    """Stochastic gradient descent without momentum, as `torch.optim.SGD`: the new parameter. `lr` is 0 to keep it."""
+def sgd(parameter: Tensor, gradient: Tensor, clip: Tensor, lr: Tensor, apply: Tensor, weight_decay: float) -> Tensor:
+    """Stochastic gradient descent without momentum, as `torch.optim.SGD`: the new parameter."""
     old = parameter.float()
-    return (old - lr * _decayed(gradient, apply, clip, old, weight_decay)).to(parameter.dtype)
+    new = old - lr * _decayed(gradient, clip, old, weight_decay)
+    return _keep(apply, new, parameter)
 
 
 @composite(
-    "optimizer_update_momentum(Tensor parameter, Tensor gradient, Tensor buffer, Tensor apply, Tensor clip, Tensor lr,"
-    " Tensor keep, Tensor gain, float weight_decay, float momentum, bool nesterov) -> (Tensor, Tensor)"
+    "optimizer_update_momentum(Tensor parameter, Tensor gradient, Tensor buffer, Tensor clip, Tensor lr, Tensor apply,"
+    " Tensor first, float weight_decay, float momentum, float dampening, bool nesterov) -> (Tensor, Tensor)"
 )
 def momentum(
     parameter: Tensor,
     gradient: Tensor,
     buffer: Tensor,
-    apply: Tensor,
     clip: Tensor,
     lr: Tensor,
-    keep: Tensor,
-    gain: Tensor,
+    apply: Tensor,
+    first: Tensor,
     weight_decay: float,
     momentum: float,
+    dampening: float,
     nesterov: bool,
 ) -> tuple[Tensor, Tensor]:
     """SGD with momentum, as `torch.optim.SGD`: the new parameter and momentum buffer.
 
-    The buffer becomes keep · buffer + gain · gradient: the momentum and one minus the dampening; 1 and 0 to keep it.
+    Where the boolean scalar `first` is true the buffer starts as the gradient itself.
     """
     old = parameter.float()
-    decayed = _decayed(gradient, apply, clip, old, weight_decay)
-    velocity = buffer.float() * keep + decayed * gain
+    decayed = _decayed(gradient, clip, old, weight_decay)
+    velocity = torch.where(first, decayed, buffer.float() * momentum + decayed * (1.0 - dampening))
     direction = decayed + velocity * momentum if nesterov else velocity
-    return (old - lr * direction).to(parameter.dtype), velocity.to(buffer.dtype)
+    return _keep(apply, old - lr * direction, parameter), _keep(apply, velocity, buffer)
 
 
 _ADAM = (
-    "(Tensor parameter, Tensor gradient, Tensor exp_avg, Tensor exp_avg_sq, Tensor apply, Tensor clip, Tensor lr,"
-    " Tensor gain1, Tensor keep2, Tensor gain2, Tensor correction1, Tensor correction2_sqrt, float eps,"
-    " float weight_decay) -> (Tensor, Tensor, Tensor)"
+    "(Tensor parameter, Tensor gradient, Tensor exp_avg, Tensor exp_avg_sq, Tensor clip, Tensor lr, Tensor apply,"
+    " Tensor correction1, Tensor correction2_sqrt, float beta1, float beta2, float eps, float weight_decay)"
+    " -> (Tensor, Tensor, Tensor)"
 )
 
 
@@ -64,27 +64,25 @@ def adam(
     gradient: Tensor,
     exp_avg: Tensor,
     exp_avg_sq: Tensor,
-    apply: Tensor,
     clip: Tensor,
     lr: Tensor,
-    gain1: Tensor,
-    keep2: Tensor,
-    gain2: Tensor,
+    apply: Tensor,
     correction1: Tensor,
     correction2_sqrt: Tensor,
+    beta1: float,
+    beta2: float,
     eps: float,
     weight_decay: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Adam (Kingma and Ba, 2015) with decay added to the gradient: new parameter, first and second moment.
 
-    gain1 = 1-β₁, keep2 = β₂, gain2 = 1-β₂ (0, 1, 0 to keep the moments); correction1 = 1-β₁ᵗ, correction2_sqrt =
-    √(1-β₂ᵗ).
+    `correction1` = 1-β₁ᵗ and `correction2_sqrt` = √(1-β₂ᵗ), f32 scalars.
     """
     old = parameter.float()
-    decayed = _decayed(gradient, apply, clip, old, weight_decay)
-    first, second = _moments(decayed, exp_avg, exp_avg_sq, gain1, keep2, gain2)
+    decayed = _decayed(gradient, clip, old, weight_decay)
+    first, second = _moments(decayed, exp_avg, exp_avg_sq, beta1, beta2)
     new = old - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
-    return new.to(parameter.dtype), first.to(exp_avg.dtype), second.to(exp_avg_sq.dtype)
+    return _keep(apply, new, parameter), _keep(apply, first, exp_avg), _keep(apply, second, exp_avg_sq)
 
 
 @composite(f"optimizer_update_adamw{_ADAM}")
@@ -93,40 +91,43 @@ def adamw(
     gradient: Tensor,
     exp_avg: Tensor,
     exp_avg_sq: Tensor,
-    apply: Tensor,
     clip: Tensor,
     lr: Tensor,
-    gain1: Tensor,
-    keep2: Tensor,
-    gain2: Tensor,
+    apply: Tensor,
     correction1: Tensor,
     correction2_sqrt: Tensor,
+    beta1: float,
+    beta2: float,
     eps: float,
     weight_decay: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """AdamW (Loshchilov and Hutter, 2019), decay apart from the gradient; scalars and results as for `adam`."""
+    """AdamW (Loshchilov and Hutter, 2019), decay apart from the gradient: new parameter, first and second moment."""
+    scaled = gradient.float() * clip
+    first, second = _moments(scaled, exp_avg, exp_avg_sq, beta1, beta2)
     old = parameter.float()
-    scaled = _decayed(gradient, apply, clip, old, 0.0)
-    first, second = _moments(scaled, exp_avg, exp_avg_sq, gain1, keep2, gain2)
     new = old * (1.0 - lr * weight_decay) - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
-    return new.to(parameter.dtype), first.to(exp_avg.dtype), second.to(exp_avg_sq.dtype)
+    return _keep(apply, new, parameter), _keep(apply, first, exp_avg), _keep(apply, second, exp_avg_sq)
+
+
+def _decayed(gradient: Tensor, clip: Tensor, parameter: Tensor, weight_decay: float) -> Tensor:
+    scaled = gradient.float() * clip
+    return scaled + parameter * weight_decay if weight_decay else scaled
+
+
+def _moments(
+    gradient: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, beta1: float, beta2: float
+) -> tuple[Tensor, Tensor]:
+    first = exp_avg.float()
+    first = first + (gradient - first) * (1.0 - beta1)
+    second = exp_avg_sq.float() * beta2 + gradient * gradient * (1.0 - beta2)
+    return first, second
+
+
+def _keep(apply: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return torch.where(apply, new.to(old.dtype), old)
 
 
 @composite("optimizer_update_keep(Tensor old, Tensor new, Tensor apply) -> Tensor")
 def keep(old: Tensor, new: Tensor, apply: Tensor) -> Tensor:
     """The new value of a buffer that the forward pass writes, such as a running mean."""
-    return torch.where(apply, new.to(old.dtype), old)
-
-
-def _decayed(gradient: Tensor, apply: Tensor, clip: Tensor, parameter: Tensor, weight_decay: float) -> Tensor:
-    scaled = torch.where(apply, gradient.float(), 0.0) * clip
-    return scaled + parameter * weight_decay if weight_decay else scaled
-
-
-def _moments(
-    gradient: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, gain1: Tensor, keep2: Tensor, gain2: Tensor
-) -> tuple[Tensor, Tensor]:
-    first = exp_avg.float()
-    first = first + (gradient - first) * gain1
-    second = exp_avg_sq.float() * keep2 + gradient * gradient * gain2
-    return first, second
+    return _keep(apply, new, old)
