@@ -50,6 +50,16 @@ def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dty
     return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
 
 
+def _convolution_backward(dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any) -> Any:
+    """Apart from the rest of the gradient, that of the bias is a sum like any other."""
+    *window, (wants_x, wants_weight, wants_bias) = options
+    if not wants_bias:
+        return NotImplemented
+    mask = [wants_x, wants_weight, False]
+    dx, dweight, _ = aten.convolution_backward.default(dy, x, weight, None, *window, mask)
+    return dx, dweight, dy.sum([0, *range(2, dy.dim())])
+
+
 _NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -164,6 +174,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.topk.default: _topk,
+    aten.convolution_backward.default: _convolution_backward,
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
     aten.mean.default: _mean,

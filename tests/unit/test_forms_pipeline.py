@@ -154,8 +154,8 @@ def _inlining_seconds(context: ir.Context, count: int) -> float:
 def test_inlining_is_linear(context: ir.Context) -> None:
     few = min(_inlining_seconds(context, 500) for _ in range(3))
     many = _inlining_seconds(context, 4000)
-    assert many < 5.0, "1 s where it was measured"
-    assert many < 8 * few * 3, "eight times the composites; a quadratic pass takes 64 times as long"
+    # Eight times the composites; a quadratic pass takes 64 times as long. A busy machine may make it a few times more.
+    assert many < 8 * few * 5
 
 
 def test_dumps_name_the_source_of_what_was_imported(context: ir.Context, tmp_path: Path) -> None:
