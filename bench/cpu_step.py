@@ -30,6 +30,7 @@ from bench.worker import CORES
 
 SYSTEMS = ("eager", "compile", "dmc")
 RESULTS = Path(__file__).parent / "results" / "cpu_step.json"
+BUSY = 0.5  # Load average; PyTorch's threads wait for each other actively, so one busy neighbour multiplies its times.
 SETTLE_S = 0.3  # Threads of the process that has just stepped may still spin for a moment.
 
 
@@ -124,13 +125,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        Console(stderr=True).print(f"other programs are running (load {load:.1f}): the times will say little")
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory:
         for model in options.models:
             results += measure(model, options.rounds, options.steps, Path(directory))
     Console(width=120).print(_table(results))
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    record = {"machine": _machine(), "results": [asdict(result) for result in results]}
+    record = {"machine": _machine(), "load_before": load, "results": [asdict(result) for result in results]}
     options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
