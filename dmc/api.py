@@ -19,6 +19,7 @@ from dmc.lowering.iree import compile_module
 from dmc.observer import Observer
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
@@ -62,12 +63,13 @@ def compile(
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
     and computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
-    target: "cpu" or "cuda"; a step for CUDA can be compiled, but not run, without a GPU.
+    target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
+    a step for another machine can be compiled here, but not run: use `compile_artifact`.
     seed: of dropout. The same seed gives the same bits.
     dump_dir: where to write the module in each form.
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; DmcError for an
-    unsupported optimizer, precision or target.
+    unsupported optimizer, precision or target; ArtifactError for a processor that this machine has not.
     """
     artifact = compile_artifact(
         model,
@@ -81,6 +83,7 @@ def compile(
         dump_dir=dump_dir,
         observer=observer,
     )
+    check_cpu(artifact.requires, "the compiled step")
     return CompiledStep(artifact)
 
 
@@ -121,6 +124,7 @@ def compile_artifact(
         state=_arrays(imported),
         versions=tool_versions(),
         statistics=executable.statistics,
+        requires=executable.requires,
     )
 
 

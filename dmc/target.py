@@ -18,14 +18,12 @@ class Target:
     iree_flags: tuple[str, ...]
 
 
-CPU = Target(
-    "cpu",
-    (
-        "--iree-hal-target-device=local",
-        "--iree-hal-local-target-device-backends=llvm-cpu",
-        "--iree-llvmcpu-target-cpu=host",
-    ),
-)
+def _cpu(processor: str) -> Target:
+    flags = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+    return Target("cpu", (*flags, f"--iree-llvmcpu-target-cpu={processor}"))
+
+
+CPU = _cpu("host")
 # IREE knows no Hopper; sm_80 code runs on everything since.
 CUDA = Target("cuda", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"))
 
@@ -33,7 +31,14 @@ TARGETS = {target.name: target for target in (CPU, CUDA)}
 
 
 def target(name: str) -> Target:
-    """The target of that name; raises DmcError for another."""
+    """The target of that name; raises DmcError for another.
+
+    "cpu" is the processor of this machine; "cpu:x86-64-v3" another one, by LLVM's name for it ("generic": any).
+    """
+    kind, _, processor = name.partition(":")
+    if kind == CPU.name and processor:
+        return _cpu(processor)
     if name not in TARGETS:
-        raise DmcError(f"target '{name}'", "does not exist", hint=f"use {' or '.join(TARGETS)}")
+        hint = f"use {' or '.join(TARGETS)}, or name a processor as in cpu:x86-64-v3"
+        raise DmcError(f"target '{name}'", "does not exist", hint=hint)
     return TARGETS[name]

@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("compile", help="compile a training step", description=__doc__)
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
-    parser.add_argument("--target", choices=("cpu", "cuda"), help="overrides the target that the function names")
+    parser.add_argument("--target", metavar="TARGET", help="cpu, cuda or, say, cpu:x86-64-v3; overrides the function's")
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(command=run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     return {
         "target": artifact.target,
         "precision": artifact.precision,
+        "requires": list(artifact.requires),
         "versions": dict(artifact.versions),
         "call": _call(artifact),
         "inputs": _tensors(signature.batch),
@@ -107,6 +109,8 @@ def _elements(spec: TensorSpec) -> int:
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"{report['file']}  {_size(report['file_bytes'])}"
     yield f"target {report['target']}, precision {report['precision']}"
+    if report["requires"]:
+        yield _wrapped("runs on ", report["requires"])
     yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
@@ -132,6 +136,10 @@ def _form_lines(form: str, counts: dict[str, dict[str, int]]) -> Iterator[str]:
         yield f"  {f'{len(rest)} others':<28} {sum(count for _, count in rest):>12,}"
     if counts["composites"]:
         yield "  composites: " + ", ".join(f"{kind} {count}" for kind, count in counts["composites"].items())
+
+
+def _wrapped(title: str, words: list[str]) -> str:
+    return textwrap.fill(title + ", ".join(words), 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _size(count: int | str) -> str:

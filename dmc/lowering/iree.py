@@ -11,6 +11,7 @@ from iree.compiler.tools import CompilerToolError
 
 from dmc._mlir import ir
 from dmc.errors import DmcError
+from dmc.lowering.cpu_features import required_features
 from dmc.target import Target
 
 # The step returns before it has run and signals a fence when it is done.
@@ -28,16 +29,20 @@ class Executable:
 
     statistics: "transient_bytes" (device memory that a step takes beside its state and gives back), "dispatches"
     (kernels launched by a step, loops counted once).
+    requires: what a processor must have to run it (`required_features`).
     """
 
     data: bytes
     statistics: Mapping[str, int]
+    requires: tuple[str, ...]
 
 
 def compile_module(module: ir.Module, target: Target) -> Executable:
     """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
     schedule = schedule_of(module.operation.get_asm(), target)
-    return Executable(_run(schedule, target, "--compile-from=stream"), _statistics(schedule.decode()))
+    text = schedule.decode()
+    data = _run(schedule, target, "--compile-from=stream")
+    return Executable(data, _statistics(text), required_features(text))
 
 
 def schedule_of(text: str, target: Target) -> bytes:

@@ -14,6 +14,7 @@ from safetensors.numpy import save as save_tensors
 
 from dmc.errors import ArtifactError, StateError
 from dmc.runtime.container import read_container, write_container
+from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.versions import check_runtime
@@ -35,6 +36,8 @@ class Artifact:
     versions: the tools that made it (`dmc.runtime.versions.tool_versions`); "iree-base-compiler" must be there.
     statistics: what the compiler measured, by name, in bytes or counts ("transient_bytes": device memory that one
     step takes beside its state).
+    requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
+    "avx2"); empty where the code is not for a CPU.
     """
 
     signature: Signature
@@ -45,6 +48,7 @@ class Artifact:
     state: tuple[np.ndarray, ...]
     versions: Mapping[str, str]
     statistics: Mapping[str, int] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
@@ -59,6 +63,7 @@ class Artifact:
             "precision": self.precision,
             "signature": self.signature.to_json(),
             "statistics": dict(self.statistics),
+            "requires": list(self.requires),
         }
         members = {_STATE: _state_to_bytes(self.signature.state, self.state)}
         members |= {_MODULES.format(name): data for name, data in self.modules.items()}
@@ -67,7 +72,8 @@ class Artifact:
 
     @staticmethod
     def read(path: str | os.PathLike[str], to_run: bool = True) -> Artifact:
-        """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime fits.
+        """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime
+        and this machine's processor can run it.
 
         Raises ArtifactError, before anything of the file is executed.
         """
@@ -79,6 +85,7 @@ class Artifact:
             raise ArtifactError(str(path), fact, hint="compile the step again") from error
         if to_run:
             check_runtime(artifact.versions, str(path))
+            check_cpu(artifact.requires, str(path))
         return artifact
 
 
@@ -106,6 +113,7 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
         state=state,
         versions=manifest["versions"],
         statistics=manifest["statistics"],
+        requires=tuple(manifest["requires"]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ def artifact() -> Artifact:
         state=initial_state(),
         versions=tool_versions(),
         statistics={"transient_bytes": 12},
+        requires=(platform.machine(),),
     )
 
 
@@ -143,6 +145,8 @@ def _versions(compiler: str) -> dict[str, str]:
         (_set(sha256=None), r"lists no checksums"),
         (_set(signature={}), r"holds no artifact of this schema \(KeyError: 'state'\)"),
         (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),
+        (_set(requires=["pdp11", "float"]), r"holds code for pdp11, this processor is"),
+        (_set(requires=None), r"holds no artifact of this schema"),
         (_set(versions={}), r"names no version of iree-base-compiler"),
     ],
 )

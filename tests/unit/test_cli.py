@@ -39,8 +39,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def _artifact(statistics: dict[str, int] | None = None) -> Artifact:
-    modules, ir = {"step": b"x" * 2000}, {"01-imported": MLIR}
-    return Artifact(SIGNATURE, "cpu", "fp32", modules, ir, initial_state(), tool_versions(), statistics or {})
+    modules, ir, requires = {"step": b"x" * 2000}, {"01-imported": MLIR}, ("x86_64", "avx2", "fma")
+    return Artifact(SIGNATURE, "cpu", "fp32", modules, ir, initial_state(), tool_versions(), statistics or {}, requires)
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def test_inspect_shows_the_signature_and_the_sizes(run: Run, path: Path) -> None
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
         "target cpu, precision fp32",
+        "runs on x86_64, avx2, fma",
         "ids i64[4]",
         "learning rates: 0.1, 0.05",
         "memory (10 parameters, 8 state tensors)",

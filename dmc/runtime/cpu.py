@@ -1,0 +1,60 @@
+"""Whether this machine's processor can run compiled code: it would die of an unknown instruction (SIGILL) otherwise."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dmc.errors import ArtifactError
+
+_HINT = "compile the step on this machine, or for one that is older than all you use, as target='cpu:x86-64-v3'"
+_CPUINFO = Path("/proc/cpuinfo")
+_ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
+
+# LLVM's feature → the flag that Linux shows for it (arch/x86/include/asm/cpufeatures.h).
+_FLAGS = {
+    **{name: name for name in "adx aes avx avx2 bmi2 cmov cx16 cx8 f16c fma fma4 fxsr gfni mmx movbe popcnt".split()},
+    **{name: name for name in "sse sse2 sse4a ssse3 tbm vaes vpclmulqdq xop".split()},
+    **{f"avx512{name}": f"avx512{name}" for name in "bw cd dq f ifma vbmi vl".split()},
+    **{f"avx512{name}": f"avx512_{name}" for name in "bf16 bitalg fp16 vbmi2 vnni vp2intersect vpopcntdq".split()},
+    "amx-bf16": "amx_bf16",
+    "amx-int8": "amx_int8",
+    "amx-tile": "amx_tile",
+    "avxvnni": "avx_vnni",
+    "bmi": "bmi1",
+    "crc32": "sse4_2",
+    "lzcnt": "abm",
+    "pclmul": "pclmulqdq",
+    "sahf": "lahf_lm",
+    "sha": "sha_ni",
+    "sse3": "pni",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "x87": "fpu",
+}
+
+
+def check_cpu(requires: Sequence[str], place: str, cpuinfo: Path = _CPUINFO) -> None:
+    """Raises ArtifactError unless this machine's processor has all that `requires` names (see `Artifact.requires`).
+
+    Features are checked on x86-64 under Linux, which lists them in `cpuinfo`. It does not show those of the newest
+    processors (AVX10, APX, most of AMX): they pass. On other systems and processors the architecture alone is checked.
+    """
+    if not requires:
+        return
+    architecture, *features = requires
+    here = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    if architecture != here:
+        raise ArtifactError(place, f"holds code for {architecture}, this processor is {here}", hint=_HINT)
+    if architecture != "x86_64" or not cpuinfo.exists():
+        return
+    if missing := missing_features(features, cpuinfo.read_text()):
+        raise ArtifactError(place, f"needs a processor with {', '.join(missing)}; this one has not", hint=_HINT)
+
+
+def missing_features(features: Iterable[str], cpuinfo: str) -> list[str]:
+    """Those of LLVM's x86 `features`, in order, whose flag the text of /proc/cpuinfo lacks."""
+    lines = (line.partition(":") for line in cpuinfo.splitlines())
+    flags = next((set(value.split()) for key, _, value in lines if key.strip() == "flags"), set[str]())
+    return [name for name in features if name in _FLAGS and _FLAGS[name] not in flags]
