@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -148,7 +149,7 @@ def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
-        with warnings.catch_warnings(), _whole_stacks():
+        with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals():
             # nn.LSTM renews its list of weights at each call; they are parameters all the same.
             warnings.filterwarnings("ignore", "The tensor attributes? .*were? assigned during export")
             return torch.export.export(objective, batch, strict=False)
@@ -175,6 +176,21 @@ def _whole_stacks() -> Generator[None]:
     """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
     with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
         yield
+
+
+@contextmanager
+def _quiet_refusals() -> Generator[None]:
+    """Keeps export from printing the graph it has so far, and symbols, when data decides control flow: the error that
+    follows says where.
+    """
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with mock.patch("torch.export._trace.print", lambda *_, **__: None, create=True):
+            yield
+    finally:
+        log.setLevel(level)
 
 
 def _check_nodes(graph: fx.GraphModule) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -85,8 +86,9 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_that_cannot_be_compiled(name: str) -> None:
+def test_operations_that_cannot_be_compiled(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     operation, fact = OPERATIONS[name]
+    levels = _log_levels()
     with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
         _compile(Outer(operation))
     lines, first = inspect.getsourcelines(operation)
@@ -94,6 +96,12 @@ def test_operations_that_cannot_be_compiled(name: str) -> None:
     assert "block.0" in error.place
     assert f"{__file__}:{first + len(lines) - 1}" in error.place, f"no source line in: {error.place}"
     assert error.hint
+    assert capfd.readouterr() == ("", ""), "something is printed beside the error"
+    assert _log_levels() == levels
+
+
+def _log_levels() -> dict[str, int]:
+    return {name: logging.getLogger(name).level for name in ("torch", "torch.fx.experimental.symbolic_shapes")}
 
 
 @pytest.mark.parametrize(
