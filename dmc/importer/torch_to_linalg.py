@@ -127,7 +127,8 @@ def _refuse_leftover(op: ir.Operation) -> None:
     unknown = op.name == "torch.operator" and not is_composite(op)
     if not unknown and not op.name.startswith(("torch.aten.", "torch.prims.")):
         return
-    raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{op.name}'")
+    name = ir.StringAttr(op.attributes["name"]).value if unknown else op.name
+    raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{name.removeprefix('torch.')}'")
 
 
 _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
