@@ -40,6 +40,10 @@ class ArtifactError(DmcError):
     """A `.dmc` file that is damaged, of another schema or version, or not a `.dmc` file at all."""
 
 
+class PlanError(DmcError):
+    """A mesh, or a plan of placements, that does not fit together or does not fit the model."""
+
+
 class PipelineError(DmcError):
     """A pass, an option or a form that does not exist or does not fit."""
 
