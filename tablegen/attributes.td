@@ -75,8 +75,9 @@ def Dm_ShardingAttr : Dm_Attr<"Sharding", "sharding"> {
     split). `partial` names the axes along which every rank holds only a contribution, and the reduction that
     combines the contributions. Along every other axis the value is replicated.
 
-    Rules: an axis is used at most once in all; as many entries as the tensor has dimensions; in a module the mesh
-    exists and has these axes. As `dm.sharding` on an argument or a result of a function it says how that is split.
+    Rules: an axis is used at most once in all; the reductions of `partial` may be taken in any order, so they are one
+    reduction, or `sum` and `mean`; as many entries as the tensor has dimensions; in a module the mesh exists and has
+    these axes. As `dm.sharding` on an argument or a result of a function it says how that is split.
 
     Example: `#dm.sharding<@mesh, [["dp"], []], {tp = #dm.reduction<"sum">}>` is a matrix whose rows are split over
     `dp` and which must still be summed over `tp`.

@@ -41,7 +41,8 @@ def Dm_ReduceScatterOp : Dm_Collective<"reduce_scatter"> {
     dimensions are equal; n is the size of the group; `accumulate` is of the element type's class and no narrower;
     `mean` is for floating point only.
 
-    Lifespan: added by dm-partition and dm-fold-collectives; put into `dm.start` by dm-async; absent from form "planned".
+    Lifespan: added by dm-partition, dm-lower-reshard and dm-fold-collectives; put into `dm.start` by dm-async;
+    absent from form "planned".
 
     ```mlir
     %piece = "dm.reduce_scatter"(%x) {dim = 0 : i64, reduction = #dm.reduction<"sum">, accumulate = f32,
@@ -60,8 +61,8 @@ def Dm_AllReduceOp : Dm_Collective<"all_reduce", [AllTypesMatch<["input", "resul
     Rules: operand and result have one type; `accumulate` is of the element type's class and no narrower; `mean` is
     for floating point only.
 
-    Lifespan: added by dm-partition; split by dm-split-all-reduce, folded by dm-fold-collectives; put into `dm.start`
-    by dm-async; absent from form "planned".
+    Lifespan: added by dm-partition and dm-lower-reshard; split by dm-split-all-reduce, folded by dm-fold-collectives;
+    put into `dm.start` by dm-async; absent from form "planned".
 
     ```mlir
     %sum = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32,

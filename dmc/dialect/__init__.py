@@ -9,6 +9,7 @@ from dmc.dialect import buckets, meshes, point_to_point, transfers
 from dmc.dialect._dm_gen import (
     AllGatherOp,
     AllReduceOp,
+    AllSliceOp,
     AllToAllOp,
     BroadcastOp,
     ChannelOp,
@@ -37,6 +38,7 @@ from dmc.dialect._dm_gen import (
     YieldOp,
     all_gather,
     all_reduce,
+    all_slice,
     all_to_all,
     broadcast,
     channel,
@@ -57,12 +59,13 @@ from dmc.dialect.base import DM
 from dmc.dialect.compute import kernel
 from dmc.dialect.movement import MOVEMENTS, movement_of, start, wait
 from dmc.dialect.symbols import Symbols, verify_symbols
-from dmc.dialect.util import Util
+from dmc.dialect.util import TensorExt, Util
 
 __all__ = [
     "MOVEMENTS",
     "AllGatherOp",
     "AllReduceOp",
+    "AllSliceOp",
     "AllToAllOp",
     "BroadcastOp",
     "ChannelOp",
@@ -92,6 +95,7 @@ __all__ = [
     "YieldOp",
     "all_gather",
     "all_reduce",
+    "all_slice",
     "all_to_all",
     "broadcast",
     "channel",
@@ -137,3 +141,4 @@ def load(context: ir.Context) -> None:
     with context:
         DM.load()
         Util.load()
+        TensorExt.load()

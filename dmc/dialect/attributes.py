@@ -60,6 +60,16 @@ def sharding_uses_an_axis_once(attribute: ShardingAttr) -> None:
     _check_distinct(axes, attribute)
 
 
+@rule(ShardingAttr)
+def reductions_of_a_sharding_commute(attribute: ShardingAttr) -> None:
+    """A sum of maxima is no maximum of sums, so a value is partial in one way; sum and mean are both linear."""
+    kinds = sorted(set(partial_axes(attribute).values()))
+    if len(kinds) > 1 and kinds != ["mean", "sum"]:
+        raise Violation(
+            f"{attribute} is partial by {' and '.join(kinds)}; their order would matter, so complete one first"
+        )
+
+
 def _check_distinct(axes: Sequence[str], attribute: ir.Attribute) -> None:
     for i, axis in enumerate(axes):
         if axis in axes[:i]:

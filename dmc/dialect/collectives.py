@@ -1,4 +1,4 @@
-"""Rules of the collectives: shapes, reductions, members."""
+"""Rules of the collectives and of `dm.all_slice`: shapes, reductions, members."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dmc._mlir import ir
 from dmc.dialect._dm_gen import (
     AllGatherOp,
     AllReduceOp,
+    AllSliceOp,
     AllToAllOp,
     BroadcastOp,
     PermuteOp,
@@ -26,8 +27,8 @@ def all_gather_grows_one_dimension(op: AllGatherOp) -> None:
     _check_other_dimensions(operand, result, (dim,))
 
 
-@rule(ReduceScatterOp)
-def reduce_scatter_shrinks_one_dimension(op: ReduceScatterOp) -> None:
+@rule(ReduceScatterOp, AllSliceOp)
+def piece_shrinks_one_dimension(op: ReduceScatterOp | AllSliceOp) -> None:
     """The operand is the result with `dim` a multiple."""
     dim = op.dim.value
     operand, result = _shapes(op, dim)
@@ -88,8 +89,8 @@ def permute_sources_and_targets(op: PermuteOp) -> tuple[list[int], list[int]]:
     return flat[0::2], flat[1::2]
 
 
-@symbol_rule(AllGatherOp, ReduceScatterOp)
-def dimension_grows_by_the_group(op: AllGatherOp | ReduceScatterOp, symbols: Symbols) -> None:
+@symbol_rule(AllGatherOp, ReduceScatterOp, AllSliceOp)
+def dimension_changes_by_the_group(op: AllGatherOp | ReduceScatterOp | AllSliceOp, symbols: Symbols) -> None:
     """The factor between the shapes is the group's size."""
     dim, n = op.dim.value, symbols.group_size(op.group)
     values = {"operand": op.input, "result": op.result}
@@ -134,7 +135,7 @@ def collective_is_on_its_channel(op: ir.OpView, symbols: Symbols) -> None:
     symbols.check_channel(op.channel, op.group)
 
 
-def _shapes(op: AllGatherOp | ReduceScatterOp | AllToAllOp, *dims: int) -> tuple[list[int], list[int]]:
+def _shapes(op: AllGatherOp | ReduceScatterOp | AllSliceOp | AllToAllOp, *dims: int) -> tuple[list[int], list[int]]:
     operand, result = op.input.type, op.result.type
     if operand.element_type != result.element_type or operand.rank != result.rank:
         raise Violation(f"turns {operand} into {result}; element type and rank must stay")

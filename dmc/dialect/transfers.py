@@ -29,29 +29,40 @@ def copy_goes_somewhere(op: CopyOp) -> None:
 
 
 @rule(ReshardOp)
-def reshard_is_legal_for_its_type(op: ReshardOp) -> None:
-    """Both shardings fit the rank and the mesh of each other, and nothing becomes partial."""
+def reshard_is_legal_for_its_types(op: ReshardOp) -> None:
+    """Both shardings fit the rank and the mesh of each other, and what becomes partial becomes a sum."""
+    operand, result = op.input.type, op.result.type
+    if operand.element_type != result.element_type or operand.rank != result.rank:
+        raise Violation(f"turns {operand} into {result}; element type and rank must stay")
     for name in ("source", "target"):
         dims = len(getattr(op, name).dims)
-        if dims != op.input.type.rank:
-            raise Violation(f"'{name}' shards {dims} dimensions, but {op.input.type} has {op.input.type.rank}")
+        if dims != operand.rank:
+            raise Violation(f"'{name}' shards {dims} dimensions, but {operand} has {operand.rank}")
     if op.source.mesh != op.target.mesh:
         raise Violation(f"goes from mesh {op.source.mesh} to mesh {op.target.mesh}; both must be the same")
     source, target = partial_axes(op.source), partial_axes(op.target)
     for axis, kind in target.items():
-        if source.get(axis) != kind:
-            raise Violation(f"makes the value partial ({kind}) over '{axis}'; a reshard only completes partial values")
+        if kind != "sum" and source.get(axis) != kind:
+            raise Violation(f"makes the value partial ({kind}) over '{axis}'; a value becomes partial by sum only")
 
 
 @symbol_rule(ReshardOp)
-def reshard_divides_its_type(op: ReshardOp, symbols: Symbols) -> None:
-    """The mesh has the axes, and their sizes divide the dimensions."""
-    for attribute in (op.source, op.target):
-        check_sharding_axes(attribute, op.input.type, symbols)
-        for dim, (axes, size) in enumerate(zip(split_axes(attribute), op.input.type.shape, strict=True)):
-            parts = symbols.axes_size(attribute.mesh.value, axes, attribute)
-            if size % parts:
-                raise Violation(f"{attribute} splits dimension {dim} of size {size} into {parts} unequal parts")
+def reshard_keeps_the_whole(op: ReshardOp, symbols: Symbols) -> None:
+    """The mesh has the axes, and operand and result are parts of one whole value."""
+    operand, result = (
+        _whole_shape(attribute, type_, symbols)
+        for attribute, type_ in ((op.source, op.input.type), (op.target, op.result.type))
+    )
+    for dim, (before, after) in enumerate(zip(operand, result, strict=True)):
+        if before != after:
+            raise Violation(f"dimension {dim} of the whole is {before} by 'source' but {after} by 'target'")
+
+
+def _whole_shape(attribute: ShardingAttr, part: ir.RankedTensorType, symbols: Symbols) -> list[int]:
+    check_sharding_axes(attribute, part, symbols)
+    mesh = attribute.mesh.value
+    sizes = zip(split_axes(attribute), part.shape, strict=True)
+    return [size * symbols.axes_size(mesh, axes, attribute) for axes, size in sizes]
 
 
 @symbol_rule(func.FuncOp)

@@ -51,14 +51,18 @@ func.func @equal(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf
 // A loop may run no time on some rank: what is local may be hoisted, a collective may not.
 // LICM-LABEL: func.func @loop
 // LICM: "dm.composite"
+// LICM: "dm.all_slice"
 // LICM: scf.for
+// LICM: "dm.all_gather"
 // LICM: "dm.all_reduce"
 func.func @loop(%x: tensor<8xf32>, %n: index) -> tensor<8xf32> {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %y = scf.for %i = %zero to %n step %one iter_args(%carried = %x) -> tensor<8xf32> {
     %c = "dm.composite"(%x) {kind = "gelu", decomposition = @gelu_0, parameters = {}} : (tensor<8xf32>) -> tensor<8xf32>
-    %a = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
+    %p = "dm.all_slice"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xf32>
+    %g = "dm.all_gather"(%p) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+    %a = "dm.all_reduce"(%g) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
     %s = arith.addf %c, %a : tensor<8xf32>
     scf.yield %s : tensor<8xf32>
   }

@@ -25,16 +25,24 @@ func.func @meshes(%x: tensor<8xf32>) {
 // -----
 
 func.func @becomes_partial(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: makes the value partial (sum) over 'tp'; a reshard only completes partial values}}
-  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"sum">}>} : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{dm.reshard: makes the value partial (max) over 'tp'; a value becomes partial by sum only}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"max">}>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
 // -----
 
 func.func @other_reduction(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: makes the value partial (max) over 'tp'; a reshard only completes partial values}}
-  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"max">}>} : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{dm.reshard: makes the value partial (mean) over 'tp'; a value becomes partial by sum only}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"mean">}>} : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @mixed_reductions(%x: tensor<8xf32>) {
+  // expected-error @+1 {{is partial by max and sum; their order would matter, so complete one first}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {dp = #dm.reduction<"sum">, tp = #dm.reduction<"max">}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
 
@@ -80,8 +88,16 @@ func.func @axes_not_listed(%x: tensor<8xf32>) {
 
 // -----
 
-func.func @type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: 'input' is tensor<8xf32> but 'result' is tensor<4xf32>; they are one type}}
-  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<8xf32>) -> tensor<4xf32>
+func.func @element_type(%x: tensor<8xf32>) {
+  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8xbf16>; element type and rank must stay}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xbf16>
+  return
+}
+
+// -----
+
+func.func @rank_of_result(%x: tensor<8xf32>) {
+  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8x1xf32>; element type and rank must stay}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8x1xf32>
   return
 }

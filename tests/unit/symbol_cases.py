@@ -51,11 +51,11 @@ def _composite(function: str, operands: str = "%x", types: str = "(tensor<8xf32>
     return f'  // HERE\n  %c = "dm.composite"({operands}) {attributes} : {types}'
 
 
-def _reshard(source: str, target: str) -> str:
+def _reshard(source: str, target: str, result: str = "tensor<4x8xf32>") -> str:
     return _in_function(
         "  // HERE\n"
         f'  %y = "dm.reshard"(%m) {{source = #dm.sharding<@mesh, {source}>, target = #dm.sharding<@mesh, {target}>}} '
-        ": (tensor<4x8xf32>) -> tensor<4x8xf32>"
+        f": (tensor<4x8xf32>) -> {result}"
     )
 
 
@@ -83,6 +83,16 @@ CASES = (
         "scatter_factor",
         "and 1 in the result it must be 2",
         _movement("reduce_scatter", f"dim = 0 : i64, {_REDUCE}", _SCATTER),
+    ),
+    Case(
+        "slice_factor",
+        "and 1 in the result it must be 2",
+        _movement("all_slice", "dim = 0 : i64", _SCATTER),
+    ),
+    Case(
+        "slice_axis",
+        "has no axis 'pp'; its axes are dp, tp",
+        _movement("all_slice", "dim = 0 : i64", _SCATTER, '#dm.group<@mesh, ["pp"]>'),
     ),
     Case(
         "all_to_all_factor",
@@ -202,9 +212,9 @@ CASES = (
     Case("reshard_axis", "has no axis 'pp'", _reshard('[["pp"], []], {}', "[[], []], {}")),
     Case("reshard_partial_axis", "has no axis 'pp'", _reshard('[[], []], {pp = #dm.reduction<"sum">}', "[[], []], {}")),
     Case(
-        "reshard_size",
-        "splits dimension 0 of size 4 into 8 unequal parts",
-        _reshard("[[], []], {}", '[["dp", "tp"], []], {}'),
+        "reshard_whole",
+        "dimension 0 of the whole is 4 by 'source' but 8 by 'target'",
+        _reshard("[[], []], {}", '[["dp", "tp"], []], {}', "tensor<1x8xf32>"),
     ),
     Case(
         "argument_rank",
@@ -284,6 +294,6 @@ LEGAL = (
         ),
     ),
     Case("composite", "", _in_function(_composite("twice"))),
-    Case("reshard", "", _reshard('[["dp"], ["tp"]], {}', "[[], []], {}")),
+    Case("reshard", "", _reshard('[["dp"], ["tp"]], {}', "[[], []], {}", "tensor<8x32xf32>")),
     Case("sharded_argument", "", _stated('#dm.sharding<@mesh, [["dp", "tp"]], {}>', "tensor<2xf32>")),
 )
