@@ -6,6 +6,8 @@ Shared arguments: `gradient` is multiplied by the f32 scalar `clip`; `lr` is an 
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -58,8 +60,7 @@ _ADAM = (
 )
 
 
-@composite(f"optimizer_update_adam{_ADAM}")
-def adam(
+def _adam(
     parameter: Tensor,
     gradient: Tensor,
     exp_avg: Tensor,
@@ -73,54 +74,30 @@ def adam(
     beta2: float,
     eps: float,
     weight_decay: float,
+    decoupled: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Adam (Kingma and Ba, 2015) with decay added to the gradient: new parameter, first and second moment.
+    """The new parameter, first and second moment. `correction1` = 1-β₁ᵗ, `correction2_sqrt` = √(1-β₂ᵗ), f32 scalars.
 
-    `correction1` = 1-β₁ᵗ and `correction2_sqrt` = √(1-β₂ᵗ), f32 scalars.
+    Adam (Kingma and Ba, 2015) adds the decay to the gradient; AdamW (Loshchilov and Hutter, 2019; `decoupled`) takes it
+    from the parameter.
     """
     old = parameter.float()
-    decayed = _decayed(gradient, clip, old, weight_decay)
-    first, second = _moments(decayed, exp_avg, exp_avg_sq, beta1, beta2)
-    new = old - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
+    slope = _decayed(gradient, clip, old, 0.0 if decoupled else weight_decay)
+    start = old * (1.0 - lr * weight_decay) if decoupled else old
+    first = exp_avg.float()
+    first = first + (slope - first) * (1.0 - beta1)
+    second = exp_avg_sq.float() * beta2 + slope * slope * (1.0 - beta2)
+    new = start - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
     return _keep(apply, new, parameter), _keep(apply, first, exp_avg), _keep(apply, second, exp_avg_sq)
 
 
-@composite(f"optimizer_update_adamw{_ADAM}")
-def adamw(
-    parameter: Tensor,
-    gradient: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    clip: Tensor,
-    lr: Tensor,
-    apply: Tensor,
-    correction1: Tensor,
-    correction2_sqrt: Tensor,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """AdamW (Loshchilov and Hutter, 2019), decay apart from the gradient: new parameter, first and second moment."""
-    scaled = gradient.float() * clip
-    first, second = _moments(scaled, exp_avg, exp_avg_sq, beta1, beta2)
-    old = parameter.float()
-    new = old * (1.0 - lr * weight_decay) - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
-    return _keep(apply, new, parameter), _keep(apply, first, exp_avg), _keep(apply, second, exp_avg_sq)
+composite(f"optimizer_update_adam{_ADAM}")(partial(_adam, decoupled=False))
+composite(f"optimizer_update_adamw{_ADAM}")(partial(_adam, decoupled=True))
 
 
 def _decayed(gradient: Tensor, clip: Tensor, parameter: Tensor, weight_decay: float) -> Tensor:
     scaled = gradient.float() * clip
     return scaled + parameter * weight_decay if weight_decay else scaled
-
-
-def _moments(
-    gradient: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, beta1: float, beta2: float
-) -> tuple[Tensor, Tensor]:
-    first = exp_avg.float()
-    first = first + (gradient - first) * (1.0 - beta1)
-    second = exp_avg_sq.float() * beta2 + gradient * gradient * (1.0 - beta2)
-    return first, second
 
 
 def _keep(apply: Tensor, new: Tensor, old: Tensor) -> Tensor:
