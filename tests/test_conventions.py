@@ -36,10 +36,12 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
 }
 
+# In the base itself, a module may use those before it.
+BASE_ORDER = ("_mlir", "errors", "walk", "observer", "target", "optim", "step_function", "mesh", "placement", "plans")
 # Who may import whom: a module those of lower rank, and those of its own package. The contract
 # `dmc.runtime.signature` is everybody's; the rest of the runtime is used by api and cli only.
 RANKS = {
-    **dict.fromkeys(("_mlir", "errors", "walk", "observer", "target", "optim", "step_function"), 0),
+    **dict.fromkeys(BASE_ORDER, 0),
     **dict.fromkeys(("analysis", "dialect", "kernels"), 1),
     "forms": 2,
     **dict.fromkeys(("importer", "passes", "lowering"), 3),
@@ -47,8 +49,6 @@ RANKS = {
     "api": 5,
     "cli": 6,
 }
-# In the base itself, a module may use those before it.
-BASE_ORDER = ("_mlir", "errors", "walk", "observer", "target", "optim", "step_function")
 
 
 def _name(path: Path) -> str:

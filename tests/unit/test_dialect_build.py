@@ -58,7 +58,6 @@ def test_value_form(context: Any, filecheck: Callable[[object], None]) -> None:
         split = dm.sharding("mesh", [["dp"], []], {"tp": "sum"})
         assert dm.split_axes(split) == (("dp",), ())
         assert dm.partial_axes(split) == {"tp": "sum"}
-        dm.all_slice(x, result=_tensor(2, 8), dim=0, group=dp)
         dm.reshard(x, result=_tensor(8, 2), source=split, target=dm.sharding("mesh", [[], ["tp"]]))
 
     # CHECK: %[[WHOLE:.*]] = "dm.all_gather"(%arg0) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>}
@@ -70,9 +69,16 @@ def test_value_form(context: Any, filecheck: Callable[[object], None]) -> None:
     # CHECK: "dm.send"(%arg1) {{.*}}instance = 3 : i64, target = 1 : i64}
     # CHECK: "dm.recv"() {{.*}}instance = 3 : i64, source = 0 : i64}
     # CHECK: "dm.copy"(%arg1) {source = #dm.space<"device">, target = #dm.space<"host">}
-    # CHECK: "dm.all_slice"(%arg0) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} {{.*}} -> tensor<2x8xf32>
     # CHECK: "dm.reshard"(%arg0) {source = #dm.sharding<@mesh, {{.}}["dp"], []], {tp = #dm.reduction<"sum">}>
     filecheck(_function(body, _tensor(4, 8), _tensor(3)))
+
+
+def test_slice_form(context: Any, filecheck: Callable[[object], None]) -> None:
+    def body(x: ir.Value) -> None:
+        dm.all_slice(x, result=_tensor(2, 8), dim=0, group=dm.group("mesh", ["dp"]))
+
+    # CHECK: "dm.all_slice"(%arg0) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} {{.*}} -> tensor<2x8xf32>
+    filecheck(_function(body, _tensor(4, 8)))
 
 
 def test_asynchronous_form(context: Any, filecheck: Callable[[object], None]) -> None:

@@ -1,0 +1,98 @@
+"""Placements: how a tensor is spread over the ranks of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Placement:
+    """Where the parts of a tensor are, as in `#dm.sharding`.
+
+    `dims` has one entry for each dimension: the mesh axes that split it, major first. `partial` holds (axis, kind of
+    reduction), ordered by axis: along these axes every rank holds a contribution. Along all other axes the value is
+    replicated. For one axis these are the split (S), partial (P) and broadcast (B) signatures of OneFlow
+    (Yuan et al. 2021, arXiv:2110.15032, section 3.1).
+    """
+
+    dims: tuple[tuple[str, ...], ...]
+    partial: tuple[tuple[str, str], ...]
+
+    def __init__(self, dims: Iterable[Iterable[str]], partial: Mapping[str, str] | None = None) -> None:
+        """`partial`: axis to `sum`, `mean`, `prod`, `min` or `max`. Raises PlanError where an axis is used twice."""
+        # The dataclass is frozen; this is its construction.
+        object.__setattr__(self, "dims", tuple(tuple(axes) for axes in dims))
+        object.__setattr__(self, "partial", tuple(sorted((partial or {}).items())))
+        for i, axis in enumerate(self.axes):
+            if axis in self.axes[:i]:
+                raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used once at most")
+
+    def __repr__(self) -> str:
+        dims = ", ".join("·".join(axes) or "-" for axes in self.dims)
+        partial = "".join(f", {kind} over {axis}" for axis, kind in self.partial)
+        return f"[{dims}]{partial}"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes along which the value is not replicated: dimension by dimension, then the partial ones."""
+        return (*(axis for axes in self.dims for axis in axes), *(axis for axis, _ in self.partial))
+
+    def kind(self, axis: str) -> str | None:
+        """The reduction that the value still needs along `axis`, or None where it is not partial."""
+        return dict(self.partial).get(axis)
+
+    def parts(self, mesh: Mesh) -> tuple[int, ...]:
+        """Into how many parts each dimension is split. Raises PlanError for an axis that the mesh does not have."""
+        mesh.group_size(axis for axis, _ in self.partial)
+        return tuple(mesh.group_size(axes) for axes in self.dims)
+
+    def local_shape(self, mesh: Mesh, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one rank's part of a tensor of this shape.
+
+        Raises PlanError for a tensor of another rank, an axis that the mesh does not have, and a dimension whose size
+        the parts do not divide.
+        """
+        self._check_rank(shape)
+        parts = self.parts(mesh)
+        for dim, (size, count) in enumerate(zip(shape, parts, strict=True)):
+            if size % count:
+                fact = f"splits dimension {dim} of size {size} into {count} unequal parts"
+                raise PlanError(str(self), fact, f"make it a multiple of {count}, or split another dimension")
+        return tuple(size // count for size, count in zip(shape, parts, strict=True))
+
+    def whole_shape(self, mesh: Mesh, local_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the tensor of which one rank's part has this shape. Raises PlanError as `local_shape` does."""
+        self._check_rank(local_shape)
+        return tuple(size * count for size, count in zip(local_shape, self.parts(mesh), strict=True))
+
+    def without(self, axes: Sequence[str]) -> Placement:
+        """The same, replicated along `axes`."""
+        return self.keeping(lambda axis: axis not in axes)
+
+    def keeping(self, wanted: Callable[[str], bool]) -> Placement:
+        """The same, replicated along every axis that is not `wanted`."""
+        dims = [[axis for axis in split if wanted(axis)] for split in self.dims]
+        return Placement(dims, {axis: kind for axis, kind in self.partial if wanted(axis)})
+
+    def split(self, dim: int, axes: Sequence[str]) -> Placement:
+        """The same, with each part of dimension `dim` split further over `axes`."""
+        dims = (*self.dims[:dim], (*self.dims[dim], *axes), *self.dims[dim + 1 :])
+        return Placement(dims, dict(self.partial))
+
+    def summed(self, axes: Sequence[str]) -> Placement:
+        """The same, as a partial sum over `axes`."""
+        return Placement(self.dims, {**dict(self.partial), **dict.fromkeys(axes, "sum")})
+
+    def _check_rank(self, shape: Sequence[int]) -> None:
+        if len(shape) != len(self.dims):
+            fact = f"shards {len(self.dims)} dimensions, but the tensor has {len(shape)}"
+            raise PlanError(str(self), fact, "give one entry for each dimension")
+
+
+def replicated(rank: int) -> Placement:
+    """The placement of a tensor with `rank` dimensions that every rank of the mesh has whole."""
+    return Placement([()] * rank)

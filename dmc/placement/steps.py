@@ -1,0 +1,61 @@
+"""What a single step can be: one class for each op of `dm` that changes a placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc.placement.placement import Placement
+
+
+@dataclass(frozen=True)
+class Step:
+    """A movement within the groups along `axes` (major first) that moves `bytes` in all, over all ranks."""
+
+    axes: tuple[str, ...]
+    source: Placement
+    target: Placement
+    bytes: int
+
+
+@dataclass(frozen=True)
+class AllGather(Step):
+    """`dm.all_gather`: the pieces are joined along `dim`."""
+
+    dim: int
+
+
+@dataclass(frozen=True)
+class AllSlice(Step):
+    """`dm.all_slice`: every rank keeps its slice along `dim`."""
+
+    dim: int
+
+
+@dataclass(frozen=True)
+class AllToAll(Step):
+    """`dm.all_to_all`: split along `split_dim`, joined along `concat_dim`."""
+
+    split_dim: int
+    concat_dim: int
+
+
+@dataclass(frozen=True)
+class ReduceScatter(Step):
+    """`dm.reduce_scatter`: contributions are combined by `kind`, and every rank gets its slice along `dim`."""
+
+    dim: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class AllReduce(Step):
+    """`dm.all_reduce`: contributions are combined by `kind`."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Permute(Step):
+    """`dm.permute`: `pairs` are places in the group, (source, target)."""
+
+    pairs: tuple[tuple[int, int], ...]

@@ -1,0 +1,128 @@
+"""Single steps from one placement to another: the op that each becomes, and the bytes that it moves.
+
+Costs are bytes over all ranks, as in table 2 of OneFlow (Yuan et al. 2021, arXiv:2110.15032). For a tensor of T bytes
+on a group of n ranks:
+
+| from, to      | S(i)         | S(j)                    | B                   | P                   |
+|---------------|--------------|-------------------------|---------------------|---------------------|
+| S(i), split   | nothing, 0   | all_to_all, T(n-1)/n    | all_gather, T(n-1)  | by way of B, T(n-1) |
+| B, replicated | all_slice, 0 | all_slice, 0            | nothing, 0          | permute, 0          |
+| P, partial    | reduce_scatter, T(n-1) | reduce_scatter, T(n-1) | all_reduce, 2T(n-1) | nothing, 0 |
+
+S to P is no step here: OneFlow pads with zeros, for which `dm` has no op, because nothing that dmc derives needs it.
+
+A step may take several axes at once, as one group. A mesh has as many groups as there are ranks divided by n; each
+holds its own tensor, of which T is the size. Axes that split a dimension are taken from its minor end and added at its
+minor end, so that a group's pieces are neighbours in the order of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations, product
+from math import prod
+
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permute, ReduceScatter, Step
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A whole tensor on a mesh: what a step has to know of it."""
+
+    mesh: Mesh
+    shape: tuple[int, ...]
+    element_bytes: int
+
+    def local_bytes(self, placement: Placement) -> int:
+        """The size of one rank's part. Raises PlanError where the shape does not divide."""
+        return prod(placement.local_shape(self.mesh, self.shape)) * self.element_bytes
+
+
+def steps_from(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
+    """Every step from `source` that changes only axes among `moving`, in a fixed order."""
+    ordered = [axis for axis in tensor.mesh.axes if axis in moving]
+    replicated = [axis for axis in ordered if axis not in source.axes]
+    yield from _from_split(source, tensor, ordered)
+    yield from _from_partial(source, tensor, ordered)
+    for axes in _orders(replicated):
+        for dim in _divisible(source, tensor, axes):
+            yield AllSlice(axes, source, source.split(dim, axes), 0, dim)
+    for axes in _choices(replicated):
+        # The first rank keeps the value and the others get zeros, as ranks do that are no target.
+        yield Permute(axes, source, source.summed(axes), 0, ((0, 0),))
+
+
+def _from_split(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
+    ranks, size = tensor.mesh.size, tensor.local_bytes(source)
+    for dim, axes in _minor_ends(source, moving):
+        n, joined = tensor.mesh.group_size(axes), source.without(axes)
+        yield AllGather(axes, source, joined, ranks * (n - 1) * size, dim)
+        for other in _divisible(source, tensor, axes):
+            if other != dim:
+                moved = ranks * (n - 1) * size // n
+                yield AllToAll(axes, source, joined.split(other, axes), moved, split_dim=other, concat_dim=dim)
+        for order in permutations(axes):
+            if order != axes:
+                yield _reorder(source, tensor, dim, axes, order)
+
+
+def _reorder(source: Placement, tensor: Tensor, dim: int, axes: tuple[str, ...], order: tuple[str, ...]) -> Step:
+    """The minor axes `axes` of a dimension take another order, so that pieces change their ranks."""
+    mesh = tensor.mesh
+    places = list(product(*(range(mesh.axis_size(axis)) for axis in axes)))
+    by_piece = sorted(range(len(places)), key=lambda rank: [places[rank][axes.index(axis)] for axis in order])
+    pairs = tuple(enumerate(by_piece))
+    moving = sum(here != there for here, there in pairs)
+    moved = mesh.size // len(places) * moving * tensor.local_bytes(source)
+    return Permute(axes, source, source.without(axes).split(dim, order), moved, pairs)
+
+
+def _from_partial(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
+    size = tensor.local_bytes(source)
+    for kind in sorted({kind for _, kind in source.partial}):
+        partial = [axis for axis in moving if source.kind(axis) == kind]
+        for axes in _choices(partial):
+            moved = 2 * _reduced_bytes(tensor, axes, size)
+            yield AllReduce(axes, source, source.without(axes), moved, kind)
+        for axes in _orders(partial):
+            reduced, moved = source.without(axes), _reduced_bytes(tensor, axes, size)
+            for dim in _divisible(source, tensor, axes):
+                yield ReduceScatter(axes, source, reduced.split(dim, axes), moved, dim, kind)
+
+
+def _reduced_bytes(tensor: Tensor, axes: Sequence[str], size: int) -> int:
+    """T(n-1) of every group, where each rank holds a contribution of T = `size` bytes."""
+    n = tensor.mesh.group_size(axes)
+    return tensor.mesh.size // n * (n - 1) * size
+
+
+def _minor_ends(placement: Placement, moving: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """A dimension and axes that split it last, for each choice that is within `moving`."""
+    for dim, axes in enumerate(placement.dims):
+        for start in range(len(axes) - 1, -1, -1):
+            if axes[start] not in moving:
+                break
+            yield dim, axes[start:]
+
+
+def _divisible(placement: Placement, tensor: Tensor, axes: Sequence[str]) -> Iterator[int]:
+    """The dimensions whose parts can be split further over `axes`."""
+    n = tensor.mesh.group_size(axes)
+    for dim, size in enumerate(placement.local_shape(tensor.mesh, tensor.shape)):
+        if size % n == 0:
+            yield dim
+
+
+def _choices(axes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every non-empty selection of `axes`, in their order."""
+    for count in range(1, len(axes) + 1):
+        yield from combinations(axes, count)
+
+
+def _orders(axes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every non-empty selection of `axes`, in every order."""
+    for count in range(1, len(axes) + 1):
+        yield from permutations(axes, count)

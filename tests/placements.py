@@ -1,0 +1,86 @@
+"""For tests of placements: all placements of a tensor, tensors spread by hand, and programs of reshards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmc._mlir import ir
+from dmc.dialect.placements import sharding_of
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+
+Array = NDArray[Any]
+REDUCE = {"sum": np.sum, "mean": np.mean, "prod": np.prod, "min": np.min, "max": np.max}
+
+
+def all_placements(mesh: Mesh, rank: int, kinds: Sequence[str] = ("sum",)) -> Iterator[Placement]:
+    """Every placement of a tensor with `rank` dimensions: each axis splits a dimension, is partial, or replicates."""
+    for roles in product((None, *kinds, *range(rank)), repeat=len(mesh.axes)):
+        partial = {axis: role for axis, role in zip(mesh.axes, roles, strict=True) if isinstance(role, str)}
+        splits = [[axis for axis, role in zip(mesh.axes, roles, strict=True) if role == dim] for dim in range(rank)]
+        for dims in product(*(permutations(axes) for axes in splits)):
+            yield Placement(dims, partial)
+
+
+def spread(placement: Placement, mesh: Mesh, shape: Sequence[int], seed: int, dtype: Any) -> list[Array]:
+    """A tensor of small random integers, as the parts that the ranks hold; contributions differ where it is partial."""
+    sizes = [mesh.axis_size(axis) for axis, _ in placement.partial]
+    contributions = np.random.default_rng(seed).integers(-2, 3, size=(*sizes, *shape)).astype(dtype)
+    return [contributions[_where(placement, mesh, rank, shape)] for rank in mesh.ranks]
+
+
+def gathered(placement: Placement, mesh: Mesh, shape: Sequence[int], parts: Sequence[Array]) -> Array:
+    """The tensor whose parts these are, in float64; asserts that ranks that should hold the same do."""
+    sizes = [mesh.axis_size(axis) for axis, _ in placement.partial]
+    contributions = np.full((*sizes, *shape), np.nan)
+    for rank, part in zip(mesh.ranks, parts, strict=True):
+        where = _where(placement, mesh, rank, shape)
+        if not np.isnan(contributions[where]).all():
+            np.testing.assert_array_equal(contributions[where], part.astype(np.float64), "replicas differ")
+        contributions[where] = part
+    for _, kind in placement.partial:
+        contributions = REDUCE[kind](contributions, axis=0)
+    return np.asarray(contributions)
+
+
+def _where(placement: Placement, mesh: Mesh, rank: int, shape: Sequence[int]) -> tuple[int | slice, ...]:
+    """Where a rank's part lies: its coordinates along the partial axes, then a range of each dimension."""
+    coordinates = mesh.coordinates(rank)
+    ranges: list[slice] = []
+    for size, axes in zip(shape, placement.dims, strict=True):
+        step = size // prod(mesh.axis_size(axis) for axis in axes)
+        start = step * mesh.index_in_group(rank, axes)
+        ranges.append(slice(start, start + step))
+    return (*(coordinates[axis] for axis, _ in placement.partial), *ranges)
+
+
+def reshards(
+    mesh: Mesh, shape: Sequence[int], pairs: Sequence[tuple[Placement, Placement]], element: str = "f32"
+) -> ir.Module:
+    """A module whose function `f<i>` changes the placement of its argument as `pairs[i]` says."""
+    sizes, links = ", ".join(map(str, mesh.sizes)), ", ".join(['#dm.link<"memory">'] * len(mesh.axes))
+    axes = ", ".join(f'"{axis}"' for axis in mesh.axes)
+    lines = [
+        f'"dm.mesh"() {{sym_name = "mesh", axes = [{axes}], sizes = array<i64: {sizes}>, '
+        f'device = #dm.device<"cpu">, links = [{links}]}} : () -> ()'
+    ]
+    for i, (source, target) in enumerate(pairs):
+        before, after = (_type(placement.local_shape(mesh, shape), element) for placement in (source, target))
+        attributes = f"source = {sharding_of(source, 'mesh')}, target = {sharding_of(target, 'mesh')}"
+        lines += [
+            f"func.func @f{i}(%x: {before}) -> {after} {{",
+            f'  %y = "dm.reshard"(%x) {{{attributes}}} : ({before}) -> {after}',
+            f"  return %y : {after}",
+            "}",
+        ]
+    return ir.Module.parse("\n".join(lines))
+
+
+def _type(shape: Sequence[int], element: str) -> str:
+    return f"tensor<{''.join(f'{size}x' for size in shape)}{element}>"
