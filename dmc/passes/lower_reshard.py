@@ -1,0 +1,101 @@
+"""dm-lower-reshard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.dialect.placements import mesh_of, placement_of
+from dmc.errors import DmcError
+from dmc.passes.base import Pass
+from dmc.placement.path import cheapest_path
+from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permute, ReduceScatter, Step
+from dmc.placement.transitions import Tensor
+from dmc.walk import walk
+
+
+@dataclass(frozen=True)
+class LowerReshard(Pass):
+    """Replaces every `dm.reshard` by the sequence of collectives and local slices that moves the fewest bytes.
+
+    `reshard(%x) from [], sum over dp to [dp]` becomes `reduce_scatter(%x) {dim = 0, group = dp}`. The steps and their
+    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32.
+    """
+
+    name = "dm-lower-reshard"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where a rule of the dialect does not hold and for elements that have no size in bytes."""
+        dm.verify_symbols(module)
+        symbols = dm.Symbols.of(module)
+        for op in walk(module.operation):
+            if op.name == dm.ReshardOp.OPERATION_NAME:
+                _lower(op, symbols)
+
+
+def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
+    reshard = op.opview
+    mesh = mesh_of(symbols.ops[reshard.source.mesh.value].opview)
+    source, target = placement_of(reshard.source), placement_of(reshard.target)
+    shape = source.whole_shape(mesh, reshard.input.type.shape)
+    tensor = Tensor(mesh, shape, _element_bytes(op, reshard.input.type.element_type))
+    value = reshard.input
+    with op.location, ir.InsertionPoint(op):
+        for step in cheapest_path(source, target, tensor):
+            group = dm.group(reshard.source.mesh.value, step.axes)
+            result = ir.RankedTensorType.get(step.target.local_shape(mesh, shape), value.type.element_type)
+            value = _emit(step, value, result, group).result
+    reshard.result.replace_all_uses_with(value)
+    op.erase()
+
+
+def _element_bytes(op: ir.Operation, element: ir.Type) -> int:
+    if isinstance(element, ir.FloatType | ir.IntegerType):
+        return -(-element.width // 8)
+    raise DmcError(op, f"elements of type {element} have no size", "reshard a tensor of floating point or integers")
+
+
+def _accumulate(element: ir.Type) -> ir.Type:
+    is_narrow = isinstance(element, ir.FloatType) and element.width < 32
+    return ir.F32Type.get() if is_narrow else element
+
+
+@singledispatch
+def _emit(step: Step, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    """The op of `step`, at the current insertion point."""
+    raise NotImplementedError(type(step).__name__)
+
+
+@_emit.register
+def _(step: AllGather, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    return dm.all_gather(value, result=result, dim=step.dim, group=group)
+
+
+@_emit.register
+def _(step: AllSlice, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    return dm.all_slice(value, result=result, dim=step.dim, group=group)
+
+
+@_emit.register
+def _(step: AllToAll, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    return dm.all_to_all(value, result=result, split_dim=step.split_dim, concat_dim=step.concat_dim, group=group)
+
+
+@_emit.register
+def _(step: ReduceScatter, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    accumulate = _accumulate(result.element_type)
+    return dm.reduce_scatter(
+        value, result=result, dim=step.dim, reduction=step.kind, accumulate=accumulate, group=group
+    )
+
+
+@_emit.register
+def _(step: AllReduce, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    return dm.all_reduce(value, reduction=step.kind, accumulate=_accumulate(result.element_type), group=group)
+
+
+@_emit.register
+def _(step: Permute, value: ir.Value, result: ir.Type, group: dm.GroupAttr) -> ir.OpView:
+    return dm.permute(value, source_target_pairs=step.pairs, group=group)

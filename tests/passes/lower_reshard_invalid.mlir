@@ -1,0 +1,27 @@
+// RUN: dmc-opt %s -p dm-lower-reshard --split-input-file --verify-diagnostics
+
+func.func @no_mesh(%x: tensor<8xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{dm.reshard: #dm.sharding<@mesh, [[]], {}>: @mesh is not defined; declare a dm.mesh}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<8xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+"dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
+func.func @other_whole(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{dm.reshard: dimension 0 of the whole is 8 by 'source' but 16 by 'target'}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+
+// -----
+
+"dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
+func.func @no_size(%x: tensor<8xindex>) -> tensor<4xindex> {
+  // expected-error @+1 {{dm.reshard: elements of type index have no size}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<8xindex>) -> tensor<4xindex>
+  return %y : tensor<4xindex>
+}

@@ -1,0 +1,162 @@
+"""An interpreter of `dm` for tests: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
+
+It takes the value level only: collectives, `dm.all_slice` and `func.return`. A reduction is sent as a direct algorithm
+would send it: every rank reduces a piece and, for an all-reduce, passes it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.dialect.placements import mesh_of
+from dmc.mesh import Mesh
+
+Array = NDArray[Any]
+DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8}
+
+
+@dataclass
+class Network:
+    """Carries arrays between the members of a group and counts the bytes that leave a rank."""
+
+    bytes: int = 0
+
+    def send(self, array: Array, source: int, target: int) -> Array:
+        """`array`, as it arrives at `target`."""
+        self.bytes += array.nbytes if source != target else 0
+        return array
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every rank returned, by rank and by result, and how many bytes were sent."""
+
+    results: list[list[Array]]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """The members' operands, in the order of the group, and the network between them."""
+
+    operands: list[Array]
+    network: Network
+
+    @property
+    def size(self) -> int:
+        return len(self.operands)
+
+    def exchange(self, pieces: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """Member i sends `pieces[i][j]` to member j; gives what each member got, in the order of the senders."""
+        members = range(self.size)
+        return [[self.network.send(pieces[i][j], i, j) for i in members] for j in members]
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """Runs functions of a module on a mesh."""
+
+    mesh: Mesh
+    network: Network = field(default_factory=Network)
+
+    def run(self, function: Any, arguments: Sequence[Sequence[Array]]) -> Run:
+        """Runs `function` with `arguments[rank]` on every rank."""
+        block = function.regions[0].blocks[0]
+        values = [dict(zip(block.arguments, given, strict=True)) for given in arguments]
+        for op in block.operations:
+            if op.operation.name == "func.return":
+                return Run([[own[value] for value in op.operands] for own in values], self.network.bytes)
+            rule = RULES[op.operation.name]
+            for ranks in self.mesh.groups(dm.group_axes(op.group)):
+                group = Group([values[rank][op.operands[0]] for rank in ranks], self.network)
+                for rank, result in zip(ranks, rule(op, group), strict=True):
+                    _check_type(op.result.type, result)
+                    values[rank][op.result] = result
+        raise AssertionError("a function ends with func.return")
+
+
+def _check_type(type_: Any, array: Array) -> None:
+    assert list(type_.shape) == list(array.shape)
+    assert DTYPES[str(type_.element_type)] == array.dtype
+
+
+def _all_gather(op: Any, group: Group) -> list[Array]:
+    got = group.exchange([[operand] * group.size for operand in group.operands])
+    return [np.concatenate(pieces, axis=op.dim.value) for pieces in got]
+
+
+def _all_slice(op: Any, group: Group) -> list[Array]:
+    for operand in group.operands[1:]:
+        np.testing.assert_array_equal(operand, group.operands[0], "all_slice of a value that differs between ranks")
+    return [np.split(operand, group.size, op.dim.value)[i] for i, operand in enumerate(group.operands)]
+
+
+def _all_to_all(op: Any, group: Group) -> list[Array]:
+    got = group.exchange([np.split(operand, group.size, op.split_dim.value) for operand in group.operands])
+    return [np.concatenate(pieces, axis=op.concat_dim.value) for pieces in got]
+
+
+def _reduce_scatter(op: Any, group: Group) -> list[Array]:
+    got = group.exchange([np.split(operand, group.size, op.dim.value) for operand in group.operands])
+    return [_combine(op, pieces) for pieces in got]
+
+
+def _all_reduce(op: Any, group: Group) -> list[Array]:
+    shape = group.operands[0].shape
+    got = group.exchange([np.array_split(operand.reshape(-1), group.size) for operand in group.operands])
+    reduced = [_combine(op, pieces) for pieces in got]
+    whole = group.exchange([[piece] * group.size for piece in reduced])
+    return [np.concatenate(pieces).reshape(shape) for pieces in whole]
+
+
+def _broadcast(op: Any, group: Group) -> list[Array]:
+    root = op.root.value
+    return [group.network.send(group.operands[root], root, i) for i in range(group.size)]
+
+
+def _permute(op: Any, group: Group) -> list[Array]:
+    results = [np.zeros_like(operand) for operand in group.operands]
+    for source, target in np.array(op.source_target_pairs).tolist():
+        results[target] = group.network.send(group.operands[source], source, target)
+    return results
+
+
+def _combine(op: Any, contributions: Sequence[Array]) -> Array:
+    """The reduction of an op, taken in its type `accumulate` and in the order of the ranks."""
+    wide = DTYPES[str(op.accumulate.value)]
+    combine = {"sum": np.add, "mean": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+    total = contributions[0].astype(wide)
+    for contribution in contributions[1:]:
+        total = combine[op.reduction.value](total, contribution.astype(wide))
+    if op.reduction.value == "mean":
+        total = np.divide(total, len(contributions), dtype=wide)
+    return total.astype(contributions[0].dtype)
+
+
+RULES: dict[str, Callable[[Any, Group], list[Array]]] = {
+    "dm.all_gather": _all_gather,
+    "dm.all_slice": _all_slice,
+    "dm.all_to_all": _all_to_all,
+    "dm.reduce_scatter": _reduce_scatter,
+    "dm.all_reduce": _all_reduce,
+    "dm.broadcast": _broadcast,
+    "dm.permute": _permute,
+}
+
+
+def run(module: ir.Module, name: str, arguments: Sequence[Sequence[Array]]) -> Run:
+    """Runs function `name` of a module with one `dm.mesh`: `arguments[rank]` are the arguments of that rank."""
+    meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
+    assert len(meshes) == 1
+    functions = {
+        op.attributes["sym_name"].value: op for op in module.body.operations if op.operation.name == "func.func"
+    }
+    return Interpreter(mesh_of(meshes[0])).run(functions[name], arguments)
