@@ -10,20 +10,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmc import errors, optim, runtime
+    from dmc import errors, optim, plans, runtime
     from dmc.api import compile, compile_artifact, load
+    from dmc.mesh import Mesh
+    from dmc.plans.builder import plan
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compile", "compile_artifact", "errors", "load", "optim", "runtime"]
+__all__ = ["Mesh", "__version__", "compile", "compile_artifact", "errors", "load", "optim", "plan", "plans", "runtime"]
 
 # Name -> the module that has it, and its attribute there (None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
+    "Mesh": ("dmc.mesh", "Mesh"),
     "compile": ("dmc.api", "compile"),
     "compile_artifact": ("dmc.api", "compile_artifact"),
     "errors": ("dmc.errors", None),
     "load": ("dmc.api", "load"),
     "optim": ("dmc.optim", None),
+    "plan": ("dmc.plans.builder", "plan"),
+    "plans": ("dmc.plans", None),
     "runtime": ("dmc.runtime", None),
 }
 

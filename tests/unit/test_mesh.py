@@ -16,6 +16,11 @@ from dmc.mesh import LINKS, Mesh
 MESH = Mesh(dp=2, tp=3)
 
 
+def _mesh(sizes: list[int]) -> Mesh:
+    axes: dict[str, Any] = {f"a{index}": size for index, size in enumerate(sizes)}
+    return Mesh(**axes)
+
+
 def test_axes_are_major_first() -> None:
     assert (MESH.axes, MESH.sizes, MESH.size, list(MESH.ranks)) == (("dp", "tp"), (2, 3), 6, [0, 1, 2, 3, 4, 5])
     assert MESH.coordinates(4) == {"dp": 1, "tp": 1}
@@ -67,7 +72,7 @@ def test_unknown_axes_and_ranks_are_refused() -> None:
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_groups_partition_the_ranks(sizes: list[int], data: st.DataObject) -> None:
-    mesh = Mesh(**{f"a{index}": size for index, size in enumerate(sizes)})
+    mesh = _mesh(sizes)
     axes = data.draw(st.permutations(mesh.axes).map(lambda order: order[: len(order) // 2 + 1]))
     assert [mesh.rank_at(mesh.coordinates(rank)) for rank in mesh.ranks] == list(mesh.ranks)
     groups = mesh.groups(axes)
@@ -80,7 +85,7 @@ def test_groups_partition_the_ranks(sizes: list[int], data: st.DataObject) -> No
 
 def test_a_mesh_becomes_the_op() -> None:
     """The fields are those of `dm.mesh`, and the links exist there."""
-    mesh = Mesh(**{f"a{index}": 2 for index in range(len(LINKS))})
+    mesh = _mesh([2] * len(LINKS))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         module = ir.Module.create()

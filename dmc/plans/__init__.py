@@ -1,0 +1,29 @@
+"""Ready plans, to be used on a mesh: `dmc.plan(mesh).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))`.
+
+`recipe(name)` starts a ready plan of your own. `resolve` applies a plan to a model's names and shapes.
+"""
+
+from __future__ import annotations
+
+from dmc.plans.builder import Plan, Recipe, recipe
+from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
+from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
+from dmc.plans.resolve import resolve
+from dmc.plans.resolved import ResolvedPlan
+
+__all__ = [
+    "Plan",
+    "Recipe",
+    "ResolvedPlan",
+    "data_parallel",
+    "expert_parallel",
+    "megatron_bert",
+    "megatron_gpt2",
+    "megatron_llama",
+    "megatron_t5",
+    "recipe",
+    "resolve",
+    "zero1",
+    "zero2",
+    "zero3",
+]

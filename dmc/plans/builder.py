@@ -1,0 +1,138 @@
+"""The plan language: `dmc.plan(mesh)` and the methods that add rules to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.plans.rules import (
+    DataParallel,
+    ExpertParallel,
+    Replicate,
+    ReplicateInput,
+    Rule,
+    SequenceParallel,
+    Shard,
+    ShardActivation,
+    ShardInput,
+)
+
+STAGES = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Rules without a mesh: a ready plan. Every method returns a new recipe with one more rule.
+
+    Patterns are shell patterns over module paths (`*`, `?`, `[0-3]`; `*` also crosses dots), alternatives joined by
+    "|". A pattern may start at any module, so "h.*.attn" matches "transformer.h.0.attn". Tied parameters are matched
+    by any of their names. Each alternative must match something, unless the rule is `optional`. Rules are applied in
+    order; splits of one tensor over different axes add up, major first.
+    """
+
+    name: str = ""
+    rules: tuple[Rule, ...] = ()
+
+    def data_parallel(self, axis: str, zero: int = 0) -> Self:
+        """Splits dimension 0 of every input over `axis`, and with ZeRO (Rajbhandari et al. 2020, section 5) state too.
+
+        zero=1 splits the optimizer state, 2 the reduced gradients as well, 3 the parameters as well, which are then
+        gathered where they are used. With `accumulate`, each micro-batch is split. Several axes may be data parallel.
+        """
+        if zero not in STAGES:
+            raise PlanError("data_parallel", f"zero={zero!r} is no stage of ZeRO", hint="use 0 (none), 1, 2 or 3")
+        return self._with(DataParallel(axis, zero, recipe=self.name))
+
+    def shard(self, pattern: str, *, dim: int, axis: str, blocks: int = 1, optional: bool = False) -> Self:
+        """Splits dimension `dim` of the matching parameters and buffers over `axis`.
+
+        blocks: the dimension is that many equal blocks side by side, and each of them is split (3 for fused queries,
+        keys and values, so that every rank gets its part of all three).
+        """
+        if blocks < 1:
+            raise PlanError("shard", f"blocks={blocks}", hint="the number of fused blocks is at least 1")
+        return self._with(Shard(pattern, dim, axis, blocks, optional, recipe=self.name))
+
+    def replicate(self, pattern: str) -> Self:
+        """Keeps the matching parameters and buffers whole: undoes the rules before it, and stage 3 of ZeRO."""
+        return self._with(Replicate(pattern, recipe=self.name))
+
+    def shard_input(self, pattern: str, *, dim: int, axis: str) -> Self:
+        """Splits dimension `dim` of the matching batch inputs over `axis`, after the axes of data parallelism."""
+        return self._with(ShardInput(pattern, dim, axis, recipe=self.name))
+
+    def replicate_input(self, pattern: str) -> Self:
+        """Gives the matching batch inputs whole to every rank: for inputs without a batch dimension."""
+        return self._with(ReplicateInput(pattern, recipe=self.name))
+
+    def shard_activation(self, pattern: str, *, dim: int, axis: str, optional: bool = False) -> Self:
+        """Splits dimension `dim` (negative: from the end) of the matching modules' outputs over `axis`."""
+        return self._with(ShardActivation(pattern, dim, axis, optional, recipe=self.name))
+
+    def sequence_parallel(self, axis: str, *, between: Sequence[str], dim: int = 1) -> Self:
+        """Computes the modules `between` the tensor-parallel parts on sequences split over `axis`.
+
+        What they take and give is split along `dim`, the sequence (Korthikanti et al. 2022, section 4.2.2).
+        """
+        patterns = (between,) if isinstance(between, str) else tuple(between)
+        if not patterns:
+            raise PlanError("sequence_parallel", "names no module", hint='pass between=["h.*.ln_1", …]')
+        return self._with(SequenceParallel(axis, patterns, dim, recipe=self.name))
+
+    def expert_parallel(self, axis: str, *patterns: str) -> Self:
+        """Splits the experts, dimension 0 of the matching parameters, over `axis`."""
+        if not patterns:
+            raise PlanError("expert_parallel", "names no parameter", hint="pass the patterns of the experts' weights")
+        return self._with(ExpertParallel(axis, "|".join(patterns), recipe=self.name))
+
+    def use(self, recipe: Recipe) -> Self:
+        """Adds the rules of a ready plan, such as `dmc.plans.megatron_gpt2("tp")`."""
+        # A caller without a type checker may well pass `dmc.plans.zero2` itself.
+        given: Any = recipe
+        if not isinstance(given, Recipe):
+            hint = "call it with its axis, as in .use(dmc.plans.zero2('dp'))" if callable(given) else ""
+            raise PlanError("use", f"expected a ready plan, got {type(given).__name__}", hint)
+        return self._with(*given.rules)
+
+    def _with(self, *rules: Rule) -> Self:
+        return replace(self, rules=(*self.rules, *rules))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Recipe):
+    """Rules over a mesh; `resolve` applies them to a model. Axes are checked as rules are added."""
+
+    mesh: Mesh
+
+    def _with(self, *rules: Rule) -> Self:
+        axes_of_data = {rule.axis: rule for rule in self.rules if isinstance(rule, DataParallel)}
+        for rule in rules:
+            for axis in rule.axes:
+                if axis not in self.mesh.axes:
+                    hint = f"the axes are {', '.join(self.mesh.axes)}"
+                    raise PlanError(str(rule), f"axis '{axis}' does not exist in {self.mesh}", hint)
+            if isinstance(rule, DataParallel):
+                if rule.axis in axes_of_data:
+                    raise _twice(rule.axis, axes_of_data[rule.axis], rule)
+                axes_of_data[rule.axis] = rule
+        for rule in (*self.rules, *rules):
+            if isinstance(rule, SequenceParallel) and rule.axis in axes_of_data:
+                raise _twice(rule.axis, axes_of_data[rule.axis], rule)
+        return super()._with(*rules)
+
+
+def plan(mesh: Mesh) -> Plan:
+    """An empty plan over `mesh`: everything is replicated until rules say otherwise."""
+    return Plan(mesh=mesh)
+
+
+def recipe(name: str) -> Recipe:
+    """An empty ready plan; add rules with the methods of the plan language. `name` is what decisions cite."""
+    return Recipe(name)
+
+
+def _twice(axis: str, first: Rule, second: Rule) -> PlanError:
+    return PlanError(str(second), f"axis '{axis}' already splits the batch, by {first}", hint="use another axis")

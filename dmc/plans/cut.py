@@ -1,0 +1,42 @@
+"""One more split of one dimension, checked."""
+
+from __future__ import annotations
+
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.plans.layout import AxisUse, Layout
+from dmc.runtime.signature import TensorSpec
+
+
+def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse, mesh: Mesh) -> Layout:
+    """`layout` of the tensor `spec` with dimension `dim` (negative: from the end) split by `use` as well.
+
+    The same split asked for twice is one split. Raises PlanError where the dimension does not exist, the axis is in
+    use otherwise, or what earlier splits left does not divide.
+    """
+    place, rank = f"{spec.name} {list(spec.shape)}", len(spec.shape)
+    if not -rank <= dim < rank:
+        hint = f"dimensions are 0 to {rank - 1}" if rank else "a scalar cannot be split"
+        raise PlanError(place, f"dimension {dim} of {use.rule} is out of range", hint)
+    dim %= rank
+    for taken, uses in enumerate(layout.dims):
+        for other in uses:
+            if other == use and taken == dim:
+                return layout
+            if other.axis == use.axis:
+                raise PlanError(
+                    place,
+                    f"axis '{use.axis}' is used twice: on dimension {taken} by {other.rule}, and on dimension {dim} by "
+                    f"{use.rule}",
+                    hint="an axis splits a tensor once; drop one of the rules, or put .replicate(…) between them",
+                )
+    left, ranks = layout.placement().local_shape(mesh, spec.shape)[dim], mesh.axis_size(use.axis)
+    if left % (use.blocks * ranks):
+        blocks = f"{use.blocks} blocks × " if use.blocks > 1 else ""
+        size = f"size {left}" if left == spec.shape[dim] else f"size {spec.shape[dim]}, of which {left} are left,"
+        raise PlanError(
+            place,
+            f"dimension {dim} of {size} does not divide by {blocks}{use.axis}={ranks}, as {use.rule} asks",
+            hint=f"make it a multiple of {spec.shape[dim] // left * use.blocks * ranks} (by padding), or split another",
+        )
+    return layout.with_split(dim, use)

@@ -1,0 +1,33 @@
+"""Ready plans for any model: data parallelism, ZeRO, experts."""
+
+from __future__ import annotations
+
+from dmc.plans.builder import Recipe, recipe
+
+
+def data_parallel(axis: str = "dp") -> Recipe:
+    """Every rank has the whole model and a part of the batch."""
+    return recipe("data_parallel").data_parallel(axis)
+
+
+def zero1(axis: str = "dp") -> Recipe:
+    """Data parallel with the optimizer state split (ZeRO stage 1)."""
+    return recipe("zero1").data_parallel(axis, zero=1)
+
+
+def zero2(axis: str = "dp") -> Recipe:
+    """Data parallel with optimizer state and reduced gradients split (ZeRO stage 2)."""
+    return recipe("zero2").data_parallel(axis, zero=2)
+
+
+def zero3(axis: str = "dp") -> Recipe:
+    """Data parallel with optimizer state, gradients and parameters split (ZeRO stage 3, fully sharded)."""
+    return recipe("zero3").data_parallel(axis, zero=3)
+
+
+def expert_parallel(axis: str = "ep") -> Recipe:
+    """A mixture of experts whose weights are `experts.up` and `experts.down`, [experts, …] each: split by expert.
+
+    The router stays whole. Add `.data_parallel(axis)` where the batch is to be split over the same ranks as well.
+    """
+    return recipe("expert_parallel").expert_parallel(axis, "experts.up", "experts.down")

@@ -1,0 +1,129 @@
+"""A plan and a model's names and shapes → the placement of every tensor, each with the rule that decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dmc.errors import PlanError
+from dmc.plans.activations import constrain
+from dmc.plans.builder import Plan
+from dmc.plans.cut import cut
+from dmc.plans.layout import AxisUse, Layout, replicated
+from dmc.plans.patterns import find
+from dmc.plans.resolved import InputPlan, ResolvedPlan, TensorPlan
+from dmc.plans.rules import DataParallel, ExpertParallel, Replicate, ReplicateInput, Rule, Shard, ShardInput
+from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
+from dmc.runtime.signature import StateSpec, TensorSpec
+
+OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; the rest of the state follows its owner.
+
+
+def resolve(
+    plan: Plan, state: Iterable[StateSpec], modules: Iterable[str], batch: Iterable[TensorSpec], accumulate: int = 1
+) -> ResolvedPlan:
+    """Applies `plan` to a model.
+
+    state: the state tensors of its step (`Signature.state`) with global shapes. modules: the paths of its modules.
+    batch: its inputs, with the whole batch of all ranks and micro-batches. accumulate: the number of micro-batches.
+
+    Raises PlanError for a pattern that matches nothing, an axis used twice in a tensor, a dimension that does not
+    exist or does not divide, and a batch that does not divide.
+    """
+    specs = {spec.name: spec for spec in state if spec.role in OWN_ROLES}
+    inputs = {spec.name: spec for spec in batch}
+    unmatched: list[Rule] = []
+    return ResolvedPlan(
+        mesh=plan.mesh,
+        accumulate=accumulate,
+        tensors=_tensors(plan, specs, unmatched),
+        inputs=_inputs(plan, inputs, accumulate),
+        activations=constrain(plan.rules, list(modules), unmatched),
+        unmatched=tuple(str(rule) for rule in plan.rules if rule in unmatched),
+    )
+
+
+def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) -> dict[str, TensorPlan]:
+    names: dict[str, tuple[int, ...]] = {}
+    owner: dict[str, str] = {}
+    for spec in specs.values():
+        for name in (spec.name, *spec.aliases):
+            names[name], owner[name] = spec.shape, spec.name
+    used = {name: replicated(len(spec.shape)) for name, spec in specs.items()}
+    kept = dict.fromkeys(specs, "")
+    for rule in plan.rules:
+        if not isinstance(rule, Shard | ExpertParallel | Replicate):
+            continue
+        optional = isinstance(rule, Shard) and rule.optional
+        found = find(rule, rule.pattern, names, "parameter or buffer", optional)
+        if not found:
+            unmatched.append(rule)
+        for name in dict.fromkeys(owner[name] for name in found):
+            if isinstance(rule, Replicate):
+                used[name], kept[name] = replicated(len(specs[name].shape)), str(rule)
+            else:
+                use = AxisUse(rule.axis, rule.blocks, str(rule))
+                used[name], kept[name] = cut(used[name], specs[name], rule.dim, use, plan.mesh), ""
+    data = [rule for rule in plan.rules if isinstance(rule, DataParallel)]
+    return {name: _trained(plan, spec, used[name], data, kept[name]) for name, spec in specs.items()}
+
+
+def _trained(plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParallel], kept: str) -> TensorPlan:
+    """What data parallelism and ZeRO do with a tensor that the step uses as `used`."""
+    if spec.role == "buffer":
+        return TensorPlan(spec, used, used, kept=kept)
+
+    def split(stage: int) -> Layout:
+        return split_from_stage(used, spec.shape, plan.mesh, data, stage)
+
+    stored = used if kept else split(PARAMETER)
+    if spec.role == "frozen":
+        return TensorPlan(spec, stored, used, kept=kept)
+    own = {use.axis for use in used.splits}
+    # Along an axis that splits the tensor itself, each rank's piece meets the data of all ranks.
+    partial = tuple(AxisUse(rule.axis, rule=str(rule)) for rule in data if rule.axis not in own)
+    return TensorPlan(spec, stored, used, replace(used, partial=partial), split(GRADIENT), split(OPTIMIZER), kept)
+
+
+def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dict[str, InputPlan]:
+    kept_by: dict[str, Rule] = {}
+    rules_of: dict[str, list[ShardInput]] = {name: [] for name in specs}
+    names = {name: spec.shape for name, spec in specs.items()}
+    for rule in plan.rules:
+        if not isinstance(rule, ShardInput | ReplicateInput):
+            continue
+        for name in find(rule, rule.pattern, names, "input"):
+            if isinstance(rule, ShardInput):
+                rules_of[name].append(rule)
+            else:
+                kept_by[name], rules_of[name] = rule, []
+    data = [rule for rule in plan.rules if isinstance(rule, DataParallel)]
+    resolved: dict[str, InputPlan] = {}
+    for name, spec in specs.items():
+        layout = replicated(len(spec.shape))
+        if spec.shape and name not in kept_by:
+            layout = _batch_layout(plan, spec, data, accumulate)
+        for rule in rules_of[name]:
+            blocks = accumulate if rule.dim % len(spec.shape) == 0 else 1
+            layout = cut(layout, spec, rule.dim, AxisUse(rule.axis, blocks, str(rule)), plan.mesh)
+        kept = str(kept_by[name]) if name in kept_by and not rules_of[name] else ""
+        resolved[name] = InputPlan(spec, layout, kept)
+    return resolved
+
+
+def _batch_layout(plan: Plan, spec: TensorSpec, data: Sequence[DataParallel], accumulate: int) -> Layout:
+    """Dimension 0 as `accumulate` micro-batches one behind the other, each split over every axis of data.
+
+    So the micro-batch k of all ranks together is the micro-batch k of one rank that runs alone.
+    """
+    parts = accumulate * plan.mesh.group_size(rule.axis for rule in data)
+    if spec.shape[0] % parts:
+        over = " × ".join(f"{rule.axis}={plan.mesh.axis_size(rule.axis)}" for rule in data) or "one rank"
+        into = f"into accumulate={accumulate} micro-batches over {over}" if accumulate > 1 else f"over {over}"
+        raise PlanError(
+            f"input '{spec.name}' {list(spec.shape)}",
+            f"a batch of {spec.shape[0]} does not divide {into}",
+            hint=f"make dimension 0 a multiple of {parts}, or call .replicate_input('{spec.name}') if it is no batch",
+        )
+    uses = tuple(AxisUse(rule.axis, accumulate, str(rule)) for rule in data)
+    return Layout((uses, *((),) * (len(spec.shape) - 1)))

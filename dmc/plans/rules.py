@@ -1,0 +1,113 @@
+"""The rules a plan is made of: frozen data, printed as the user wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What every rule has: the name of the ready plan it came with ("" for the user's own), shown by `str`."""
+
+    verb: ClassVar[str]
+    recipe: str = field(default="", kw_only=True)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The mesh axes the rule names."""
+        return tuple(getattr(self, each.name) for each in fields(self) if each.name == "axis")
+
+    def __str__(self) -> str:
+        given = [each for each in fields(self) if each.name != "recipe" and getattr(self, each.name) != each.default]
+        # A required argument that no other precedes reads best without its name.
+        first = [_text(getattr(self, each.name)) for each in given[:1] if each.default is MISSING]
+        rest = [f"{each.name}={_text(getattr(self, each.name))}" for each in given[len(first) :]]
+        call = f"{self.verb}({', '.join(first + rest)})"
+        return f"{self.recipe}: {call}" if self.recipe else call
+
+
+@dataclass(frozen=True)
+class DataParallel(Rule):
+    """The batch is split over `axis`; see `Recipe.data_parallel` for the stages of ZeRO."""
+
+    verb = "data_parallel"
+    axis: str
+    zero: int = 0
+
+
+@dataclass(frozen=True)
+class Shard(Rule):
+    """Dimension `dim` of every matching parameter and buffer is split over `axis`, each of `blocks` equal blocks."""
+
+    verb = "shard"
+    pattern: str
+    dim: int
+    axis: str
+    blocks: int = 1
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class ExpertParallel(Rule):
+    """The experts, dimension 0 of every matching parameter, are split over `axis`."""
+
+    verb = "expert_parallel"
+    dim: ClassVar[int] = 0
+    blocks: ClassVar[int] = 1
+    axis: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Replicate(Rule):
+    """Every matching parameter and buffer is whole on every rank: undoes the rules before it and ZeRO stage 3."""
+
+    verb = "replicate"
+    pattern: str
+
+
+@dataclass(frozen=True)
+class ShardInput(Rule):
+    """Dimension `dim` of every matching batch input is split over `axis` too."""
+
+    verb = "shard_input"
+    blocks: ClassVar[int] = 1
+    pattern: str
+    dim: int
+    axis: str
+
+
+@dataclass(frozen=True)
+class ReplicateInput(Rule):
+    """Every matching batch input is whole on every rank: undoes data parallelism and the rules before it."""
+
+    verb = "replicate_input"
+    pattern: str
+
+
+@dataclass(frozen=True)
+class ShardActivation(Rule):
+    """Dimension `dim` of the output of every matching module is split over `axis`."""
+
+    verb = "shard_activation"
+    pattern: str
+    dim: int
+    axis: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class SequenceParallel(Rule):
+    """Matching modules take and give values whose sequence dimension `dim` is split over `axis`."""
+
+    verb = "sequence_parallel"
+    axis: str
+    between: tuple[str, ...]
+    dim: int = 1
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,49 @@
+"""A resolved plan as a table of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmc.plans.layout import Layout, local_shape
+from dmc.plans.resolved import ResolvedPlan
+
+HEAD = ("name", "shape", "placement", "local shape", "gradient", "optimizer", "rule")
+LEGEND = """\
+[dp tp, -]   dimension 0 is split over axis dp and each piece over tp; dimension 1 is not split
+3×tp         the dimension is three blocks side by side, and each of them is split over tp
+flat dp      flattened, padded and split over dp"""
+
+
+def table(plan: ResolvedPlan) -> str:
+    """One line for each parameter and buffer, then each input, then each constraint on an activation."""
+    rows: list[tuple[str, ...]] = [HEAD]
+    for name, each in plan.tensors.items():
+        local = local_shape(each.stored, each.spec.shape, plan.mesh)
+        rest = (_layout(each.reduced), _layout(each.optimizer), "; ".join(each.rules) or "no rule")
+        rows.append((name, _shape(each.spec.shape), str(each.stored), _shape(local), *rest))
+    for name, each in plan.inputs.items():
+        local = local_shape(each.layout, each.spec.shape, plan.mesh)
+        why = "; ".join(each.rules) or "no rule"
+        rows.append((f"input {name}", _shape(each.spec.shape), str(each.layout), _shape(local), "", "", why))
+    for each in plan.activations:
+        where = f"{each.side} of {each.module or 'the model'}"
+        for dim, uses in each.dims.items():
+            text = f"dimension {dim}: {' '.join(map(str, uses))}"
+            rows.append((where, "", text, "", "", "", "; ".join(use.rule for use in uses)))
+    lines = [f"plan over {plan.mesh}, {plan.mesh.size} ranks", "", *_aligned(rows), "", LEGEND]
+    lines += [f"matched nothing: {rule}" for rule in plan.unmatched]
+    lines += [f"axis '{axis}' splits nothing: all ranks along it do the same work" for axis in plan.unused_axes()]
+    return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _layout(layout: Layout | None) -> str:
+    return "" if layout is None else str(layout)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

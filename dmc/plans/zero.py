@@ -1,0 +1,39 @@
+"""ZeRO: which pieces of parameters, gradients and optimizer state a data-parallel rank keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmc.mesh import Mesh
+from dmc.plans.layout import AxisUse, Layout
+from dmc.plans.rules import DataParallel
+
+OPTIMIZER, GRADIENT, PARAMETER = 1, 2, 3  # The first stage of ZeRO that splits each (Rajbhandari et al. 2020).
+
+
+def split_from_stage(
+    layout: Layout, shape: Sequence[int], mesh: Mesh, rules: Sequence[DataParallel], stage: int
+) -> Layout:
+    """`layout` split further over the axis of every rule of at least that stage of ZeRO.
+
+    Higher stages come first, so that what a rank keeps of the optimizer state is always a part of what it keeps of
+    the gradient, and that a part of what it keeps of the parameter.
+    """
+    for rule in sorted(rules, key=lambda rule: -rule.zero):
+        if rule.zero >= stage and all(use.axis != rule.axis for use in layout.splits):
+            layout = _split(layout, shape, mesh, AxisUse(rule.axis, rule=str(rule)))
+    return layout
+
+
+def _split(layout: Layout, shape: Sequence[int], mesh: Mesh, use: AxisUse) -> Layout:
+    """Splits the first dimension whose local size the axis divides, or else the flattened tensor, padded.
+
+    The first, because pieces of the first dimension lie one behind the other in memory, and gathering is appending.
+    """
+    if not layout.flat:
+        ranks = mesh.axis_size(use.axis)
+        for dim, size in enumerate(layout.placement().local_shape(mesh, shape)):
+            if size % ranks == 0:
+                return layout.with_split(dim, use)
+    return replace(layout, flat=(*layout.flat, use))
