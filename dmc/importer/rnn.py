@@ -7,7 +7,8 @@ Networks on GPUs", 2016, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from torch import Tensor
 
 # Dropout between layers: (activations, probability) -> activations.
 Dropout = Callable[[Tensor, float], Tensor]
-# A layer over time: (input gates [T, B, G·H], recurrent weight, recurrent bias, *states) -> (outputs, *final states).
-Sequence = Callable[..., tuple[Tensor, ...]]
+# A layer in one direction: (input gates [T, B, G·H], recurrent weight, recurrent bias, its number among all)
+# -> (outputs [T, B, H], *final states [B, H]).
+Layer = Callable[[Tensor, Tensor, Tensor | None, int], tuple[Tensor, ...]]
 
 
 class _LstmSequence(torch.autograd.Function):
@@ -45,8 +47,7 @@ class _LstmSequence(torch.autograd.Function):
             dgates.append(dg)
             dh = dg @ weight
         all_gates = torch.stack(dgates[::-1])
-        dweight = all_gates.flatten(0, 1).t() @ torch.stack(inputs).flatten(0, 1)
-        return all_gates, dweight, dh, dc
+        return all_gates, _weight_gradient(all_gates, inputs), dh, dc
 
 
 class _GruSequence(torch.autograd.Function):
@@ -74,23 +75,53 @@ class _GruSequence(torch.autograd.Function):
             dx_gates.append(dx)
             dh_gates.append(dhg)
             dh = dhg @ weight + carried
-        recurrent = torch.stack(dh_gates[::-1]).flatten(0, 1)
-        dweight = recurrent.t() @ torch.stack(inputs).flatten(0, 1)
-        return torch.stack(dx_gates[::-1]), dweight, recurrent.sum(0), dh
+        recurrent = torch.stack(dh_gates[::-1])
+        return torch.stack(dx_gates[::-1]), _weight_gradient(recurrent, inputs), recurrent.sum((0, 1)), dh
+
+
+def _weight_gradient(dgates: Tensor, states: list[Tensor]) -> Tensor:
+    """The gradient [G·H, H] of the recurrent weight, in one product for all steps."""
+    return dgates.flatten(0, 1).t() @ torch.stack(states).flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Layers and directions, by the arguments that end `aten.lstm.input` and `aten.gru.input`, in their order."""
+
+    has_biases: bool
+    num_layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+    def run(self, x: Tensor, params: Sequence[Tensor], layer: Layer, apply_dropout: Dropout) -> tuple[Tensor, ...]:
+        """The output in the layout of `x`, then the final states [layers · directions, B, H], in PyTorch's order."""
+        out = x.transpose(0, 1) if self.batch_first else x
+        directions = 2 if self.bidirectional else 1
+        width = 4 if self.has_biases else 2
+        finals: list[list[Tensor]] = []
+        for index in range(self.num_layers):
+            halves: list[Tensor] = []
+            for direction in range(directions):
+                number = index * directions + direction
+                weights = params[number * width : (number + 1) * width]
+                biases = weights[2:] if self.has_biases else [None, None]
+                source = out.flip(0) if direction else out
+                x_gates = torch.nn.functional.linear(source, weights[0], biases[0])
+                outputs, *final = layer(x_gates, weights[1], biases[1], number)
+                halves.append(outputs.flip(0) if direction else outputs)
+                finals.append(final)
+            out = torch.cat(halves, 2) if self.bidirectional else halves[0]
+            if self.train and self.dropout and index + 1 < self.num_layers:
+                out = apply_dropout(out, self.dropout)
+        states = [torch.stack(state) for state in zip(*finals, strict=True)]
+        return out.transpose(0, 1) if self.batch_first else out, *states
 
 
 def lstm(
-    x: Tensor,
-    hx: list[Tensor],
-    params: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    apply_dropout: Dropout,
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], stack: Stack, apply_dropout: Dropout
+) -> tuple[Tensor, ...]:
     """The meaning of `aten.lstm.input` (without projections): output, final hidden states, final cell states."""
     h0, c0 = hx
 
@@ -98,62 +129,14 @@ def lstm(
         gates = x_gates if bias is None else x_gates + bias
         return _LstmSequence.apply(gates, weight, h0[index], c0[index])
 
-    kept = dropout if train else 0.0
-    out, finals = _layers(x, params, has_biases, num_layers, kept, bidirectional, batch_first, apply_dropout, layer)
-    return out, torch.stack([final[0] for final in finals]), torch.stack([final[1] for final in finals])
+    return stack.run(x, params, layer, apply_dropout)
 
 
-def gru(
-    x: Tensor,
-    h0: Tensor,
-    params: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    apply_dropout: Dropout,
-) -> tuple[Tensor, Tensor]:
+def gru(x: Tensor, h0: Tensor, params: Sequence[Tensor], stack: Stack, apply_dropout: Dropout) -> tuple[Tensor, ...]:
     """The meaning of `aten.gru.input`: output and final hidden states."""
 
     def layer(x_gates: Tensor, weight: Tensor, bias: Tensor | None, index: int) -> tuple[Tensor, ...]:
         recurrent_bias = torch.zeros_like(weight[:, 0]) if bias is None else bias
         return _GruSequence.apply(x_gates, weight, recurrent_bias, h0[index])
 
-    kept = dropout if train else 0.0
-    out, finals = _layers(x, params, has_biases, num_layers, kept, bidirectional, batch_first, apply_dropout, layer)
-    return out, torch.stack([final[0] for final in finals])
-
-
-def _layers(
-    x: Tensor,
-    params: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    bidirectional: bool,
-    batch_first: bool,
-    apply_dropout: Dropout,
-    layer: Sequence,
-) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    """Runs every layer and direction: output in the layout of `x`, final states in PyTorch's order."""
-    out = x.transpose(0, 1) if batch_first else x
-    directions = 2 if bidirectional else 1
-    width = 4 if has_biases else 2
-    finals: list[tuple[Tensor, ...]] = []
-    for index in range(num_layers):
-        halves: list[Tensor] = []
-        for direction in range(directions):
-            number = index * directions + direction
-            weights = params[number * width : (number + 1) * width]
-            biases = weights[2:] if has_biases else [None, None]
-            source = out.flip(0) if direction else out
-            x_gates = torch.nn.functional.linear(source, weights[0], biases[0])
-            outputs, *final = layer(x_gates, weights[1], biases[1], number)
-            halves.append(outputs.flip(0) if direction else outputs)
-            finals.append(tuple(final))
-        out = torch.cat(halves, 2) if bidirectional else halves[0]
-        if dropout and index + 1 < num_layers:
-            out = apply_dropout(out, dropout)
-    return (out.transpose(0, 1) if batch_first else out), finals
+    return stack.run(x, params, layer, apply_dropout)

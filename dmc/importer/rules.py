@@ -226,12 +226,12 @@ def _max_pool2d(
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
     if len({tensor.shape[-1] for tensor in hx}) > 1:
         raise ImportFailure(None, "an LSTM with projections is not compiled", hint="use proj_size=0")
-    return rnn.lstm(x, hx, params, *options, apply_dropout=random.dropout)
+    return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
 
 
 @rule(aten.gru.input)
 def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
-    return rnn.gru(x, h0, params, *options, apply_dropout=random.dropout)
+    return rnn.gru(x, h0, params, rnn.Stack(*options), random.dropout)
 
 
 def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
