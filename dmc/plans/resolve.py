@@ -104,7 +104,7 @@ def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dic
         if spec.shape and name not in kept_by:
             layout = _batch_layout(plan, spec, data, accumulate)
         for rule in rules_of[name]:
-            blocks = accumulate if rule.dim % len(spec.shape) == 0 else 1
+            blocks = accumulate if rule.dim in (0, -len(spec.shape)) else 1
             layout = cut(layout, spec, rule.dim, AxisUse(rule.axis, blocks, str(rule)), plan.mesh)
         kept = str(kept_by[name]) if name in kept_by and not rules_of[name] else ""
         resolved[name] = InputPlan(spec, layout, kept)

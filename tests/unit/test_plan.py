@@ -213,9 +213,16 @@ def test_inputs() -> None:
     assert (str(whole.layout), whole.rules) == ("whole", ('replicate_input("tokens")',))
 
 
-def test_every_micro_batch_is_split() -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        dmc.plan(MESH).data_parallel("dp").data_parallel("tp"),
+        dmc.plan(MESH).data_parallel("dp").shard_input("tokens", dim=0, axis="tp"),
+    ],
+)
+def test_every_micro_batch_is_split(plan: Plan) -> None:
     """Micro-batch k of all ranks is micro-batch k of one rank."""
-    layout = _resolve(dmc.plan(MESH).data_parallel("dp").data_parallel("tp"), accumulate=2).inputs["tokens"].layout
+    layout = _resolve(plan, accumulate=2).inputs["tokens"].layout
     rows = [piece(np.arange(8), Layout(layout.dims[:1]), MESH, rank).tolist() for rank in MESH.ranks]
     assert rows == [[0, 4], [1, 5], [2, 6], [3, 7]]
 

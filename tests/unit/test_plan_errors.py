@@ -22,7 +22,7 @@ STATE = (
     StateSpec("scale", "f32", ()),
 )
 MODULES = ("", "model", "model.h.0", "model.h.0.ln_1", "model.h.0.ln_2", "model.h.0.attn")
-BATCH = (TensorSpec("tokens", "i64", (6, 10)),)
+BATCH = (TensorSpec("tokens", "i64", (6, 10)), TensorSpec("temperature", "f32", ()))
 
 Build = Callable[[Plan], Plan]
 
@@ -55,6 +55,12 @@ model.h.*.attn.c_attn.weight [8, 24]""",
 replicate("zzz"): 'zzz' matches no parameter or buffer
   hint: there are model.h.*.attn.c_attn.weight [8, 24], \
 model.h.*.attn.c_proj.weight [8, 8], model.wte.weight [50257, 8], …""",
+        ),
+        (
+            lambda plan: plan.shard_input("temperature", dim=0, axis="tp"),
+            """\
+temperature []: dimension 0 of shard_input("temperature", dim=0, axis="tp") is out of range
+  hint: a scalar cannot be split""",
         ),
         (
             lambda plan: plan.replicate_input("token"),

@@ -187,6 +187,24 @@ def test_sequence_parallel(name: str) -> None:
     assert split == {module for module in modules if module.endswith(endings)}
 
 
+def test_a_plan_by_hand() -> None:
+    """Patterns need not start at the root of the model, and a fused weight may also be split as one."""
+    plan = (
+        dmc.plan(Mesh(dp=2, tp=2))
+        .data_parallel("dp", zero=2)
+        .shard("h.*.attn.c_attn.weight", dim=1, axis="tp")
+        .shard("h.*.mlp.c_proj.weight", dim=0, axis="tp")
+        .sequence_parallel("tp", between=["h.*.ln_1", "h.*.ln_2"])
+    )
+    resolved = _described("gpt2").resolve(plan)
+    split = {name: str(each.stored) for name, each in resolved.tensors.items() if any(each.stored.dims)}
+    assert split == {
+        **{f"transformer.h.{layer}.attn.c_attn.weight": "[-, tp]" for layer in (0, 1)},
+        **{f"transformer.h.{layer}.mlp.c_proj.weight": "[tp, -]" for layer in (0, 1)},
+    }
+    assert len(resolved.activations) == 8
+
+
 def test_three_axes() -> None:
     """Nodes hold copies, dp is fully sharded within a node, tp splits the layers."""
     plan = dmc.plan(Mesh(node=2, dp=2, tp=2)).use(plans.data_parallel("node")).use(plans.zero3("dp"))
