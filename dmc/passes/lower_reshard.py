@@ -8,7 +8,6 @@ from functools import singledispatch
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of, placement_of
-from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.placement.path import cheapest_path
 from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permute, ReduceScatter, Step
@@ -27,7 +26,7 @@ class LowerReshard(Pass):
     name = "dm-lower-reshard"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where a rule of the dialect does not hold and for elements that have no size in bytes."""
+        """Raises DmcError where a rule of the dialect does not hold, as for a reduction of elements that have none."""
         dm.verify_symbols(module)
         symbols = dm.Symbols.of(module)
         for op in walk(module.operation):
@@ -40,7 +39,8 @@ def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
     mesh = mesh_of(symbols.ops[reshard.source.mesh.value].opview)
     source, target = placement_of(reshard.source), placement_of(reshard.target)
     shape = source.whole_shape(mesh, reshard.input.type.shape)
-    tensor = Tensor(mesh, shape, _element_bytes(op, reshard.input.type.element_type))
+    # Which path is cheapest does not depend on the size of an element.
+    tensor = Tensor(mesh, shape, element_bytes=1)
     value = reshard.input
     with op.location, ir.InsertionPoint(op):
         for step in cheapest_path(source, target, tensor):
@@ -49,12 +49,6 @@ def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
             value = _emit(step, value, result, group).result
     reshard.result.replace_all_uses_with(value)
     op.erase()
-
-
-def _element_bytes(op: ir.Operation, element: ir.Type) -> int:
-    if isinstance(element, ir.FloatType | ir.IntegerType):
-        return -(-element.width // 8)
-    raise DmcError(op, f"elements of type {element} have no size", "reshard a tensor of floating point or integers")
 
 
 def _accumulate(element: ir.Type) -> ir.Type:

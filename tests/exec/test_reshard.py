@@ -22,7 +22,8 @@ from tests import spmd
 from tests.placements import all_placements, gathered, reshards, spread
 
 Pair = tuple[Placement, Placement]
-MESHES = (Mesh(x=2), Mesh(x=4), Mesh(x=2, y=2))
+# Unequal axes tell a permutation from its inverse.
+MESHES = (Mesh(x=2), Mesh(x=4), Mesh(x=2, y=2), Mesh(x=2, y=3))
 BYTES = {"f32": 4, "bf16": 2, "i32": 4}
 
 
@@ -48,7 +49,7 @@ def _check(mesh: Mesh, shape: Sequence[int], pairs: Sequence[Pair], element: str
 @pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize("mesh", MESHES, ids=repr)
 def test_every_pair(context: Any, mesh: Mesh, rank: int) -> None:
-    shape = (8, 8)[:rank]
+    shape = (12, 12)[:rank]
     placements = list(all_placements(mesh, rank))
     _check(mesh, shape, [(source, target) for source in placements for target in placements])
 

@@ -20,8 +20,8 @@ func.func @other_whole(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cpu">,
              links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
-func.func @no_size(%x: tensor<8xindex>) -> tensor<4xindex> {
-  // expected-error @+1 {{dm.reshard: elements of type index have no size}}
-  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<8xindex>) -> tensor<4xindex>
-  return %y : tensor<4xindex>
+func.func @no_reduction(%x: tensor<8xindex>) -> tensor<8xindex> {
+  // expected-error @+1 {{dm.all_reduce: elements of type index cannot be reduced; they must be floating point or integers}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {dp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xindex>) -> tensor<8xindex>
+  return %y : tensor<8xindex>
 }
