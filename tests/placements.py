@@ -60,25 +60,22 @@ def _where(placement: Placement, mesh: Mesh, rank: int, shape: Sequence[int]) ->
     return (*(coordinates[axis] for axis, _ in placement.partial), *ranges)
 
 
-def reshards(
-    mesh: Mesh, shape: Sequence[int], pairs: Sequence[tuple[Placement, Placement]], element: str = "f32"
-) -> ir.Module:
-    """A module whose function `f<i>` changes the placement of its argument as `pairs[i]` says."""
+def reshards(mesh: Mesh, shape: Sequence[int], paths: Sequence[Sequence[Placement]], element: str = "f32") -> ir.Module:
+    """A module whose function `f<i>` takes its argument from placement to placement, as `paths[i]` says."""
     sizes, links = ", ".join(map(str, mesh.sizes)), ", ".join(['#dm.link<"memory">'] * len(mesh.axes))
     axes = ", ".join(f'"{axis}"' for axis in mesh.axes)
     lines = [
         f'"dm.mesh"() {{sym_name = "mesh", axes = [{axes}], sizes = array<i64: {sizes}>, '
         f'device = #dm.device<"cpu">, links = [{links}]}} : () -> ()'
     ]
-    for i, (source, target) in enumerate(pairs):
-        before, after = (_type(placement.local_shape(mesh, shape), element) for placement in (source, target))
-        attributes = f"source = {sharding_of(source, 'mesh')}, target = {sharding_of(target, 'mesh')}"
-        lines += [
-            f"func.func @f{i}(%x: {before}) -> {after} {{",
-            f'  %y = "dm.reshard"(%x) {{{attributes}}} : ({before}) -> {after}',
-            f"  return %y : {after}",
-            "}",
-        ]
+    for i, path in enumerate(paths):
+        types = [_type(placement.local_shape(mesh, shape), element) for placement in path]
+        shardings = [sharding_of(placement, "mesh") for placement in path]
+        lines += [f"func.func @f{i}(%v0: {types[0]}) -> {types[-1]} {{"]
+        for j in range(1, len(path)):
+            attributes = f"source = {shardings[j - 1]}, target = {shardings[j]}"
+            lines += [f'  %v{j} = "dm.reshard"(%v{j - 1}) {{{attributes}}} : ({types[j - 1]}) -> {types[j]}']
+        lines += [f"  return %v{len(path) - 1} : {types[-1]}", "}"]
     return ir.Module.parse("\n".join(lines))
 
 
