@@ -59,7 +59,7 @@ from dmc.dialect.base import DM
 from dmc.dialect.compute import kernel
 from dmc.dialect.movement import MOVEMENTS, movement_of, start, wait
 from dmc.dialect.symbols import Symbols, verify_symbols
-from dmc.dialect.util import TensorExt, Util
+from dmc.dialect.util import Util
 
 __all__ = [
     "MOVEMENTS",
@@ -141,4 +141,3 @@ def load(context: ir.Context) -> None:
     with context:
         DM.load()
         Util.load()
-        TensorExt.load()
