@@ -20,6 +20,7 @@ from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin, tree
+from dmc.importer.checks import check_nodes, check_tensors
 from dmc.runtime.signature import Tree
 
 Loss = Callable[[Any, Any], Any]
@@ -58,16 +59,16 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     names = _positional_names(model, len(positional), with_target=loss is not None and bool(positional))
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
-    _check_tensors("input", dict(batch))
+    check_tensors("input", dict(batch))
     # A tensor given twice is two inputs; tracing tells them apart by identity.
     batch = [(name, tensor.detach()) for name, tensor in batch]
     if dtype is not None:
         model = copy.deepcopy(model).to(dtype)
     objective = _Objective(model, loss, args, kwargs, dtype)
     program = _export(objective, tuple(tensor for _, tensor in batch))
-    _check_nodes(program.graph_module)
+    check_nodes(program.graph_module, MODEL)
     inputs, state, kinds, aliases = _state(program, model)
-    _check_tensors("parameter", state)
+    check_tensors("parameter", state)
     return Capture(program.graph_module, inputs, state, kinds, aliases, tuple(batch), args, kwargs, objective.seen.aux)
 
 
@@ -191,40 +192,6 @@ def _quiet_refusals() -> Generator[None]:
             yield
     finally:
         log.setLevel(level)
-
-
-def _check_nodes(graph: fx.GraphModule) -> None:
-    for node in graph.graph.nodes:
-        if node.op != "call_function":
-            continue
-        place = origin.of_exported_node(node, MODEL)
-        values = node.meta.get("val")
-        for value in values if isinstance(values, tuple | list) else [values]:
-            _check_value(value, str(place), origin.op_name(node.target))
-
-
-def _check_value(value: Any, place: str, op: str) -> None:
-    if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
-        raise ImportFailure(
-            place, f"{op} gives a value that is only known at run time", hint="use masks and torch.where instead"
-        )
-    if not isinstance(value, torch.Tensor):
-        return
-    if any(isinstance(size, torch.SymInt) for size in value.shape):
-        raise ImportFailure(
-            place,
-            f"{op} gives a tensor whose shape depends on data or is dynamic",
-            hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
-        )
-    _check_tensors(op, {place: value})
-
-
-def _check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if tensor.is_complex():
-            raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
-        if tensor.layout != torch.strided:
-            raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
 
 
 def _state(

@@ -133,7 +133,8 @@ def _attributes(name: str, role: str | None) -> ir.DictAttr:
 
 
 def _type(dtype: str, shape: Sequence[int]) -> ir.Type:
-    return ir.RankedTensorType.get(list(shape), ir.Type.parse(dtype))
+    # Builtin integers carry no sign.
+    return ir.RankedTensorType.get(list(shape), ir.Type.parse(dtype.removeprefix("u")))
 
 
 def _zeros(tensor_type: ir.Type) -> ir.Value:

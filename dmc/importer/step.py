@@ -28,6 +28,7 @@ MLIR_NAMES = {
     torch.int64: "i64",
     torch.int32: "i32",
     torch.int8: "i8",
+    torch.uint8: "ui8",
     torch.bool: "i1",
 }
 

@@ -70,6 +70,40 @@ def test_one_tensor_given_twice_in_the_example_stays_two_inputs() -> None:
     assert float(step(torch.zeros(8, 4), torch.full((8, 4), 3.0))) == pytest.approx(9.0)
 
 
+class Images(nn.Module):
+    """Pixels as cameras give them: channels last, 0 to 255."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3)
+        self.white = nn.Buffer(torch.full((3, 1, 1), 255, dtype=torch.uint8))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """uint8[N, H, W, 3] → f32[N, 4]."""
+        whole = pixels.permute(0, 3, 1, 2)[..., 1:].contiguous()
+        return self.convolution(whole.float() / self.white.float()).amax((2, 3))
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_images_of_bytes(accumulate: int) -> None:
+    torch.manual_seed(0)
+    pixels, labels = torch.randint(256, (4, 8, 9, 3), dtype=torch.uint8), torch.randint(4, (4,))
+    model = Images()
+    loss, optimizer = nn.functional.cross_entropy, dmc.optim.SGD(lr=0.1)
+    step = dmc.compile(model, loss=loss, optimizer=optimizer, example=(pixels, labels), accumulate=accumulate)
+    reference = torch.optim.SGD(model.parameters(), lr=0.1)
+    start = clone_state(model)
+    for _ in range(3):
+        expected = loss(model(pixels), labels)
+        assert float(step(pixels, labels)) == pytest.approx(expected.item(), rel=TOLERANCE["fp32"].loss)
+        reference.zero_grad()
+        expected.backward()
+        reference.step()
+    assert_states_close(start, model_state(step), model.state_dict(), TOLERANCE["fp32"])
+    with pytest.raises(dmc.errors.InputError, match=r"ui8.*i8"):
+        step(pixels.to(torch.int8), labels)
+
+
 @pytest.fixture(scope="module")
 def step() -> Step:
     torch.manual_seed(0)

@@ -69,6 +69,10 @@ def _svd(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.svd(x)[1]
 
 
+def _to_unsigned(x: torch.Tensor) -> torch.Tensor:
+    return x + x.to(torch.uint8).float()
+
+
 def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
@@ -81,6 +85,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "complex": (_complex, "complex|fft"),
     "sparse": (_sparse, "sparse"),
     "svd": (_svd, r"no lowering of 'aten\._linalg_svd'"),
+    "to-unsigned": (_to_unsigned, "unsigned"),
     "unique": (_unique, "unique"),
 }
 
@@ -102,6 +107,14 @@ def test_operations_that_cannot_be_compiled(name: str, capfd: pytest.CaptureFixt
 
 def _log_levels() -> dict[str, int]:
     return {name: logging.getLogger(name).level for name in ("torch", "torch.fx.experimental.symbolic_shapes")}
+
+
+def test_arithmetic_on_unsigned_inputs_is_refused() -> None:
+    example = (torch.zeros(8, FEATURES, dtype=torch.uint8), torch.zeros(()))
+    model = nn.Sequential(Inner(lambda x: x / 255), nn.Linear(FEATURES, 1))
+    with pytest.raises(dmc.errors.DmcError, match=r"aten\.div\S* computes with unsigned integers") as caught:
+        _compile(model, example=example)
+    assert "x.float()" in caught.value.hint
 
 
 @pytest.mark.parametrize(

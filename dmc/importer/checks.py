@@ -1,0 +1,75 @@
+"""What an exported graph may hold: tensors of fixed shape, real and dense, and no arithmetic on unsigned integers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from dmc.errors import ImportFailure
+from dmc.importer import origin
+
+_UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+
+
+def check_nodes(graph: fx.GraphModule, model: str) -> None:
+    """Raises ImportFailure at the first operation of an exported graph whose result cannot be compiled.
+
+    `model` is the name of the user's model in the exported module, which places leave out.
+    """
+    for node in graph.graph.nodes:
+        if node.op != "call_function":
+            continue
+        place = origin.of_exported_node(node, model)
+        values = node.meta.get("val")
+        for value in values if isinstance(values, tuple | list) else [values]:
+            _check_value(value, str(place), origin.op_name(node.target))
+        _check_unsigned(node, str(place))
+
+
+def _check_value(value: Any, place: str, op: str) -> None:
+    if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
+        raise ImportFailure(
+            place, f"{op} gives a value that is only known at run time", hint="use masks and torch.where instead"
+        )
+    if not isinstance(value, torch.Tensor):
+        return
+    if any(isinstance(size, torch.SymInt) for size in value.shape):
+        raise ImportFailure(
+            place,
+            f"{op} gives a tensor whose shape depends on data or is dynamic",
+            hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
+        )
+    check_tensors(op, {place: value})
+
+
+def _check_unsigned(node: fx.Node, place: str) -> None:
+    """torch-mlir may take unsigned numbers for signed ones in arithmetic: uint8 200 / 255 would become -56 / 255."""
+    given, taken = _has_unsigned(node), any(_has_unsigned(source) for source in node.all_input_nodes)
+    # PyTorch counts conversions among the views.
+    moves = getattr(node.target, "is_view", node.target is operator.getitem)
+    checks = node.meta.get("val") is None
+    if (given or taken) and not (taken and (moves or checks)):
+        raise ImportFailure(
+            place,
+            f"{origin.op_name(node.target)} computes with unsigned integers",
+            hint="convert them first, as in x.float(); unsigned inputs can be moved and converted only",
+        )
+
+
+def _has_unsigned(node: fx.Node) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return any(isinstance(value, torch.Tensor) and value.dtype in _UNSIGNED for value in values)
+
+
+def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raises ImportFailure for a complex or sparse one among `tensors`, which are what `what` calls them, by place."""
+    for name, tensor in tensors.items():
+        if tensor.is_complex():
+            raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
+        if tensor.layout != torch.strided:
+            raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
