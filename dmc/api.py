@@ -18,7 +18,8 @@ from dmc.errors import DmcError, StateError
 from dmc.importer.capture import Loss
 from dmc.importer.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
-from dmc.lowering.iree import compile_module
+from dmc.lowering.calling import with_arenas
+from dmc.lowering.iree import compile_module, compile_subspan
 from dmc.observer import Observer
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
@@ -71,11 +72,12 @@ def compile_artifact(
         forms = pipeline.run(imported.module, observer=observer, dump_dir=folder)
         with observer.stage("iree"):
             executable = compile_module(imported.module, machine)
+        signature = with_arenas(imported.signature, imported.module)
     return Artifact(
-        signature=imported.signature,
+        signature=signature,
         target=machine.name,
         precision=kind.value,
-        modules={"step": executable.data},
+        modules={"step": executable.data, "subspan": compile_subspan(machine)},
         ir=forms,
         state=_arrays(imported),
         versions=tool_versions(),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmc._mlir import ir
+from dmc.analysis.in_place import verify_in_place
+from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.symbols import verify_symbols
 from dmc.errors import DmcError, PipelineError
 from dmc.step_function import (
@@ -112,7 +114,7 @@ def _verify_roles(module: ir.Module) -> None:
         group = 0 if argument.role in STATE_ROLES else ROLES.index(argument.role)
         if group < latest:
             fact = f"argument {argument.index} '{argument.name}' of @step, a {argument.role}, stands out of order"
-            raise DmcError(step.operation, fact, "state comes first, then controls, then the batch")
+            raise DmcError(step.operation, fact, "state comes first, then controls, the batch, and arenas")
         latest = group
 
 
@@ -156,10 +158,9 @@ IMPORTED = Form(
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
-    # dm-isolate-update's: the storage of the state is written, so what reads it must have happened.
-    ops=("util.optimization_barrier",),
-    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and util.optimization_barrier only; lower the operation",
+    ops=(FUSION_BARRIER,),
+    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties, verify_in_place),
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and {FUSION_BARRIER} only; lower the operation",
 )
 
 # In the order in which a module passes through them.

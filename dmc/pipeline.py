@@ -16,7 +16,7 @@ from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
-from dmc.passes.isolate_update import IsolateUpdate
+from dmc.passes.pack_state import PackState
 from dmc.passes.tie_state import TieState
 
 
@@ -30,7 +30,7 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(LOWERED, (IsolateUpdate(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
+    Stage(LOWERED, (PackState(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
 )
 
 

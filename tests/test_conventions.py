@@ -42,12 +42,13 @@ BASE_ORDER = ("_mlir", "errors", "walk", "observer", "target", "optim", "step_fu
 # `dmc.runtime.signature` is everybody's; the rest of the runtime is used by api and cli only.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
-    **dict.fromkeys(("analysis", "dialect", "kernels"), 1),
-    "forms": 2,
-    **dict.fromkeys(("importer", "passes", "lowering"), 3),
-    "pipeline": 4,
-    "api": 5,
-    "cli": 6,
+    **dict.fromkeys(("dialect", "kernels"), 1),
+    "analysis": 2,
+    "forms": 3,
+    **dict.fromkeys(("importer", "passes", "lowering"), 4),
+    "pipeline": 5,
+    "api": 6,
+    "cli": 7,
 }
 
 

@@ -57,9 +57,9 @@ from dmc.dialect._dm_gen import (
 from dmc.dialect.attributes import group, group_axes, partial_axes, sharding, split_axes
 from dmc.dialect.base import DM
 from dmc.dialect.compute import kernel
+from dmc.dialect.iree import TensorExt
 from dmc.dialect.movement import MOVEMENTS, movement_of, start, wait
 from dmc.dialect.symbols import Symbols, verify_symbols
-from dmc.dialect.util import Util
 
 __all__ = [
     "MOVEMENTS",
@@ -140,4 +140,4 @@ def load(context: ir.Context) -> None:
     context.enable_multithreading(False)
     with context:
         DM.load()
-        Util.load()
+        TensorExt.load()

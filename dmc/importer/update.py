@@ -42,6 +42,7 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
     def update(*flat: Tensor) -> list[Tensor]:
         groups = _split(flat, [len(names), len(names), len(slots), len(buffers), len(buffers), 4])
         old, gradients, state, old_buffers, new_buffers, (step, loss_value, lr, guard) = groups
+        prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]
         finite = is_finite(loss_value.float())
         clip = torch.ones([])
         if plan.clip_grad_norm is not None:
@@ -49,7 +50,6 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
             finite = finite & is_finite(norm)
             clip = (plan.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         apply = finite | (guard == 0)
-        prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]
         remaining = iter(state)
         new_parameters: list[Tensor] = []
         new_slots: list[Tensor] = []
@@ -72,11 +72,10 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
 
 def global_norm(tensors: list[Tensor]) -> Tensor:
     """The 2-norm, f32 [], of all `tensors` together."""
-    # In two stages, so that the first is parallel over rows.
-    squares = [
-        (t := tensor.float()).mul(t).sum(-1).sum() if tensor.dim() else tensor.float() ** 2 for tensor in tensors
-    ]
-    return torch.stack(squares).sum().sqrt()
+    total = torch.zeros([])
+    for tensor in tensors:
+        total = update_ops.sum_of_squares(tensor, total)
+    return total.sqrt()
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,26 @@ from iree.compiler import tools as iree
 from iree.compiler.tools import CompilerToolError
 
 from dmc._mlir import ir
+from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.lowering.cpu_features import required_features
 from dmc.target import Target
 
 # The step returns before it has run and signals a fence when it is done.
 _ASYNC = "--iree-execution-model=async-external"
-# IREE ends an execution region, with its own allocations, at each util.optimization_barrier. What form lowered means is
-# this one, which keeps kernels from being fused and then vanishes; our MLIR cannot register a name with a dot in it.
-_BARRIER = ('"util.optimization_barrier"', '"iree_tensor_ext.compute_barrier.start"')
+# Our MLIR cannot register an operation with a dot in its name.
+_FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
+# (buffer, first byte, number of bytes) -> that part of the buffer: what IREE's Python bindings cannot do.
+_SUBSPAN = """
+module @subspan {
+  util.func public @subspan(%buffer: !hal.buffer, %offset: i64, %length: i64) -> !hal.buffer {
+    %first = arith.index_cast %offset : i64 to index
+    %size = arith.index_cast %length : i64 to index
+    %part = hal.buffer.subspan<%buffer : !hal.buffer>[%first, %size] : !hal.buffer
+    util.return %part : !hal.buffer
+  }
+}
+"""
 _CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
 _ALLOCATION = re.compile(r"stream\.resource\.alloca .*!stream\.resource<(\w+)>\{(%\w+)\}")
 
@@ -45,9 +56,14 @@ def compile_module(module: ir.Module, target: Target) -> Executable:
     return Executable(data, _statistics(text), required_features(text))
 
 
+def compile_subspan(target: Target) -> bytes:
+    """The module with the function `subspan`, by which the runtime finds state in arenas."""
+    return _run(_SUBSPAN.encode(), target)
+
+
 def schedule_of(text: str, target: Target) -> bytes:
     """IREE's stream-level program for the text of form lowered: every allocation, copy and dispatch of a step."""
-    return _run(text.replace(*_BARRIER).encode(), target, "--compile-to=stream", _ASYNC)
+    return _run(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", _ASYNC)
 
 
 def _run(source: bytes, target: Target, *flags: str) -> bytes:

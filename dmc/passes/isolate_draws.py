@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmc._mlir import ir
-from dmc.passes._barrier import isolate_operands
+from dmc.dialect.iree import fusion_barrier
 from dmc.passes.base import Pass
+from dmc.walk import walk
 
 KINDS = ("dropout", "attention", "attention_backward")
 
@@ -24,7 +25,15 @@ class IsolateDraws(Pass):
     name = "dm-isolate-draws"
 
     def run(self, module: ir.Module) -> None:
-        isolate_operands(module, _is_draw)
+        barriers: dict[ir.Value, ir.Value] = {}
+        for op in [op for op in walk(module.operation) if op.name == "dm.composite"]:
+            for index, operand in enumerate(op.operands):
+                # Nothing computes the arguments of a function, so nothing can be fused with their use.
+                if isinstance(operand.owner, ir.Block) or not _is_draw(op, operand):
+                    continue
+                if operand not in barriers:
+                    barriers[operand] = fusion_barrier(operand)
+                op.operands[index] = barriers[operand]
 
 
 def _is_draw(op: ir.Operation, operand: ir.Value) -> bool:

@@ -72,19 +72,14 @@ class Device:
 class DeviceTensor:
     """A tensor whose place in device memory never changes."""
 
-    def __init__(self, device: Device, spec: TensorSpec) -> None:
-        """Allocates memory for `spec`; its content is undefined. Raises DmcError if the device has no room."""
+    def __init__(self, device: Device, spec: TensorSpec, buffer: iree.HalBuffer | None = None) -> None:
+        """Puts the tensor into `buffer`, which has its size, or into memory of its own.
+
+        Its content is undefined. Raises DmcError if the device has no room.
+        """
         self.spec = spec
         self._device = device
-        try:
-            buffer = device.hal.allocator.allocate_buffer(
-                memory_type=iree.MemoryType.DEVICE_LOCAL,
-                allowed_usage=iree.BufferUsage.DEFAULT,
-                allocation_size=byte_count(spec),
-            )
-        except IREE_ERRORS as error:
-            fact = f"device {device.uri!r} gives no {byte_count(spec)} bytes ({first_line(error)})"
-            raise DmcError(spec.name, fact, hint="free device memory or make the model smaller") from error
+        buffer = buffer or _allocated(device, spec)
         self.view = iree.HalBufferView(buffer, spec.shape, getattr(iree.HalElementType, dtype_of(spec.dtype).hal))
 
     def write(self, array: np.ndarray) -> None:
@@ -163,6 +158,18 @@ def is_mappable(buffer: iree.HalBuffer) -> bool:
     visible = int(iree.MemoryType.HOST_VISIBLE)
     mapping = int(iree.BufferUsage.MAPPING_SCOPED)
     return buffer.memory_type() & visible == visible and buffer.allowed_usage() & mapping == mapping
+
+
+def _allocated(device: Device, spec: TensorSpec) -> iree.HalBuffer:
+    try:
+        return device.hal.allocator.allocate_buffer(
+            memory_type=iree.MemoryType.DEVICE_LOCAL,
+            allowed_usage=iree.BufferUsage.DEFAULT,
+            allocation_size=byte_count(spec),
+        )
+    except IREE_ERRORS as error:
+        fact = f"device {device.uri!r} gives no {byte_count(spec)} bytes ({first_line(error)})"
+        raise DmcError(spec.name, fact, hint="free device memory or make the model smaller") from error
 
 
 def _staging(device: Device, spec: TensorSpec) -> iree.HalBuffer:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import iree.runtime as iree
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.runtime.device import Device, DeviceTensor, Reading
+from dmc.runtime.device import Device, Reading
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
+from dmc.runtime.memory import Memory, Subspan
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.slot import Slot
 from dmc.runtime.timeline import Timeline
@@ -31,10 +32,13 @@ class Session:
     Steps are queued in order and run in order. After a failure every further use raises.
     """
 
-    def __init__(self, device: Device, signature: Signature, module: bytes, state: Sequence[np.ndarray]) -> None:
-        """Uploads `state` (one array per `signature.state`) and loads `module`, whose function is `step`.
+    def __init__(
+        self, device: Device, signature: Signature, modules: Mapping[str, bytes], state: Sequence[np.ndarray]
+    ) -> None:
+        """Uploads `state` (one array per `signature.state`) and loads `modules`.
 
-        Raises ArtifactError if the module does not load or has no such function, DmcError if the device is full.
+        "step" has the function `step`; where there are arenas, "subspan" has the function `subspan`. Raises
+        ArtifactError if a module does not load or has no such function, DmcError if the device is full.
         """
         self._device = device
         self._signature = signature
@@ -42,11 +46,13 @@ class Session:
         self._failure: str | None = None
         self._closed = False
         self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
-        self._context, self._function = _load(device, module)
-        self._state = [_filled(device, spec, array) for spec, array in zip(signature.state, state, strict=True)]
-        # `step` returns the state it changed, in the storage of its arguments, and then its outputs.
-        self._first_output = sum(spec.mutated for spec in signature.state)
-        self._slots = [Slot(device, signature, self._state) for _ in range(RUN_AHEAD)]
+        self._context, self._function = _load(device, modules["step"], "step")
+        if self._function.reflection.get("iree.abi.model") != "coarse-fences":
+            fact = "its function 'step' takes no fences"
+            raise ArtifactError("module 'step'", fact, hint="compile with --iree-execution-model=async-external")
+        self._memory = Memory(device, signature, _subspan(device, modules) if signature.arenas else _no_subspan)
+        self._memory.write(state)
+        self._slots = [Slot(device, signature, self._memory) for _ in range(RUN_AHEAD)]
         _open_sessions.add(self)
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[Reading]]:
@@ -59,7 +65,7 @@ class Session:
         slot = self._slots[self._steps.last % RUN_AHEAD]
         self.wait(slot.entry)
         slot.fill(controls, batch, self._steps)
-        results = iree.VmVariantList(self._first_output + len(self._signature.outputs))
+        results = iree.VmVariantList(self._signature.first_output + len(self._signature.outputs))
         try:
             self._context.invoke(self._function, slot.arguments, results)
         except IREE_ERRORS as error:
@@ -94,13 +100,12 @@ class Session:
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
         self._drain()
-        return self._state[index].read()
+        return self._memory.read(index)
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
         self._drain()
-        for tensor, array in zip(self._state, arrays, strict=True):
-            tensor.write(array)
+        self._memory.write(arrays)
 
     def close(self) -> None:
         """Waits for what is queued, then frees everything on the device; may be called twice."""
@@ -113,8 +118,7 @@ class Session:
         for reading in tuple(self._readings):
             reading.release()
         self._slots.clear()
-        self._state.clear()
-        del self._function, self._context, self._steps
+        del self._memory, self._function, self._context, self._steps
         self._device.release()
 
     def __del__(self) -> None:
@@ -124,7 +128,9 @@ class Session:
 
     def _outputs(self, results: iree.VmVariantList) -> list[Reading]:
         outputs = self._signature.outputs
-        readings = [self._reading(results, self._first_output + index, spec) for index, spec in enumerate(outputs)]
+        readings = [
+            self._reading(results, self._signature.first_output + index, spec) for index, spec in enumerate(outputs)
+        ]
         self._readings.update(readings)
         return readings
 
@@ -146,7 +152,7 @@ class Session:
         return DmcError("step", self._failure, hint=_STALE)
 
 
-def _load(device: Device, module: bytes) -> tuple[iree.VmContext, iree.VmFunction]:
+def _load(device: Device, module: bytes, name: str) -> tuple[iree.VmContext, iree.VmFunction]:
     instance = iree.VmInstance()
     try:
         # The bytes of a file are not aligned as IREE needs them: let it copy.
@@ -154,21 +160,31 @@ def _load(device: Device, module: bytes) -> tuple[iree.VmContext, iree.VmFunctio
         context = iree.VmContext(instance, modules=[iree.create_hal_module(instance, device=device.hal), loaded])
     except IREE_ERRORS as error:
         fact = f"cannot be loaded on device {device.uri!r} ({first_line(error)})"
-        raise ArtifactError("module 'step'", fact, hint="compile it for this machine") from error
-    if "step" not in loaded.function_names:
-        raise ArtifactError("module 'step'", "has no function 'step'", hint="compile the step again")
-    function = loaded.lookup_function("step")
+        raise ArtifactError(f"module '{name}'", fact, hint="compile it for this machine") from error
+    if name not in loaded.function_names:
+        raise ArtifactError(f"module '{name}'", f"has no function '{name}'", hint="compile the step again")
+    function = loaded.lookup_function(name)
     assert function is not None, "listed but not found"
-    if function.reflection.get("iree.abi.model") != "coarse-fences":
-        fact = "its function 'step' takes no fences"
-        raise ArtifactError("module 'step'", fact, hint="compile with --iree-execution-model=async-external")
     return context, function
 
 
-def _filled(device: Device, spec: TensorSpec, array: np.ndarray) -> DeviceTensor:
-    tensor = DeviceTensor(device, spec)
-    tensor.write(array)
-    return tensor
+def _subspan(device: Device, modules: Mapping[str, bytes]) -> Subspan:
+    # IREE's Python bindings cannot make a part of a buffer; its virtual machine can.
+    context, function = _load(device, modules["subspan"], "subspan")
+
+    def subspan(buffer: iree.HalBuffer, offset: int, length: int) -> iree.HalBuffer:
+        arguments, results = iree.VmVariantList(3), iree.VmVariantList(1)
+        arguments.push_ref(buffer.ref)
+        arguments.push_int(offset)
+        arguments.push_int(length)
+        context.invoke(function, arguments, results)
+        return results.get_as_object(0, iree.HalBuffer)
+
+    return subspan
+
+
+def _no_subspan(buffer: iree.HalBuffer, offset: int, length: int) -> iree.HalBuffer:
+    raise AssertionError("asked for a part of a buffer without arenas")
 
 
 @atexit.register

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 import iree.runtime as iree
 import numpy as np
 
-from dmc.runtime.device import Device, DeviceTensor, InputTensor
+from dmc.runtime.device import Device, InputTensor
+from dmc.runtime.memory import Memory
 from dmc.runtime.signature import Signature
 from dmc.runtime.timeline import Timeline
 
 
 class Slot:
-    """The arguments of `step` for one call in flight: the shared state, then this slot's controls, batch and fences.
+    """The arguments of `step` for one call in flight: the shared state, this slot's controls and batch, the shared
+    arenas, and this slot's fences.
 
     With hundreds of state tensors, filling an argument list costs more than a call may; here only contents change.
     A slot may be filled again once the step that was queued with it is done (`entry`).
     """
 
-    def __init__(self, device: Device, signature: Signature, state: Sequence[DeviceTensor]) -> None:
+    def __init__(self, device: Device, signature: Signature, memory: Memory) -> None:
         self.entry = 0
         self._device = device
         self._controls = [InputTensor(device, spec) for spec in signature.controls]
@@ -27,7 +29,7 @@ class Slot:
         self._held: list[bytes | None] = [None] * len(self._controls)
         self._wait = iree.HalFence(2)
         self._signal = iree.HalFence(1)
-        tensors = [*state, *self._controls, *self._batch]
+        tensors = [*memory.passed, *self._controls, *self._batch, *memory.arenas]
         self.arguments = iree.VmVariantList(len(tensors) + 2)
         for tensor in tensors:
             self.arguments.push_ref(tensor.view.ref)

@@ -47,7 +47,7 @@ class Step:
         _check(artifact)
         check_state(artifact.signature.state, artifact.state)
         opened = Device(artifact.target, device)
-        self._session = Session(opened, artifact.signature, artifact.modules["step"], artifact.state)
+        self._session = Session(opened, artifact.signature, artifact.modules, artifact.state)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
@@ -156,8 +156,8 @@ def _check(artifact: Artifact) -> None:
     """Raises ArtifactError where the signature asks for what this runtime does not give."""
     signature = artifact.signature
     facts: list[str] = []
-    if "step" not in artifact.modules:
-        facts.append("has no module 'step'")
+    needed = {"step", "subspan"} if signature.arenas else {"step"}
+    facts += [f"has no module '{name}'" for name in sorted(needed - set(artifact.modules))]
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:

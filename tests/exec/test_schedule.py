@@ -17,6 +17,7 @@ from tests.models.case import token_batch, token_loss
 
 VOCABULARY, CONTEXT = 64, 16
 CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
+COPY = re.compile(r"stream\.cmd\.copy %\w+\[%\w+\], %\w+\[%\w+\], (%\w+) :")
 ALLOCATION = re.compile(r"stream\.resource\.alloca? .*!stream\.resource<(\w+)>\{(%\w+)\}")
 
 
@@ -49,13 +50,26 @@ def test_state_is_updated_in_place(artifact: Artifact, schedule: str) -> None:
     assert sum(taken) <= slots, "beside its temporaries a step allocates its loss and its flag, and no new state"
 
     returned = re.findall(r"%\w+", body[body.rindex("util.return") :].split(":", 1)[0])
-    mutated = [index for index, spec in enumerate(artifact.signature.state) if spec.mutated]
-    assert returned[: len(mutated)] == [f"%arg{index}" for index in mutated], "new state is the argument's own buffer"
+    signature = artifact.signature
+    passed = [spec.name for spec in signature.passed]
+    arguments = [*passed, *(spec.name for spec in (*signature.controls, *signature.batch, *signature.arenas))]
+    tied = [arguments.index(name) for name in ("step", *(arena.name for arena in signature.arenas))]
+    assert returned[: signature.first_output] == [f"%arg{i}" for i in tied], "new state is the argument's own buffer"
 
 
-def test_no_state_is_copied(schedule: str) -> None:
-    copies = [line for line in _body(schedule).splitlines() if "stream.cmd.copy" in line]
-    assert all("external" not in line.split(" loc(")[0] for line in copies), copies
+def test_neither_state_nor_gradients_are_copied(schedule: str) -> None:
+    body = _body(schedule)
+    constants = {name: int(value) for name, value in CONSTANT.findall(schedule)}
+    sizes = [constants[size] for size in COPY.findall(body)]
+    assert len(sizes) == body.count("stream.cmd.copy")
+    assert all(size <= 8 for size in sizes), "only scalars are copied, on their way into the fence"
+
+
+def test_one_kernel_updates_all_parameters(artifact: Artifact, schedule: str) -> None:
+    lines = _body(schedule).splitlines()
+    (length,) = {arena.length for arena in artifact.signature.arenas}
+    written = [line for line in lines if re.search(rf"rw %\w+\[%c0\w* for %c{4 * length}\w*\]", line)]
+    assert len(written) == len(artifact.signature.arenas) == 3
 
 
 def test_temporaries_are_one_allocation(schedule: str) -> None:

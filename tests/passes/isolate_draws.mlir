@@ -5,8 +5,8 @@
 // CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32>, %[[SEED:[^:]+]]: tensor<i64>, %[[COUNTER:[^:]+]]: tensor<i64>)
 // CHECK: %[[Y:.+]] = math.tanh %[[X]]
 // CHECK: %[[DRAW:.+]] = arith.addi %[[COUNTER]], %[[COUNTER]]
-// CHECK: %[[BARRIER:.+]] = "util.optimization_barrier"(%[[DRAW]])
-// CHECK-NOT: util.optimization_barrier
+// CHECK: %[[BARRIER:.+]] = "iree_tensor_ext.compute_barrier_start"(%[[DRAW]])
+// CHECK-NOT: iree_tensor_ext.compute_barrier_start
 // CHECK: "dm.composite"(%[[Y]], %[[SEED]], %[[BARRIER]])
 func.func @computed_draw(%x: tensor<4xf32>, %seed: tensor<i64>, %counter: tensor<i64>) -> tensor<4xf32> {
   %y = math.tanh %x : tensor<4xf32>
@@ -23,7 +23,7 @@ func.func private @dropout_0(%x: tensor<4xf32>, %seed: tensor<i64>, %draw: tenso
 
 // A near miss: a scalar of another composite is no draw.
 // CHECK-LABEL: func.func @other_kind
-// CHECK-NOT: util.optimization_barrier
+// CHECK-NOT: iree_tensor_ext.compute_barrier_start
 // CHECK: return
 func.func @other_kind(%x: tensor<4xf32>, %n: tensor<i64>) -> tensor<4xf32> {
   %twice = arith.addi %n, %n : tensor<i64>

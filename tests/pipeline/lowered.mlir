@@ -1,15 +1,16 @@
 // RUN: dmc-opt %s --from=imported --to=lowered | %FileCheck %s --implicit-check-not=dm.composite --implicit-check-not=private
 
-// The composite is resolved behind a barrier, the state it updates is tied, what nobody uses is gone, what stands twice stands once.
+// The update is resolved in an arena, the state is tied, what nobody uses is gone, what stands twice stands once.
 // CHECK-LABEL: func.func @step
-// CHECK-SAME: %[[W:[^:]+]]: tensor<4xf32> {dm.name = "w", dm.role = "parameter", iree.abi.output = 0 : index}
 // CHECK-SAME: %[[T:[^:]+]]: tensor<4xf32> {dm.name = "table", dm.role = "frozen"}
 // CHECK-SAME: %[[X:[^:]+]]: tensor<4xf32> {dm.name = "x", dm.role = "batch"}
+// CHECK-SAME: %[[W:[^:]+]]: tensor<1024xf32> {dm.members = {w = 0 : i64}, dm.name = "arena.0.parameter", dm.role = "arena", iree.abi.output = 0 : index}
 // CHECK-NOT: arith.negf
 // CHECK: %[[SUM:.+]] = arith.addf %[[X]], %[[T]]
 // CHECK-NOT: arith.addf
-// CHECK: %[[GRADIENT:.+]] = "util.optimization_barrier"(%[[SUM]])
-// CHECK: %[[NEW:.+]] = arith.subf %[[W]], %[[GRADIENT]]
+// CHECK: tensor.insert_slice %[[SUM]]
+// CHECK: %[[NEW:.+]] = linalg.generic {{.*}} outs(%[[W]] : tensor<1024xf32>)
+// CHECK: arith.subf
 // CHECK: return %[[NEW]], %[[SUM]]
 func.func @step(
     %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},

@@ -51,3 +51,44 @@ func.func private @left(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @step(%x: tensor<4xf32>) -> (tensor<4xf32> {dm.name = "loss"}) {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// %y may be computed after %new has overwritten what it reads.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", iree.abi.output = 0 : index},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"})
+    -> (tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "loss"}) {
+  // expected-error @+1 {{arith.mulf: may read 'w' after its new value is written there}}
+  %y = arith.mulf %w, %x : tensor<4xf32>
+  %new = arith.subf %w, %x : tensor<4xf32>
+  return %new, %y : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// %w is in the memory of %arena: its readers are readers of the arena.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"},
+    %arena: tensor<4xf32> {dm.name = "a", dm.role = "arena", dm.members = {w = 0 : i64}, iree.abi.output = 0 : index})
+    -> (tensor<4xf32> {dm.name = "a"}, tensor<4xf32> {dm.name = "loss"}) {
+  // expected-error @+1 {{arith.mulf: may read 'a' after its new value is written there}}
+  %y = arith.mulf %w, %x : tensor<4xf32>
+  %new = arith.subf %arena, %x : tensor<4xf32>
+  return %new, %y : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Near miss: %z comes late, but it reads what is already in memory, and what reads %w comes first.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", iree.abi.output = 0 : index},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"})
+    -> (tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "loss"}) {
+  %y = arith.mulf %w, %x : tensor<4xf32>
+  %there = "iree_tensor_ext.compute_barrier_start"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  %new = arith.subf %w, %there : tensor<4xf32>
+  %z = math.tanh %there : tensor<4xf32>
+  return %new, %z : tensor<4xf32>, tensor<4xf32>
+}

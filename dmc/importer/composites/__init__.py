@@ -12,6 +12,7 @@ from dmc.importer.composites import (
     max_pool2d,
     optimizer_update,
     rms_norm,
+    sum_of_squares,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "max_pool2d",
     "optimizer_update",
     "rms_norm",
+    "sum_of_squares",
 ]

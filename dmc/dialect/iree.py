@@ -1,0 +1,39 @@
+"""The operation of IREE's dialects that form lowered holds; `dmc.dialect.load` loads it into a context."""
+
+from typing import Any
+
+from dmc._mlir import ext, ir
+
+# No postponed annotations: the bindings read the classes' annotations as they are.
+
+# IREE calls it compute_barrier.start, but MLIR lets nobody register a name with a second dot; `dmc.lowering.iree` puts
+# it right.
+FUSION_BARRIER = "iree_tensor_ext.compute_barrier_start"
+
+
+class TensorExt(ext.Dialect, name="iree_tensor_ext"):
+    """IREE's dialect of tensors before they are memory."""
+
+
+class ComputeBarrierStartOp(TensorExt.Operation, name="compute_barrier_start"):
+    """A value passes through, and is in memory there: no kernel holds what comes before and what comes after."""
+
+    value: ir.Value[Any]
+    out: ir.OpResult[Any]
+
+    def verify_invariants(self) -> bool:
+        """The result has the type of the operand."""
+        op = self.operation
+        if op.operands[0].type == op.results[0].type:
+            return True
+        op.location.emit_error(f"{op.name}: the result must have the type of the operand")
+        return False
+
+
+def fusion_barrier(value: ir.Value) -> ir.Value:
+    """Emits a barrier after what computes `value`; gives its result."""
+    assert isinstance(value.owner, ir.Operation | ir.OpView), "nothing computes an argument"
+    producer = value.owner.operation
+    with producer.location:
+        point = ir.InsertionPoint.after(producer)
+        return ir.Operation.create(FUSION_BARRIER, results=[value.type], operands=[value], ip=point).results[0]

@@ -1,0 +1,271 @@
+"""dm-pack-state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc._mlir import arith, func, ir, linalg
+from dmc.dialect.iree import FUSION_BARRIER, fusion_barrier
+from dmc.errors import DmcError
+from dmc.passes import _arenas
+from dmc.passes._elementwise import emit_element
+from dmc.passes._order import outliving, production_order, reads
+from dmc.passes.base import Pass
+from dmc.step_function import (
+    Port,
+    arena_attributes,
+    arguments,
+    find_step,
+    functions,
+    mutated_state,
+    result_attributes,
+    results,
+    symbol,
+)
+
+UPDATE, SUM_OF_SQUARES = "optimizer_update", "sum_of_squares"
+
+
+@dataclass(frozen=True)
+class PackState(Pass):
+    """Lays state out in arenas, flat tensors of many members, so that one kernel updates all members.
+
+    Updates that differ only in shape become one. `@step(%w, %w.m, %x) -> (w', w.m')` becomes
+    `@step(%w, %x, %arena0, %arena1) -> (arena0', arena1')`: `%w`, which the step goes on reading, is a view of
+    `%arena0`, as `dm.members` of that argument says; `%w.m`, which nothing else reads, is only a member of `%arena1`.
+
+    State is written in place, and the backend keeps no order between that and what reads the old state, through a view
+    or not, but the order of data. So an element of everything that is computed from state and outlives the gradients
+    goes into one small tensor, the fence, from which updates read their scalars; form lowered checks that
+    (`dmc.analysis.in_place`).
+
+    One flat buffer for many parameters is the way of ZeRO (Rajbhandari et al., 2020, section 5.2) and of multi-tensor
+    optimizers.
+    """
+
+    name = "dm-pack-state"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for an update that is not elementwise, or that writes what is not state."""
+        step = find_step(module)
+        updates = _composites(step, UPDATE)
+        if not updates:
+            return
+        decompositions = {symbol(function): function for function in functions(module)}
+        groups = _groups(updates, {argument.index: argument for argument, _ in mutated_state(step)})
+        with step.location:
+            gradients = _flatten_gradients(step, groups)
+            _raise_fence(step, groups, gradients)
+            new = [_update(step, *each, decompositions) for each in zip(groups, gradients, strict=True)]
+            _replace_ports(step, groups, [value for values in new for value in values])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Updates that compute the same on the same scalars, and so become one.
+
+    An update takes the old state, the new data (a gradient), further state, and scalars; it gives the new state.
+    state: for each result the states that it replaces, one in each member. offsets, length: of the members in an
+    arena, in elements.
+    """
+
+    name: str
+    members: tuple[ir.Operation, ...]
+    state: tuple[tuple[Port, ...], ...]
+    offsets: tuple[int, ...]
+    length: int
+
+    @property
+    def gradients(self) -> list[ir.Value]:
+        return [op.operands[1] for op in self.members]
+
+    @property
+    def scalars(self) -> list[ir.Value]:
+        return list(self.members[0].operands)[len(self.state) + 1 :]
+
+    @property
+    def arenas(self) -> list[tuple[str, ir.Type, dict[str, int]]]:
+        """For each result an arena: its name, its type, its members at their offsets."""
+        owner = self.state[0][0]
+        arenas: list[tuple[str, ir.Type, dict[str, int]]] = []
+        for result, column in zip(self.members[0].results, self.state, strict=True):
+            kind = owner.role if column[0] is owner else column[0].name.removeprefix(f"{owner.name}.")
+            flat = ir.RankedTensorType.get([self.length], ir.RankedTensorType(result.type).element_type)
+            members = {port.name: offset for port, offset in zip(column, self.offsets, strict=True)}
+            arenas.append((f"{self.name}.{kind}", flat, members))
+        return arenas
+
+
+def _composites(step: func.FuncOp, kind: str) -> list[ir.Operation]:
+    ops = [op.operation for op in step.entry_block.operations]
+    composites = [op for op in ops if op.name == "dm.composite"]
+    return [op for op in composites if ir.StringAttr(op.attributes["kind"]).value.startswith(kind)]
+
+
+def _groups(updates: Sequence[ir.Operation], state: dict[int, Port]) -> list[_Group]:
+    found: dict[object, list[ir.Operation]] = {}
+    for op in updates:
+        elements = tuple(str(ir.RankedTensorType(operand.type).element_type) for operand in op.operands)
+        scalars = tuple(list(op.operands)[len(op.results) + 1 :])
+        found.setdefault((str(op.attributes["kind"]), str(op.attributes["parameters"]), elements, scalars), []).append(
+            op
+        )
+    groups: list[_Group] = []
+    for members in found.values():
+        rows = [_replaced(op, state) for op in members]
+        offsets, length = _arenas.lay_out([ir.RankedTensorType(op.operands[0].type) for op in members])
+        columns = tuple(zip(*rows, strict=True))
+        groups.append(_Group(f"arena.{len(groups)}", tuple(members), columns, tuple(offsets), length))
+    return groups
+
+
+def _replaced(op: ir.Operation, state: dict[int, Port]) -> list[Port]:
+    """The states that an update replaces, in the order of its results."""
+    ports: list[Port] = []
+    for value in [op.operands[0], *list(op.operands)[2 : len(op.results) + 1]]:
+        port = state.get(ir.BlockArgument(value).arg_number) if isinstance(value.owner, ir.Block) else None
+        if port is None:
+            hint = "its old values must be arguments of @step that come back as results of the same names"
+            raise DmcError(op, "updates what is not state", hint)
+        ports.append(port)
+    return ports
+
+
+def _flatten_gradients(step: func.FuncOp, groups: Sequence[_Group]) -> list[ir.Value]:
+    """Emits, before the first operation of the optimizer, the flat tensor of the gradients of each group.
+
+    Sums of squares of single gradients become those of flat tensors.
+    """
+    block = list(step.entry_block.operations)
+    sums = _composites(step, SUM_OF_SQUARES)
+    optimizer = {op for group in groups for op in group.members} | set(sums)
+    cut = next(index for index, op in enumerate(block) if op.operation in optimizer)
+    order = production_order(block[:cut])
+    with ir.InsertionPoint(block[cut]):
+        flat = [fusion_barrier(_gather(group, order)) for group in groups]
+        squares = [_arenas.squares(value) if sums else None for value in flat]
+    _replace_sums(sums, groups, squares)
+    return flat
+
+
+def _raise_fence(step: func.FuncOp, groups: Sequence[_Group], gradients: Sequence[ir.Value]) -> None:
+    """Emits, before the first update, a small tensor of one element of each value that is computed from state and read
+    by updates or returned; updates then read their scalars from it, and so wait for all of these values.
+    """
+    block = list(step.entry_block.operations)
+    updates = {op for group in groups for op in group.members}
+    cut = next(index for index, op in enumerate(block) if op.operation in updates)
+    state = [step.arguments[argument.index] for argument, _ in mutated_state(step)]
+    later = [op.operation for op in block[cut:]]
+    # Gradients pass by their flat tensors.
+    own = {gradient for group in groups for gradient in group.gradients}
+    wanted = {value for op in later for value in reads(op)} - own
+    crossing = [_materialised(value) for value in outliving(state, block[:cut], wanted | set(gradients))]
+    if not crossing:
+        return
+    with ir.InsertionPoint(block[cut]):
+        fence = fusion_barrier(_arenas.fence(crossing))
+        behind = {value: _arenas.element(fence, index, value.type) for index, value in enumerate(crossing)}
+    for op in later[:-1]:
+        for index, operand in enumerate(op.operands):
+            op.operands[index] = behind.get(operand) or operand
+
+
+def _materialised(value: ir.Value) -> ir.Value:
+    """`value` behind a barrier to fusion, for all its users: there is one kernel that computes it."""
+    if value.owner.name == FUSION_BARRIER:
+        return value
+    users = [(use.owner.operation, use.operand_number) for use in value.uses]
+    barrier = fusion_barrier(value)
+    for user, index in users:
+        user.operands[index] = barrier
+    return barrier
+
+
+def _gather(group: _Group, order: dict[ir.Value, int]) -> ir.Value:
+    for op, gradient in zip(group.members, group.gradients, strict=True):
+        if not isinstance(gradient.owner, ir.Block) and gradient not in order:
+            raise DmcError(
+                op, "reads what is computed after another update", "compute all gradients before the updates"
+            )
+    pairs = sorted(zip(group.gradients, group.offsets, strict=True), key=lambda pair: order.get(pair[0], -1))
+    return _arenas.gather([gradient for gradient, _ in pairs], [offset for _, offset in pairs], group.length)
+
+
+def _replace_sums(sums: Sequence[ir.Operation], groups: Sequence[_Group], squares: Sequence[ir.Value | None]) -> None:
+    """Of the sums of squares of single gradients the first of a group becomes the group's, and the others nothing."""
+    group_of = {gradient: index for index, group in enumerate(groups) for gradient in group.gradients}
+    summed: set[int] = set()
+    for op in sums:
+        gradient, total = op.operands
+        if (index := group_of.get(gradient)) is None:
+            continue
+        if index not in summed:
+            summed.add(index)
+            with ir.InsertionPoint(op), op.location:
+                total = arith.AddFOp(total, squares[index]).result
+        op.results[0].replace_all_uses_with(total)
+        op.erase()
+
+
+def _update(
+    step: func.FuncOp, group: _Group, gradient: ir.Value, decompositions: dict[str, func.FuncOp]
+) -> list[ir.Value]:
+    """Adds the arenas of `group` to the arguments, emits the kernel that updates them, and gives its results."""
+    first = group.members[0]
+    decomposition = decompositions[ir.FlatSymbolRefAttr(first.attributes["decomposition"]).value]
+    types = [flat for _, flat, _ in group.arenas]
+    arenas = [step.entry_block.add_argument(flat, first.location) for flat in types]
+    (terminator,) = [op for op in step.entry_block.operations if op.operation.name == "func.return"]
+    with ir.InsertionPoint(terminator), first.location:
+        inputs = [gradient, *group.scalars]
+        whole, scalar = ir.AffineMap.get_identity(1), ir.AffineMap.get(1, 0, [])
+        maps = [whole, *(scalar for _ in group.scalars), *(whole for _ in arenas)]
+        kernel = _arenas.generic(types, inputs, arenas, maps, ["parallel"])
+        body = kernel.regions[0].blocks[0]
+        data, *scalars = list(body.arguments)[: len(inputs)]
+        owner, *slots = list(body.arguments)[len(inputs) :]
+        with ir.InsertionPoint(body):
+            linalg.YieldOp(emit_element(decomposition, [owner, data, *slots, *scalars]))
+    return list(kernel.results)
+
+
+def _replace_ports(step: func.FuncOp, groups: Sequence[_Group], arenas: Sequence[ir.Value]) -> None:
+    """Gives the step the arguments and results of packed state; `arenas` are the new values of its last arguments."""
+    old_arguments, old_results = arguments(step), results(step)
+    packed = {port.name for group in groups for column in group.state for port in column}
+    described = [(name, members) for group in groups for name, _, members in group.arenas]
+    changed = {argument.name for argument, _ in mutated_state(step)}
+    (terminator,) = [op.operation for op in step.entry_block.operations if op.operation.name == "func.return"]
+    state = [port for port in old_results if port.name in changed - packed]
+    outputs = [port for port in old_results if port.name not in changed]
+    returned = [
+        *(terminator.operands[p.index] for p in state),
+        *arenas,
+        *(terminator.operands[p.index] for p in outputs),
+    ]
+    with ir.InsertionPoint(terminator), terminator.location:
+        func.ReturnOp(returned)
+    terminator.erase()
+    for group in groups:
+        for op in group.members:
+            op.erase()
+    gone = [port.index for port in old_arguments if port.name in packed and not list(step.arguments[port.index].uses)]
+    given, given_results = list(step.arg_attrs), list(step.operation.attributes["res_attrs"])
+    argument_attributes = [
+        *(attributes for index, attributes in enumerate(given) if index not in set(gone)),
+        *(arena_attributes(name, members) for name, members in described),
+    ]
+    for index in reversed(gone):
+        step.entry_block.erase_argument(index)
+    kinds = ir.FunctionType.get([value.type for value in step.arguments], [value.type for value in returned])
+    step.operation.attributes["function_type"] = ir.TypeAttr.get(kinds)
+    step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
+    step.operation.attributes["res_attrs"] = ir.ArrayAttr.get(
+        [
+            *(given_results[port.index] for port in state),
+            *(result_attributes(name) for name, _ in described),
+            *(given_results[port.index] for port in outputs),
+        ]
+    )
