@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from dmc.importer.composites.dropout import keep_scale
 from dmc.importer.composites.philox import philox4x32, uniform_words
 
-dmc = torch.ops.dmc  # Importing the package of philox above has registered them all.
+dmc = torch.ops.dmc  # Importing their package above has registered them all.
 SEED, DRAW = torch.tensor(3), torch.tensor(1)
 SCALE = 0.25
 
@@ -49,8 +50,8 @@ def test_layer_norm(axes: int) -> None:
 
 
 def test_rms_norm() -> None:
-    x, weight = _leaf(3, 5, 16), _leaf(16)
-    _compare(dmc.rms_norm(x, weight, 1, 1e-6)[0], functional.rms_norm(x, [16], weight, 1e-6), [x, weight])
+    x, weight, eps = _leaf(3, 5, 16), _leaf(16), 0.1  # Large enough to count.
+    _compare(dmc.rms_norm(x, weight, 1, eps)[0], functional.rms_norm(x, [16], weight, eps), [x, weight])
 
 
 BIASES: dict[str, Callable[[], Tensor | None]] = {
@@ -72,6 +73,16 @@ def test_causal_attention() -> None:
     q, k, v = _leaf(2, 3, 7, 8), _leaf(2, 3, 7, 9)[..., :8], _leaf(2, 3, 7, 10)
     own = dmc.attention(q, k, v, None, SEED, DRAW, 0.0, SCALE, True)[0]
     _compare(own, functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=SCALE), [q, k, v])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_with_dropout(causal: bool) -> None:
+    q, k, v, p = _leaf(2, 3, 7, 8), _leaf(2, 3, 9, 8), _leaf(2, 3, 9, 8), 0.3
+    own = dmc.attention(q, k, v, None, SEED, DRAW, p, SCALE, causal)[0]
+    scores = q @ k.transpose(-1, -2) * SCALE
+    if causal:
+        scores = scores.masked_fill(torch.ones(7, 9).tril() == 0, -torch.inf)
+    _compare(own, (scores.softmax(-1) * keep_scale([2, 3, 7, 9], SEED, DRAW, p)) @ v, [q, k, v])
 
 
 def test_a_row_that_sees_nothing_gives_zeros() -> None:
@@ -97,9 +108,11 @@ def test_a_target_out_of_range_makes_the_loss_nan(target: int) -> None:
     assert dmc.softmax_cross_entropy(_leaf(1, 11), torch.tensor([target]), -100, 0.0, True)[0].isnan()
 
 
-def test_embedding() -> None:
+@pytest.mark.parametrize("padding", [None, 0, 2])
+def test_embedding(padding: int | None) -> None:
     weight, index = _leaf(9, 5), torch.tensor([[1, 2, 2], [8, 0, 1]])
-    _compare(dmc.embedding(weight, index, 2), functional.embedding(index, weight, padding_idx=2), [weight])
+    own = dmc.embedding(weight, index, -1 if padding is None else padding)
+    _compare(own, functional.embedding(index, weight, padding_idx=padding), [weight])
 
 
 @pytest.mark.parametrize("index", [-1, 9])
@@ -156,13 +169,33 @@ def test_philox_known_answers(counter: str, key: str, answer: str) -> None:
     assert [int(word) for word in philox4x32((a, b, c, d), (k0, k1))] == [int(word, 16) for word in answer.split()]
 
 
-def test_elements_take_the_words_of_their_blocks_in_order() -> None:
-    words = uniform_words([2, 3, 5], SEED, DRAW).flatten()
+@pytest.mark.parametrize(("seed", "draw"), [(3, 1), (5 + (7 << 32), 6 + (9 << 32))], ids=["small", "both-halves"])
+def test_elements_take_the_words_of_their_blocks_in_order(seed: int, draw: int) -> None:
+    words = uniform_words([2, 3, 5], torch.tensor(seed), torch.tensor(draw)).flatten()
     assert len(set(words.tolist())) == words.numel()
     block = torch.arange(8)
     zero = torch.zeros([], dtype=torch.int64)
-    expected = torch.stack(philox4x32((block, zero, DRAW, zero), (SEED, zero)), 1).flatten()[:30]
+    counter, key = (torch.tensor([number % 2**32, number >> 32]) for number in (draw, seed))
+    whole = philox4x32((block, zero, counter[0], counter[1]), (key[0], key[1]))
+    expected = torch.stack(whole, 1).flatten()[:30]
     assert words.tolist() == expected.tolist()
+
+
+def test_dropout_keeps_the_share_it_should_and_scales_it() -> None:
+    count, p = 40_000, 0.2
+    y = dmc.dropout(torch.full([count], 3.0), SEED, DRAW, p)
+    assert sorted(set(y.tolist())) == pytest.approx([0.0, 3.0 / (1.0 - p)], rel=1e-6)
+    deviations = (int((y == 0).sum()) - p * count) / (count * p * (1.0 - p)) ** 0.5
+    assert abs(deviations) < 5.0
+    assert not bool(dmc.dropout(torch.ones(9), SEED, DRAW, 1.0).any())
+
+
+def test_a_mask_is_its_seed_and_draw() -> None:
+    x = torch.ones(1000)
+    masks = [dmc.dropout(x, seed, draw, 0.5) for seed, draw in [(SEED, DRAW), (DRAW, SEED), (SEED, SEED), (DRAW, DRAW)]]
+    assert all(not torch.equal(masks[i], masks[j]) for i in range(4) for j in range(i))
+    words = uniform_words([1000], SEED, DRAW)
+    assert torch.equal(masks[0] != 0, words >= 2**31), "the key is the seed, the counter has the draw"
 
 
 def test_dropout_is_its_own_gradient() -> None:

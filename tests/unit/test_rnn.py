@@ -21,7 +21,7 @@ def _no_dropout(x: Tensor, p: float) -> Tensor:
 
 @pytest.mark.parametrize(("bias", "bidirectional", "batch_first"), OPTIONS)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_every_layout(kind: type[nn.RNNBase], bias: bool, bidirectional: bool, batch_first: bool) -> None:
+def test_every_layout(kind: type[nn.LSTM | nn.GRU], bias: bool, bidirectional: bool, batch_first: bool) -> None:
     torch.manual_seed(0)
     model = kind(WIDTH, HIDDEN, 2, bias=bias, batch_first=batch_first, bidirectional=bidirectional)
     x = torch.randn(*((BATCH, LENGTH) if batch_first else (LENGTH, BATCH)), WIDTH, requires_grad=True)
