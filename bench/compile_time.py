@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dmc
+from bench.record import write_record
 from dmc.api import compile_artifact
 from dmc.observer import RecordingObserver
 from examples.gpt import GPT, Shape
@@ -58,9 +58,7 @@ def main() -> None:
         table.add_row(str(layers), *(f"{value:.2f} s" for value in seconds.values()), f"{ratio:.2f}")
     Console().print(table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    record = {"seconds": times, "peak_mib": peak, "torch": torch.__version__}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options.out, {"seconds": times, "peak_mib": peak})
 
 
 if __name__ == "__main__":

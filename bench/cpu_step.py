@@ -20,12 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-import dmc
 from bench.cases import CASES
+from bench.record import write_record
 from bench.worker import CORES
 
 SYSTEMS = ("eager", "compile", "dmc")
@@ -133,9 +132,8 @@ def main() -> None:
         for model in options.models:
             results += measure(model, options.rounds, options.steps, Path(directory))
     Console(width=120).print(_table(results))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     record = {"machine": _machine(), "load_before": load, "results": [asdict(result) for result in results]}
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options.out, record)
 
 
 def _table(results: list[Result]) -> Table:
@@ -162,9 +160,6 @@ def _machine() -> dict[str, str | int]:
     return {
         "processor": names[0].partition(":")[2].strip() if names else platform.processor(),
         "cores": min(CORES, len(os.sched_getaffinity(0))),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "dmc": dmc.__version__,
     }
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.record import write_record
 from tests.eager import EagerTrainer
 from tests.models import bert_small, demo_gpt, lstm
 from tests.models.case import Batch, Case
@@ -85,10 +86,8 @@ def main() -> int:
             prepare(model, options.directory)
         return 0
     results = [run(model, options.directory) for model in options.models]
-    device = torch.cuda.get_device_name()
-    record = {"device": device, "torch": torch.__version__, "results": [asdict(result) for result in results]}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    record = {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
+    write_record(options.out, record)
     return 0 if all(result.agrees for result in results) else 1
 
 

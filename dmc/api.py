@@ -71,6 +71,7 @@ def compile_artifact(
         folder = None if dump_dir is None else Path(dump_dir)
         forms = pipeline.run(imported.module, observer=observer, dump_dir=folder)
         with observer.stage("iree"):
+            pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)
         signature = with_arenas(imported.signature, imported.module)
     return Artifact(

@@ -16,8 +16,10 @@ from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
+from dmc.passes.isolate_transposes import IsolateTransposes
 from dmc.passes.pack_state import PackState
 from dmc.passes.tie_state import TieState
+from dmc.target import CPU, Target
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
     Stage(LOWERED, (PackState(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
 )
+
+# What a target wants of form lowered, on its way to the backend.
+PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(),)}
 
 
 def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, ...]:
@@ -81,6 +86,12 @@ def run(
             verify_form(module, stage.form)
             last = _keep(module, stage.form, texts, dump_dir)
     return texts
+
+
+def prepare(module: ir.Module, target: Target) -> None:
+    """Changes `module`, in form lowered, to what the code generation of `target` does best; it stays in the form."""
+    run_passes(module, PREPARATIONS.get(target.name, ()))
+    verify_form(module, LOWERED)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from dmc._mlir import ir
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.lowering.cpu_features import required_features
-from dmc.target import Target
+from dmc.lowering.matmul_tiles import with_tiles
+from dmc.target import CPU, Target
 
 # The step returns before it has run and signals a fence when it is done.
 _ASYNC = "--iree-execution-model=async-external"
@@ -50,10 +52,11 @@ class Executable:
 
 def compile_module(module: ir.Module, target: Target) -> Executable:
     """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
-    schedule = schedule_of(module.operation.get_asm(), target)
-    text = schedule.decode()
-    data = _run(schedule, target, "--compile-from=stream")
-    return Executable(data, _statistics(text), required_features(text))
+    schedule = schedule_of(module.operation.get_asm(), target).decode()
+    if target.name == CPU.name:
+        schedule = with_tiles(schedule, os.cpu_count() or 1)
+    data = _run(schedule.encode(), target, "--compile-from=stream")
+    return Executable(data, _statistics(schedule), required_features(schedule))
 
 
 def compile_subspan(target: Target) -> bytes:

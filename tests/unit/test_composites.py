@@ -109,8 +109,9 @@ def test_a_target_out_of_range_makes_the_loss_nan(target: int) -> None:
 
 
 @pytest.mark.parametrize("padding", [None, 0, 2])
-def test_embedding(padding: int | None) -> None:
-    weight, index = _leaf(9, 5), torch.tensor([[1, 2, 2], [8, 0, 1]])
+@pytest.mark.parametrize("rows", [9, 5])  # More rows than look-ups, and fewer: two ways to take the gradient.
+def test_embedding(rows: int, padding: int | None) -> None:
+    weight, index = _leaf(rows, 5), torch.tensor([[1, 2, 2], [rows - 1, 0, 1]])
     own = dmc.embedding(weight, index, -1 if padding is None else padding)
     _compare(own, functional.embedding(index, weight, padding_idx=padding), [weight])
 

@@ -27,10 +27,17 @@ def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int)
     flat = index.reshape(-1)
     if padding_index >= 0:
         flat = torch.where(flat == padding_index, -1, flat)
-    hit = torch.arange(rows, device=dy.device).unsqueeze(1) == flat
-    # A product with a matrix of zeros and ones: exact, and much faster than the same sum written as selections.
-    total = hit.to(torch.float32) @ dy.reshape(flat.shape[0], -1).float()
-    return total.to(dy.dtype)
+    wide = dy.reshape(flat.shape[0], -1).float()
+    every_row = torch.arange(rows, device=dy.device)
+    # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections.
+    if rows <= flat.shape[0]:
+        return ((every_row.unsqueeze(1) == flat).float() @ wide).to(dy.dtype)
+    # With more rows than occurrences most rows get nothing: the sums are taken for each occurrence instead, and each
+    # row takes that of its last one.
+    sums = (flat.unsqueeze(1) == flat).float() @ wide
+    occurrence = torch.arange(flat.shape[0], device=dy.device)
+    last = torch.where(every_row.unsqueeze(1) == flat, occurrence, -1).amax(1)
+    return torch.where((last >= 0).unsqueeze(1), sums[last.clamp(min=0)], 0.0).to(dy.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

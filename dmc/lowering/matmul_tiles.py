@@ -1,0 +1,63 @@
+"""Tiles of matrix products on a CPU, chosen better than IREE chooses them.
+
+IREE's code generation takes a `compilation_info` attribute as it is. The tiles here were measured on two cores with
+AVX-512 and 1 MiB of second-level cache each, f32: products with a transposed left matrix, as weight gradients are, ran
+at 180 to 190 GFLOP/s instead of 70 to 120, products of two row-major matrices at 180 to 190 instead of 160 to 180.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Side lengths of the tiles of one task, best first.
+_TILES = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64))
+# The vector tile: rows of the result, columns (two vectors of AVX-512), and steps along the depth.
+_PLAIN, _LEFT_TRANSPOSED = (8, 32, 1), (16, 32, 4)
+_VECTOR_BYTES = 64
+# Deeper products do not keep the panels of such tiles in the cache.
+_DEEPEST = 8192
+
+_NATIVE_VECTOR = re.compile(r"native_vector_size = (\d+) : i64")
+_MATMUL = re.compile(
+    r"linalg\.matmul(?P<maps> indexing_maps = \[[^\]]*\])? "
+    r"(?P<rest>ins\(%\S+, %\S+ : tensor<(?P<a>\d+x\d+)xf32>, tensor<\d+x\d+xf32>\) "
+    r"outs\(%\S+ : tensor<(?P<c>\d+x\d+)xf32>\))"
+)
+_TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = "(d2, d0)>", "(d1, d2)>"
+
+
+def with_tiles(schedule: str, cores: int) -> str:
+    """IREE's stream-level program with tiles for its f32 matrix products; without AVX-512 as it was.
+
+    `cores`: of the machine that will run it; there are at least two tiles for each.
+    """
+    vectors = {int(size) for size in _NATIVE_VECTOR.findall(schedule)}
+    if vectors != {_VECTOR_BYTES}:
+        return schedule
+    return _MATMUL.sub(lambda match: _tiled(match, cores), schedule)
+
+
+def _tiled(match: re.Match[str], cores: int) -> str:
+    maps = match["maps"] or ""
+    rows, columns = map(int, match["c"].split("x"))
+    left = tuple(map(int, match["a"].split("x")))
+    depth = left[0] if _TRANSPOSED_LEFT in maps else left[1]
+    vector = _LEFT_TRANSPOSED if _TRANSPOSED_LEFT in maps else _PLAIN
+    tile = _tile(rows, columns, cores)
+    if tile is None or rows % vector[0] or depth % vector[2] or depth > _DEEPEST or _TRANSPOSED_RIGHT in maps:
+        return match[0]
+    side = f"[{tile[0]}, {tile[1]}, 0]"
+    lowering = (
+        f"#iree_cpu.lowering_config<distribution = {side}, cache_parallel = {side}, "
+        f"vector_common_parallel = [{vector[0]}, {vector[1]}, 0], vector_reduction = [0, 0, {vector[2]}]>"
+    )
+    translation = "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>"
+    info = f"#iree_codegen.compilation_info<lowering_config = {lowering}, translation_info = {translation}>"
+    return f"linalg.matmul{maps} {{compilation_info = {info}}} {match['rest']}"
+
+
+def _tile(rows: int, columns: int, cores: int) -> tuple[int, int] | None:
+    for tile in _TILES:
+        if rows >= tile[0] and columns >= tile[1] and (rows // tile[0]) * (columns // tile[1]) >= 2 * cores:
+            return tile
+    return None

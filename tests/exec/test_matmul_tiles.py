@@ -1,0 +1,84 @@
+"""Tiles for matrix products: chosen where they fit, ignored where not, and the products stay right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from dmc.api import compile_artifact
+from dmc.lowering.iree import schedule_of
+from dmc.lowering.matmul_tiles import with_tiles
+from dmc.target import CPU
+
+ROWS, INNER, OUTER = 136, 72, 208  # No tile side divides them all: there are tiles that stick out.
+AVX512 = "native_vector_size = 64 : i64"
+PLAIN = (
+    "[affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>]"
+)
+LEFT = PLAIN.replace("(d0, d2)", "(d2, d0)")
+RIGHT = PLAIN.replace("(d2, d1)", "(d1, d2)")
+
+
+def _matmul(rows: int, columns: int, depth: int, maps: str | None = None) -> str:
+    a = f"{depth}x{rows}" if maps == LEFT else f"{rows}x{depth}"
+    given = f" indexing_maps = {maps}" if maps else ""
+    return (
+        f"{AVX512}\n%3 = linalg.matmul{given} ins(%0, %1 : tensor<{a}xf32>, tensor<{depth}x{columns}xf32>) "
+        f"outs(%2 : tensor<{rows}x{columns}xf32>) -> tensor<{rows}x{columns}xf32>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "tile"),
+    [
+        (_matmul(2048, 512, 128), "distribution = [128, 128, 0]"),
+        (_matmul(2048, 512, 128, PLAIN), "vector_common_parallel = [8, 32, 0]"),
+        (_matmul(512, 128, 2048, LEFT), "vector_common_parallel = [16, 32, 0]"),
+        (_matmul(128, 128, 2048, LEFT), "distribution = [64, 64, 0]"),
+        (_matmul(1024, 30522, 512), "distribution = [128, 128, 0]"),
+    ],
+)
+def test_tiles_are_chosen_by_kind_and_size(program: str, tile: str) -> None:
+    tiled = with_tiles(program, cores=2)
+    assert tile in tiled
+    assert tiled.replace(tiled[tiled.index(" {comp") : tiled.index("}") + 1], "") == program, "nothing else changes"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _matmul(2048, 512, 128).replace("64 : i64", "32 : i64"),
+        _matmul(2048, 512, 128, RIGHT),
+        _matmul(30522, 512, 1024, LEFT),
+        _matmul(1024, 512, 30522),
+        _matmul(16, 512, 128),
+        _matmul(2048, 512, 128).replace("f32", "bf16"),
+    ],
+    ids=["other vectors", "transposed right", "rows do not fit", "too deep", "too few rows", "other type"],
+)
+def test_other_products_are_left_alone(program: str) -> None:
+    assert with_tiles(program, cores=2) == program
+
+
+def test_more_cores_get_smaller_tiles() -> None:
+    assert "distribution = [64, 64, 0]" in with_tiles(_matmul(512, 128, 2048, LEFT), cores=8)
+
+
+def test_a_layer_with_tiles_agrees_with_eager() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(INNER, OUTER), nn.Tanh(), nn.Linear(OUTER, INNER))
+    x, y = torch.randn(ROWS, INNER), torch.randn(ROWS, INNER)
+    artifact = compile_artifact(model, loss=nn.functional.mse_loss, optimizer=dmc.optim.SGD(lr=1.0), example=(x, y))
+    schedule = schedule_of(artifact.ir["02-lowered"], CPU).decode()
+    if AVX512 in schedule:
+        assert "compilation_info" in with_tiles(schedule, cores=2)
+    step = dmc.api.CompiledStep(artifact)
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    assert float(step(x, y)) == pytest.approx(loss.item(), rel=1e-5)
+    trained = step.state_dict()["model"]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(trained[name], parameter.detach() - parameter.grad, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,43 @@
+// RUN: dmc-opt %s -p dm-isolate-transposes --split-input-file | %FileCheck %s
+
+// Two products share one transposed matrix, and one barrier.
+// CHECK-LABEL: func.func @right
+// CHECK: %[[T:.+]] = linalg.transpose
+// CHECK: %[[BARRIER:.+]] = "iree_tensor_ext.compute_barrier_start"(%[[T]])
+// CHECK-NOT: compute_barrier_start
+// CHECK: linalg.matmul ins(%{{.+}}, %[[BARRIER]]
+// CHECK: linalg.matmul ins(%{{.+}}, %[[BARRIER]]
+func.func @right(%x: tensor<64x8xf32>, %y: tensor<64x8xf32>, %w: tensor<4x8xf32>, %out: tensor<64x4xf32>)
+    -> (tensor<64x4xf32>, tensor<64x4xf32>) {
+  %empty = tensor.empty() : tensor<8x4xf32>
+  %t = linalg.transpose ins(%w : tensor<4x8xf32>) outs(%empty : tensor<8x4xf32>) permutation = [1, 0]
+  %a = linalg.matmul ins(%x, %t : tensor<64x8xf32>, tensor<8x4xf32>) outs(%out : tensor<64x4xf32>) -> tensor<64x4xf32>
+  %b = linalg.matmul ins(%y, %t : tensor<64x8xf32>, tensor<8x4xf32>) outs(%out : tensor<64x4xf32>) -> tensor<64x4xf32>
+  return %a, %b : tensor<64x4xf32>, tensor<64x4xf32>
+}
+
+// -----
+
+// Near miss: on the left a transposed matrix is read along its rows all the same.
+// CHECK-LABEL: func.func @left
+// CHECK-NOT: compute_barrier_start
+// CHECK: return
+func.func @left(%x: tensor<8x64xf32>, %w: tensor<8x4xf32>, %out: tensor<64x4xf32>) -> tensor<64x4xf32> {
+  %empty = tensor.empty() : tensor<64x8xf32>
+  %t = linalg.transpose ins(%x : tensor<8x64xf32>) outs(%empty : tensor<64x8xf32>) permutation = [1, 0]
+  %a = linalg.matmul ins(%t, %w : tensor<64x8xf32>, tensor<8x4xf32>) outs(%out : tensor<64x4xf32>) -> tensor<64x4xf32>
+  return %a : tensor<64x4xf32>
+}
+
+// -----
+
+// Near miss: a product of few rows reads the matrix few times.
+// CHECK-LABEL: func.func @few_rows
+// CHECK-NOT: compute_barrier_start
+// CHECK: return
+func.func @few_rows(%x: tensor<63x8xf32>, %w: tensor<4x8xf32>, %out: tensor<63x4xf32>) -> tensor<63x4xf32> {
+  %empty = tensor.empty() : tensor<8x4xf32>
+  %t = linalg.transpose ins(%w : tensor<4x8xf32>) outs(%empty : tensor<8x4xf32>) permutation = [1, 0]
+  %a = linalg.matmul ins(%x, %t : tensor<63x8xf32>, tensor<8x4xf32>) outs(%out : tensor<63x4xf32>) -> tensor<63x4xf32>
+  return %a : tensor<63x4xf32>
+}
