@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 NAMESPACE = "dmc"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
@@ -49,11 +50,42 @@ def composite(schema: str) -> Callable[[Definition], Definition]:
 
     def register(definition: Definition) -> Definition:
         LIBRARY.impl(name, definition, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{NAMESPACE}::{name}", definition, lib=LIBRARY)
+        torch.library.register_fake(f"{NAMESPACE}::{name}", _shapes_of(definition), lib=LIBRARY)
         REGISTRY[name] = Composite(name, arguments, definition)
         return definition
 
     return register
+
+
+def _shapes_of(definition: Definition) -> Definition:
+    """`definition` on fake tensors; run once for each kind of arguments, because repeated layers ask again."""
+    known: dict[Any, Any] = {}
+
+    def fake(*arguments: Any) -> Any:
+        key = tuple(_kind(argument) for argument in arguments)
+        if key not in known:
+            known[key] = pytree.tree_map_only(torch.Tensor, _kind, definition(*arguments))
+        return pytree.tree_map_only(_Kind, _Kind.tensor, known[key])
+
+    return fake
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What there is to know of a fake tensor."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def tensor(self) -> torch.Tensor:
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype)
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _Kind(tuple(value.shape), value.stride(), value.dtype)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def differentiable(name: str, setup: SetupContext, backward: Backward) -> None:

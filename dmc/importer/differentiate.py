@@ -71,15 +71,14 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str]) -> G
 
     state = [_leaf(capture.state[name], name in wanted) for name in names]
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
-    graph = trace(step, [*state, *scalars, *(tensor for _, tensor in capture.batch)])
+    graph = trace(dispatch_functionalize(step), [*state, *scalars, *(tensor for _, tensor in capture.batch)])
     return _select(graph, names, buffers, wanted)
 
 
 def trace(function: Any, arguments: list[Tensor]) -> fx.GraphModule:
-    """The functional graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
+    """The graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
     with traceback.preserve_node_meta():
-        functional = dispatch_functionalize(function)
-        return make_fx(functional, decomposition_table=decompositions.table(), tracing_mode="fake")(*arguments)
+        return make_fx(function, decomposition_table=decompositions.table(), tracing_mode="fake")(*arguments)
 
 
 class _Forward(fx.Interpreter):

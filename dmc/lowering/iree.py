@@ -19,6 +19,9 @@ from dmc.target import CPU, Target
 
 # The step returns before it has run and signals a fence when it is done.
 _ASYNC = "--iree-execution-model=async-external"
+# What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
+# passes as well takes a third of its time.
+_FAST = "--verify=false"
 # Our MLIR cannot register an operation with a dot in its name.
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 # (buffer, first byte, number of bytes) -> that part of the buffer: what IREE's Python bindings cannot do.
@@ -71,7 +74,7 @@ def schedule_of(text: str, target: Target) -> bytes:
 
 def _run(source: bytes, target: Target, *flags: str) -> bytes:
     try:
-        output = iree.compile_str(source, extra_args=[*target.iree_flags, *flags])
+        output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, *flags])
     except CompilerToolError as error:
         raise DmcError(
             f"target '{target.name}'",
