@@ -20,9 +20,9 @@ from dmc.importer.torch_to_linalg import TorchModule
 from dmc.importer.update import Update, trace_update
 from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
 
+# Not float64: the backend computes it in 32 bits.
 MLIR_NAMES = {
     torch.float32: "f32",
-    torch.float64: "f64",
     torch.bfloat16: "bf16",
     torch.float16: "f16",
     torch.int64: "i64",
@@ -66,6 +66,7 @@ def import_step(
     loss_type = _results(gradients)[0].dtype
     update = trace_update(plan, parameters, buffers, loss_type)
     signature = _signature(captured, gradients, update, plan, accumulate, dtype)
+    _check_names(signature)
     torch_module = TorchModule(context)
     torch_module.add(gradients.graph.graph, link.GRADIENTS)
     torch_module.add(update.graph.graph, link.UPDATE)
@@ -112,6 +113,19 @@ def _signature(
         aux=captured.aux,
         learning_rates=tuple(group.lr for group in plan.groups),
     )
+
+
+def _check_names(signature: Signature) -> None:
+    """Raises ImportFailure where two tensors of the step have one name, as a parameter and an input may."""
+    kinds: dict[str, str] = {}
+    others = {"control": signature.controls, "input": signature.batch, "output": signature.outputs}
+    named = [(kind, spec.name) for kind, specs in others.items() for spec in specs]
+    for kind, name in (*((spec.role, spec.name) for spec in signature.state), *named):
+        if name in kinds:
+            raise ImportFailure(
+                name, f"names two tensors of the step, {kinds[name]} and {kind}", hint="rename one of the two"
+            )
+        kinds[name] = kind
 
 
 def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype: torch.dtype | None) -> list[StateSpec]:

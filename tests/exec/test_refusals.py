@@ -132,11 +132,27 @@ def test_examples_that_cannot_be_compiled(example: Any, fact: str) -> None:
     assert caught.value.hint
 
 
-def test_complex_parameters_are_refused() -> None:
-    model = nn.Linear(FEATURES, 1, dtype=torch.complex64)
-    with pytest.raises(dmc.errors.DmcError, match="complex") as caught:
+@pytest.mark.parametrize(("dtype", "fact"), [(torch.complex64, "complex"), (torch.float64, r"weight: .*float64")])
+def test_parameters_of_types_that_cannot_be_compiled(dtype: torch.dtype, fact: str) -> None:
+    model = nn.Sequential(Inner(lambda x: x.to(dtype)), nn.Linear(FEATURES, 1, dtype=dtype))
+    with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
         _compile(model)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["x", "targets", "lr", "loss", "step"])
+def test_names_that_stand_for_two_tensors(name: str) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_parameter(name, nn.Parameter(torch.ones(8, FEATURES)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * getattr(self, name)
+
+    with pytest.raises(dmc.errors.ImportFailure, match=f"^{name}: names two tensors") as caught:
+        _compile(Named())
+    assert "rename" in caught.value.hint
 
 
 @pytest.mark.parametrize(
