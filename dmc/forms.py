@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.in_place import verify_in_place
-from dmc.dialect.iree import FUSION_BARRIER
+from dmc.analysis.views import is_of_argument
+from dmc.dialect.iree import FUSION_BARRIER, TRANSFER
 from dmc.dialect.symbols import verify_symbols
 from dmc.errors import DmcError, PipelineError
 from dmc.step_function import (
@@ -19,6 +20,7 @@ from dmc.step_function import (
     functions,
     is_public,
     mutated_state,
+    outputs,
     results,
     symbol,
 )
@@ -136,6 +138,15 @@ def _verify_ties(module: ir.Module) -> None:
         raise DmcError(step.operation, fact, "run dm-tie-state")
 
 
+def _verify_outputs(module: ir.Module) -> None:
+    step = find_step(module)
+    *_, terminator = step.entry_block.operations
+    for port in outputs(step):
+        if is_of_argument(terminator.operands[port.index]):
+            fact = f"output '{port.name}' is in the memory of an argument, which does not keep what it holds"
+            raise DmcError(step.operation, fact, "run dm-copy-outputs")
+
+
 def _verify_only_step(module: ir.Module) -> None:
     for function in functions(module):
         if symbol(function) != "step":
@@ -158,8 +169,8 @@ IMPORTED = Form(
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
-    ops=(FUSION_BARRIER,),
-    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties, verify_in_place),
+    ops=(FUSION_BARRIER, TRANSFER),
+    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties, _verify_outputs, verify_in_place),
     way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and {FUSION_BARRIER} only; lower the operation",
 )
 

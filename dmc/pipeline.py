@@ -14,6 +14,7 @@ from dmc.errors import DmcError, PipelineError
 from dmc.forms import FORMS, IMPORTED, LOWERED, Form, form_named, verify_form
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
+from dmc.passes.copy_outputs import CopyOutputs
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
@@ -32,7 +33,7 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(LOWERED, (PackState(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
+    Stage(LOWERED, (CopyOutputs(), PackState(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
 )
 
 # What a target wants of form lowered, on its way to the backend.

@@ -104,6 +104,12 @@ def mutated_state(step: func.FuncOp) -> tuple[tuple[Port, Port], ...]:
     return tuple(pairs)
 
 
+def outputs(step: func.FuncOp) -> tuple[Port, ...]:
+    """The results that are not new values of state."""
+    changed = {result.index for _, result in mutated_state(step)}
+    return tuple(result for result in results(step) if result.index not in changed)
+
+
 def _verify_pair(step: func.FuncOp, argument: Port, result: Port) -> None:
     if argument.role not in MUTABLE_ROLES:
         raise DmcError(

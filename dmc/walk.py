@@ -18,3 +18,8 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
     yield operation
     for child in children:
         yield from walk(child)
+
+
+def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
+    """What the operation and those nested in it take as operands."""
+    return (operand for inner in walk(op) for operand in inner.operands)

@@ -14,15 +14,23 @@ ROW = 1024
 
 
 def lay_out(types: Sequence[ir.RankedTensorType]) -> tuple[list[int], int]:
-    """The offset of each tensor, and the length of the arena, in elements; a whole number of rows."""
+    """The offset of each tensor, and the length of the arena, in elements; a whole number of rows, at least one."""
     offsets: list[int] = []
     end = 0
     for tensor_type in types:
+        if is_empty(tensor_type):
+            offsets.append(0)  # Where the others end there may be no memory any more.
+            continue
         unit = max(1, ALIGNMENT_BYTES * 8 // tensor_type.element_type.width)
         end = math.ceil(end / unit) * unit
         offsets.append(end)
         end += math.prod(tensor_type.shape)
-    return offsets, math.ceil(end / ROW) * ROW
+    return offsets, max(1, math.ceil(end / ROW)) * ROW
+
+
+def is_empty(kind: ir.Type) -> bool:
+    """Whether a tensor of this type has no elements."""
+    return 0 in ir.RankedTensorType(kind).shape
 
 
 def gather(values: Sequence[ir.Value], offsets: Sequence[int], length: int) -> ir.Value:
@@ -34,12 +42,35 @@ def gather(values: Sequence[ir.Value], offsets: Sequence[int], length: int) -> i
     element = ir.RankedTensorType(values[0].type).element_type
     flat = linalg.fill(zero(element), outs=[tensor.empty([length], element)])
     for value, offset in zip(values, offsets, strict=True):
+        if is_empty(value.type):
+            continue
         line = _as_line(value)
         size = ir.RankedTensorType(line.type).shape[0]
         flat = tensor.InsertSliceOp(
             line, flat, [], [], [], static_offsets=[offset], static_sizes=[size], static_strides=[1]
         ).result
     return flat
+
+
+def part(flat: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """Emits the tensor of this shape that starts `flat`: the inverse of `gather` at offset 0."""
+    element, size = ir.RankedTensorType(flat.type).element_type, math.prod(shape)
+    kind = ir.RankedTensorType.get(list(shape), element)
+    line = tensor.ExtractSliceOp(
+        ir.RankedTensorType.get([size], element),
+        flat,
+        [],
+        [],
+        [],
+        static_offsets=[0],
+        static_sizes=[size],
+        static_strides=[1],
+    ).result
+    if len(shape) == 1:
+        return line
+    if not shape:
+        return tensor.CollapseShapeOp(kind, line, []).result
+    return tensor.ExpandShapeOp(kind, line, [list(range(len(shape)))], [], list(shape)).result
 
 
 def fence(values: Sequence[ir.Value]) -> ir.Value:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from dmc._mlir import ir
-from dmc.walk import walk
+from dmc.walk import reads
 
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
-
-
-def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
-    """What the operation and those nested in it take as operands."""
-    return (operand for inner in walk(op) for operand in inner.operands)
 
 
 def outliving(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from dmc.dialect.iree import FUSION_BARRIER, fusion_barrier
 from dmc.errors import DmcError
 from dmc.passes import _arenas
 from dmc.passes._elementwise import emit_element
-from dmc.passes._order import outliving, production_order, reads
+from dmc.passes._order import outliving, production_order
 from dmc.passes.base import Pass
 from dmc.step_function import (
     Port,
@@ -19,10 +20,11 @@ from dmc.step_function import (
     find_step,
     functions,
     mutated_state,
+    outputs,
     result_attributes,
-    results,
     symbol,
 )
+from dmc.walk import reads
 
 UPDATE, SUM_OF_SQUARES = "optimizer_update", "sum_of_squares"
 
@@ -116,7 +118,7 @@ def _groups(updates: Sequence[ir.Operation], state: dict[int, Port]) -> list[_Gr
         rows = [_replaced(op, state) for op in members]
         offsets, length = _arenas.lay_out([ir.RankedTensorType(op.operands[0].type) for op in members])
         columns = tuple(zip(*rows, strict=True))
-        groups.append(_Group(f"arena.{len(groups)}", tuple(members), columns, tuple(offsets), length))
+        groups.append(_Group(f"arena:{len(groups)}", tuple(members), columns, tuple(offsets), length))
     return groups
 
 
@@ -138,14 +140,12 @@ def _flatten_gradients(step: func.FuncOp, groups: Sequence[_Group]) -> list[ir.V
     Sums of squares of single gradients become those of flat tensors.
     """
     block = list(step.entry_block.operations)
-    sums = _composites(step, SUM_OF_SQUARES)
-    optimizer = {op for group in groups for op in group.members} | set(sums)
+    optimizer = {op for group in groups for op in group.members} | set(_composites(step, SUM_OF_SQUARES))
     cut = next(index for index, op in enumerate(block) if op.operation in optimizer)
     order = production_order(block[:cut])
     with ir.InsertionPoint(block[cut]):
         flat = [fusion_barrier(_gather(group, order)) for group in groups]
-        squares = [_arenas.squares(value) if sums else None for value in flat]
-    _replace_sums(sums, groups, squares)
+    _replace_sums(step, groups, flat)
     return flat
 
 
@@ -160,8 +160,8 @@ def _raise_fence(step: func.FuncOp, groups: Sequence[_Group], gradients: Sequenc
     later = [op.operation for op in block[cut:]]
     # Gradients pass by their flat tensors.
     own = {gradient for group in groups for gradient in group.gradients}
-    wanted = {value for op in later for value in reads(op)} - own
-    crossing = [_materialised(value) for value in outliving(state, block[:cut], wanted | set(gradients))]
+    wanted = {value for op in later for value in reads(op)} - own | set(gradients)
+    crossing = [_materialised(v) for v in outliving(state, block[:cut], wanted) if not _arenas.is_empty(v.type)]
     if not crossing:
         return
     with ir.InsertionPoint(block[cut]):
@@ -193,20 +193,26 @@ def _gather(group: _Group, order: dict[ir.Value, int]) -> ir.Value:
     return _arenas.gather([gradient for gradient, _ in pairs], [offset for _, offset in pairs], group.length)
 
 
-def _replace_sums(sums: Sequence[ir.Operation], groups: Sequence[_Group], squares: Sequence[ir.Value | None]) -> None:
-    """Of the sums of squares of single gradients the first of a group becomes the group's, and the others nothing."""
-    group_of = {gradient: index for index, group in enumerate(groups) for gradient in group.gradients}
-    summed: set[int] = set()
-    for op in sums:
-        gradient, total = op.operands
-        if (index := group_of.get(gradient)) is None:
+def _replace_sums(step: func.FuncOp, groups: Sequence[_Group], flat: Sequence[ir.Value]) -> None:
+    """Where each gradient of a group has a sum of squares, one of these becomes the group's, and the others nothing.
+
+    A gradient may be that of several parameters, of one group or of two: it then has as many sums, and each stands for
+    one of them.
+    """
+    sums: defaultdict[ir.Value, list[ir.Operation]] = defaultdict(list)
+    for op in _composites(step, SUM_OF_SQUARES):
+        sums[op.operands[0]].append(op)
+    for group, whole in zip(groups, flat, strict=True):
+        if any(count > len(sums[gradient]) for gradient, count in Counter(group.gradients).items()):
             continue
-        if index not in summed:
-            summed.add(index)
-            with ir.InsertionPoint(op), op.location:
-                total = arith.AddFOp(total, squares[index]).result
-        op.results[0].replace_all_uses_with(total)
-        op.erase()
+        first, *others = [sums[gradient].pop(0) for gradient in group.gradients]
+        with ir.InsertionPoint(first), first.location:
+            total = arith.AddFOp(first.operands[1], _arenas.squares(whole)).result
+        first.results[0].replace_all_uses_with(total)
+        for op in others:
+            op.results[0].replace_all_uses_with(op.operands[1])
+        for op in (first, *others):
+            op.erase()
 
 
 def _update(
@@ -233,17 +239,16 @@ def _update(
 
 def _replace_ports(step: func.FuncOp, groups: Sequence[_Group], arenas: Sequence[ir.Value]) -> None:
     """Gives the step the arguments and results of packed state; `arenas` are the new values of its last arguments."""
-    old_arguments, old_results = arguments(step), results(step)
+    old_arguments = arguments(step)
     packed = {port.name for group in groups for column in group.state for port in column}
     described = [(name, members) for group in groups for name, _, members in group.arenas]
-    changed = {argument.name for argument, _ in mutated_state(step)}
     (terminator,) = [op.operation for op in step.entry_block.operations if op.operation.name == "func.return"]
-    state = [port for port in old_results if port.name in changed - packed]
-    outputs = [port for port in old_results if port.name not in changed]
+    state = [result for _, result in mutated_state(step) if result.name not in packed]
+    kept = outputs(step)
     returned = [
         *(terminator.operands[p.index] for p in state),
         *arenas,
-        *(terminator.operands[p.index] for p in outputs),
+        *(terminator.operands[p.index] for p in kept),
     ]
     with ir.InsertionPoint(terminator), terminator.location:
         func.ReturnOp(returned)
@@ -251,13 +256,13 @@ def _replace_ports(step: func.FuncOp, groups: Sequence[_Group], arenas: Sequence
     for group in groups:
         for op in group.members:
             op.erase()
-    gone = [port.index for port in old_arguments if port.name in packed and not list(step.arguments[port.index].uses)]
+    gone = {port.index for port in old_arguments if port.name in packed and not list(step.arguments[port.index].uses)}
     given, given_results = list(step.arg_attrs), list(step.operation.attributes["res_attrs"])
     argument_attributes = [
-        *(attributes for index, attributes in enumerate(given) if index not in set(gone)),
+        *(attributes for index, attributes in enumerate(given) if index not in gone),
         *(arena_attributes(name, members) for name, members in described),
     ]
-    for index in reversed(gone):
+    for index in sorted(gone, reverse=True):
         step.entry_block.erase_argument(index)
     kinds = ir.FunctionType.get([value.type for value in step.arguments], [value.type for value in returned])
     step.operation.attributes["function_type"] = ir.TypeAttr.get(kinds)
@@ -266,6 +271,6 @@ def _replace_ports(step: func.FuncOp, groups: Sequence[_Group], arenas: Sequence
         [
             *(given_results[port.index] for port in state),
             *(result_attributes(name) for name, _ in described),
-            *(given_results[port.index] for port in outputs),
+            *(given_results[port.index] for port in kept),
         ]
     )

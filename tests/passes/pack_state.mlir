@@ -6,9 +6,9 @@
 // CHECK-SAME: %[[V:[^:]+]]: tensor<2x3xf32> {dm.name = "v", dm.role = "parameter"}
 // CHECK-SAME: %[[W:[^:]+]]: tensor<4xf32> {dm.name = "w", dm.role = "parameter"}
 // CHECK-SAME: %[[R:[^:]+]]: tensor<f32> {dm.name = "lr", dm.role = "control"}
-// CHECK-SAME: %[[P:[^:]+]]: tensor<1024xf32> {dm.members = {v = 0 : i64, w = 64 : i64}, dm.name = "arena.0.parameter", dm.role = "arena"}
-// CHECK-SAME: %[[M:[^:]+]]: tensor<1024xf32> {dm.members = {v.m = 0 : i64, w.m = 64 : i64}, dm.name = "arena.0.m", dm.role = "arena"}
-// CHECK-SAME: -> (tensor<1024xf32> {dm.name = "arena.0.parameter"}, tensor<1024xf32> {dm.name = "arena.0.m"}, tensor<f32> {dm.name = "loss"})
+// CHECK-SAME: %[[P:[^:]+]]: tensor<1024xf32> {dm.members = {v = 0 : i64, w = 64 : i64}, dm.name = "arena:0.parameter", dm.role = "arena"}
+// CHECK-SAME: %[[M:[^:]+]]: tensor<1024xf32> {dm.members = {v.m = 0 : i64, w.m = 64 : i64}, dm.name = "arena:0.m", dm.role = "arena"}
+// CHECK-SAME: -> (tensor<1024xf32> {dm.name = "arena:0.parameter"}, tensor<1024xf32> {dm.name = "arena:0.m"}, tensor<f32> {dm.name = "loss"})
 // Gradients are gathered in the order in which they are computed.
 // CHECK: %[[GW:.+]] = math.tanh %[[W]]
 // CHECK: %[[GV:.+]] = math.tanh %[[V]]
@@ -72,8 +72,8 @@ func.func private @heavy_1(%w: tensor<4xf32>, %g: tensor<4xf32>, %m: tensor<4xf3
 
 // Near miss: other parameters of the update, other arenas.
 // CHECK-LABEL: func.func @step
-// CHECK-SAME: dm.members = {v = 0 : i64}, dm.name = "arena.0.parameter"
-// CHECK-SAME: dm.members = {w = 0 : i64}, dm.name = "arena.1.parameter"
+// CHECK-SAME: dm.members = {v = 0 : i64}, dm.name = "arena:0.parameter"
+// CHECK-SAME: dm.members = {w = 0 : i64}, dm.name = "arena:1.parameter"
 func.func @step(
     %v: tensor<4xf32> {dm.name = "v", dm.role = "parameter"},
     %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
@@ -142,4 +142,78 @@ func.func @step(%w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"}) -> (te
 }
 func.func private @gelu_0(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
+}
+
+// -----
+
+// One gradient for two parameters of two groups: it has two sums, and each group takes one of them. The third parameter
+// has no sum of squares, so its group is no part of the total.
+// CHECK-LABEL: func.func @step
+// CHECK-DAG: %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : tensor<f32>
+// CHECK: %[[FLAT_V:.+]] = "iree_tensor_ext.compute_barrier_start"(%{{.+}}) : (tensor<1024xf32>) -> tensor<1024xf32>
+// CHECK: %[[FLAT_W:.+]] = "iree_tensor_ext.compute_barrier_start"(%{{.+}}) : (tensor<1024xf32>) -> tensor<1024xf32>
+// CHECK: %[[FLAT_U:.+]] = "iree_tensor_ext.compute_barrier_start"(%{{.+}}) : (tensor<1024xf32>) -> tensor<1024xf32>
+// CHECK: tensor.expand_shape %[[FLAT_V]]
+// CHECK: %[[V:.+]] = arith.addf %[[ZERO]], %{{.+}} : tensor<f32>
+// CHECK: tensor.expand_shape %[[FLAT_W]]
+// CHECK: %[[V_AND_W:.+]] = arith.addf %[[V]], %{{.+}} : tensor<f32>
+// CHECK-NOT: tensor.expand_shape %[[FLAT_U]]
+// CHECK-NOT: sum_of_squares
+// CHECK: linalg.generic {{.*}} ins(%[[FLAT_V]], %[[V_AND_W]] :
+// CHECK: return
+func.func @step(
+    %v: tensor<4xf32> {dm.name = "v", dm.role = "parameter"},
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
+    %u: tensor<4xf32> {dm.name = "u", dm.role = "buffer"},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"})
+    -> (tensor<4xf32> {dm.name = "v"}, tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "u"}) {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %g = math.tanh %x : tensor<4xf32>
+  %a = "dm.composite"(%g, %zero) {kind = "sum_of_squares", decomposition = @sum_0, parameters = {}}
+      : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  %b = "dm.composite"(%g, %a) {kind = "sum_of_squares", decomposition = @sum_0, parameters = {}}
+      : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  %new_v = "dm.composite"(%v, %g, %b) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {decay = 0.1 : f64}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %new_w = "dm.composite"(%w, %g, %b) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {decay = 0.2 : f64}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %new_u = "dm.composite"(%u, %g, %b) {kind = "optimizer_update_keep", decomposition = @sgd_0, parameters = {}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %new_v, %new_w, %new_u : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+func.func private @sgd_0(%w: tensor<4xf32>, %g: tensor<4xf32>, %norm: tensor<f32>) -> tensor<4xf32> {
+  %0 = arith.subf %w, %g : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @sum_0(%x: tensor<4xf32>, %total: tensor<f32>) -> tensor<f32> {
+  return %total : tensor<f32>
+}
+
+// -----
+
+// A parameter without elements has a place, but nothing is written there, and nothing read.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.members = {none = 0 : i64, w = 0 : i64}
+// CHECK: tensor.insert_slice %{{.+}} into %{{.+}}[0] [1024] [1]
+// CHECK-NOT: tensor.insert_slice {{.*}}tensor<0x
+// CHECK: return
+func.func @step(
+    %w: tensor<1024xf32> {dm.name = "w", dm.role = "parameter"},
+    %none: tensor<0x3xf32> {dm.name = "none", dm.role = "parameter"})
+    -> (tensor<1024xf32> {dm.name = "w"}, tensor<0x3xf32> {dm.name = "none"}) {
+  %g = math.tanh %w : tensor<1024xf32>
+  %h = math.tanh %none : tensor<0x3xf32>
+  %new_w = "dm.composite"(%w, %g) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {}}
+      : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %new_none = "dm.composite"(%none, %h) {kind = "optimizer_update_sgd", decomposition = @sgd_1, parameters = {}}
+      : (tensor<0x3xf32>, tensor<0x3xf32>) -> tensor<0x3xf32>
+  return %new_w, %new_none : tensor<1024xf32>, tensor<0x3xf32>
+}
+func.func private @sgd_0(%w: tensor<1024xf32>, %g: tensor<1024xf32>) -> tensor<1024xf32> {
+  %0 = arith.subf %w, %g : tensor<1024xf32>
+  return %0 : tensor<1024xf32>
+}
+func.func private @sgd_1(%w: tensor<0x3xf32>, %g: tensor<0x3xf32>) -> tensor<0x3xf32> {
+  %0 = arith.subf %w, %g : tensor<0x3xf32>
+  return %0 : tensor<0x3xf32>
 }

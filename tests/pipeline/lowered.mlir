@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: %[[T:[^:]+]]: tensor<4xf32> {dm.name = "table", dm.role = "frozen"}
 // CHECK-SAME: %[[X:[^:]+]]: tensor<4xf32> {dm.name = "x", dm.role = "batch"}
-// CHECK-SAME: %[[W:[^:]+]]: tensor<1024xf32> {dm.members = {w = 0 : i64}, dm.name = "arena.0.parameter", dm.role = "arena", iree.abi.output = 0 : index}
+// CHECK-SAME: %[[W:[^:]+]]: tensor<1024xf32> {dm.members = {w = 0 : i64}, dm.name = "arena:0.parameter", dm.role = "arena", iree.abi.output = 0 : index}
 // CHECK-NOT: arith.negf
 // CHECK: %[[SUM:.+]] = arith.addf %[[X]], %[[T]]
 // CHECK-NOT: arith.addf

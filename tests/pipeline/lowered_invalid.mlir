@@ -92,3 +92,53 @@ func.func @step(
   %z = math.tanh %there : tensor<4xf32>
   return %new, %z : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// %there is in memory, but in that of %w, of which it is a view.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", iree.abi.output = 0 : index})
+    -> (tensor<4xf32> {dm.name = "w"}, tensor<2x2xf32> {dm.name = "loss"}) {
+  %square = tensor.expand_shape %w [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+  %there = "iree_tensor_ext.compute_barrier_start"(%square) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %line = tensor.collapse_shape %there [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
+  %y = arith.negf %line : tensor<4xf32>
+  %y_there = "iree_tensor_ext.compute_barrier_start"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  %new = arith.subf %w, %y_there : tensor<4xf32>
+  // expected-error @+1 {{math.tanh: may read 'w' after its new value is written there}}
+  %z = math.tanh %there : tensor<2x2xf32>
+  return %new, %z : tensor<4xf32>, tensor<2x2xf32>
+}
+
+// -----
+
+// One kernel would read %w, not in order, and overwrite it.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
+    %arena: tensor<4xf32> {dm.name = "a", dm.role = "arena", dm.members = {w = 0 : i64}, iree.abi.output = 0 : index})
+    -> (tensor<4xf32> {dm.name = "a"}) {
+  %y = math.tanh %w : tensor<4xf32>
+  // expected-error @+1 {{arith.subf: may read 'a' after its new value is written there}}
+  %new = arith.subf %arena, %y : tensor<4xf32>
+  return %new : tensor<4xf32>
+}
+
+// -----
+
+// Nothing orders the copy of %v before the change of %v.
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "buffer", iree.abi.output = 0 : index},
+    %v: tensor<4xf32> {dm.name = "v", dm.role = "buffer", iree.abi.output = 1 : index})
+    -> (tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "v"}) {
+  %new = math.tanh %v : tensor<4xf32>
+  // expected-error @+1 {{func.return: gives 'w' the value of another argument}}
+  return %v, %new : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{output 'loss' is in the memory of an argument}}
+func.func @step(%x: tensor<2x2xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
+  %y = tensor.collapse_shape %x [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
+  return %y : tensor<4xf32>
+}
