@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dmc._mlir import ir
 from dmc.analysis.in_place import verify_in_place
 from dmc.analysis.views import is_of_argument
-from dmc.dialect.iree import FUSION_BARRIER, TRANSFER
+from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.symbols import verify_symbols
 from dmc.errors import DmcError, PipelineError
 from dmc.step_function import (
@@ -169,7 +169,7 @@ IMPORTED = Form(
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
-    ops=(FUSION_BARRIER, TRANSFER),
+    ops=(FUSION_BARRIER,),
     verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties, _verify_outputs, verify_in_place),
     way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and {FUSION_BARRIER} only; lower the operation",
 )
