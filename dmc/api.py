@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,6 +39,54 @@ class CompiledStep(Step):
         for part in (state["model"], state["optimizer"]):
             part.update({name: _to_tensor(array) for name, array in part.items()})
         return state
+
+
+def compile(
+    model: nn.Module,
+    *,
+    optimizer: Any,
+    example: Any,
+    loss: Loss | None = None,
+    precision: str = "fp32",
+    accumulate: int = 1,
+    target: str = "cpu",
+    seed: int = 0,
+    dump_dir: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+) -> CompiledStep:
+    """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
+
+    loss: called with (model output, targets), gives a floating-point scalar or (scalar, auxiliary outputs); None where
+    the model returns its own loss, as `transformers` models do when given labels.
+    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
+    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs.
+    Shapes and types are fixed by it; the model's mode (train or eval) is taken as it is.
+    precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
+    and computes as `torch.autocast` does.
+    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
+    target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
+    a step for another machine can be compiled here, but not run: use `compile_artifact`.
+    seed: of dropout. The same seed gives the same bits.
+    dump_dir: where to write the module in each form.
+    observer: told which stage begins and ends (`dmc.observer.Observer`).
+
+    Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; DmcError for an
+    unsupported optimizer, precision or target; ArtifactError for a processor that this machine has not.
+    """
+    artifact = compile_artifact(
+        model,
+        optimizer=optimizer,
+        example=example,
+        loss=loss,
+        precision=precision,
+        accumulate=accumulate,
+        target=target,
+        seed=seed,
+        dump_dir=dump_dir,
+        observer=observer,
+    )
+    check_cpu(artifact.requires, "the compiled step")
+    return CompiledStep(artifact)
 
 
 def compile_artifact(
@@ -85,50 +130,6 @@ def compile_artifact(
         statistics=executable.statistics,
         requires=executable.requires,
     )
-
-
-_Arguments = ParamSpec("_Arguments")
-_Finish = Callable[[Artifact], CompiledStep]
-
-
-def _after(make: Callable[_Arguments, Artifact]) -> Callable[[_Finish], Callable[_Arguments, CompiledStep]]:
-    """A function of an artifact becomes one that takes the arguments of `make` and goes on with what `make` gives."""
-
-    def decorate(finish: _Finish) -> Callable[_Arguments, CompiledStep]:
-        @functools.wraps(finish)
-        def whole(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> CompiledStep:
-            return finish(make(*args, **kwargs))
-
-        # What `help` and `inspect.signature` show.
-        vars(whole)["__signature__"] = inspect.signature(make).replace(return_annotation=CompiledStep)
-        return whole
-
-    return decorate
-
-
-@_after(compile_artifact)
-def compile(artifact: Artifact) -> CompiledStep:
-    """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
-
-    loss: called with (model output, targets), gives a floating-point scalar or (scalar, auxiliary outputs); None where
-    the model returns its own loss, as `transformers` models do when given labels.
-    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
-    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs.
-    Shapes and types are fixed by it; the model's mode (train or eval) is taken as it is.
-    precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
-    and computes as `torch.autocast` does.
-    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
-    target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
-    a step for another machine can be compiled here, but not run: use `compile_artifact`.
-    seed: of dropout. The same seed gives the same bits.
-    dump_dir: where to write the module in each form.
-    observer: told which stage begins and ends (`dmc.observer.Observer`).
-
-    Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; DmcError for an
-    unsupported optimizer, precision or target; ArtifactError for a processor that this machine has not.
-    """
-    check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledStep:
