@@ -70,9 +70,9 @@ def _mean_is_gradient(self: Any, x: Tensor) -> Tensor:
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "number": lambda: Model(lambda self, x: self.linear(x) * self.scale, scale=Parameter(torch.tensor(0.5))),
     "no-elements": lambda: Model(
-        lambda self, x: self.linear(x) + self.none.sum() + self.full.mean(),
-        # With the linear layer these fill the arena to its last element, where the last parameter would start.
-        full=Parameter(torch.randn(1024 - 64 - 64)),
+        lambda self, x: x[:, :OUTPUTS] * self.full.mean() + self.none.sum(),
+        # It fills the arena to its end, where the other would start.
+        full=Parameter(torch.randn(1024)),
         none=Parameter(torch.empty(0, 3)),
     ),
     "buffers": lambda: Model(

@@ -140,5 +140,6 @@ func.func @step(
 // expected-error @+1 {{output 'loss' is in the memory of an argument}}
 func.func @step(%x: tensor<2x2xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
   %y = tensor.collapse_shape %x [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
-  return %y : tensor<4xf32>
+  %there = "iree_tensor_ext.compute_barrier_start"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  return %there : tensor<4xf32>
 }
