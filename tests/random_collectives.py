@@ -16,7 +16,7 @@ from tests.spmd import DTYPES
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 ARGUMENTS: tuple[tuple[Shape, str], ...] = (
-    ((8, 4), "f32"),
+    ((12, 4), "f32"),
     ((4, 3, 8), "f32"),
     ((16,), "bf16"),
     ((4, 4), "i32"),
@@ -38,10 +38,10 @@ def mesh_text(mesh: Mesh) -> str:
 
 
 def program(mesh: Mesh, seed: int, count: int) -> str:
-    """A module whose `@step` takes `ARGUMENTS`, runs `count` collectives on them, and returns what each gave."""
+    """A module whose `@step` takes `ARGUMENTS`, runs `count` collectives of all kinds, and returns what each gave."""
     writer = _Writer(mesh, Random(seed))
-    while len(writer.lines) < count:
-        writer.add(KINDS[len(writer.lines) % len(KINDS)])
+    for i in range(count):
+        writer.add(KINDS[i % len(KINDS)])
     arguments = ", ".join(f"%v{i}: {_type(*each)}" for i, each in enumerate(ARGUMENTS))
     results = list(enumerate(writer.values))[len(ARGUMENTS) :]
     types = ", ".join(_type(*each) for _, each in results)

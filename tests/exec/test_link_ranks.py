@@ -53,7 +53,7 @@ class Job:
             memory_type=rt.MemoryType.DEVICE_LOCAL,
             allowed_usage=rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING,
             device=self.device,
-            buffer=np.ascontiguousarray(array),
+            buffer=np.asarray(array, order="C"),
             element_type=getattr(rt.HalElementType, dtype_of(mlir_name(array.dtype)).hal),
         )
 
