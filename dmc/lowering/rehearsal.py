@@ -2,8 +2,8 @@
 
 A rehearsal runs all ranks as one program (dm-link-ranks) on one IREE device, in one memory, where nothing is sent. The
 bytes are therefore counted on form placed, while a collective is still one operation that knows its group. They are
-those of the cheapest direct algorithm, as in `dmc/placement/transitions.py`: in an all-reduce every rank reduces a piece
-and sends it to all others.
+those of the cheapest direct algorithm, as in `dmc/placement/transitions.py`: in an all-reduce every rank reduces a
+piece and sends it to all others.
 
 One IREE device for each rank was tried, with IREE 3.13. A `--iree-hal-target-device=rank0=local[0]` for each rank,
 `iree.abi.affinity` on arguments and results and `flow.tensor.transfer` at each change of rank are enough: IREE places
