@@ -19,6 +19,7 @@ from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
 from dmc.passes.pack_state import PackState
+from dmc.passes.separate_concats import SeparateConcats
 from dmc.passes.tie_state import TieState
 from dmc.target import CPU, Target
 
@@ -33,7 +34,19 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(LOWERED, (CopyOutputs(), PackState(), IsolateDraws(), InlineComposites(), "canonicalize", "cse", TieState())),
+    Stage(
+        LOWERED,
+        (
+            CopyOutputs(),
+            PackState(),
+            IsolateDraws(),
+            InlineComposites(),
+            "canonicalize",
+            "cse",
+            SeparateConcats(),
+            TieState(),
+        ),
+    ),
 )
 
 # What a target wants of form lowered, on its way to the backend.
