@@ -52,8 +52,8 @@ def gather(values: Sequence[ir.Value], offsets: Sequence[int], length: int) -> i
     return flat
 
 
-def part(flat: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Emits the tensor of this shape that starts `flat`: the inverse of `gather` at offset 0."""
+def part(flat: ir.Value, shape: Sequence[int], offset: int = 0) -> ir.Value:
+    """Emits the tensor of this shape that lies at `offset` in `flat`: the inverse of `gather`."""
     element, size = ir.RankedTensorType(flat.type).element_type, math.prod(shape)
     kind = ir.RankedTensorType.get(list(shape), element)
     line = tensor.ExtractSliceOp(
@@ -62,7 +62,7 @@ def part(flat: ir.Value, shape: Sequence[int]) -> ir.Value:
         [],
         [],
         [],
-        static_offsets=[0],
+        static_offsets=[offset],
         static_sizes=[size],
         static_strides=[1],
     ).result

@@ -12,9 +12,9 @@ from dmc.errors import DmcError
 from dmc.passes import _arenas
 from dmc.passes._elementwise import emit_element
 from dmc.passes._order import outliving, production_order
+from dmc.passes._update_groups import Column, Group, groups_of
 from dmc.passes.base import Pass
 from dmc.step_function import (
-    Port,
     arena_attributes,
     arguments,
     find_step,
@@ -42,6 +42,9 @@ class PackState(Pass):
     goes into one small tensor, the fence, from which updates read their scalars; form lowered checks that
     (`dmc.analysis.in_place`).
 
+    An old value that is computed, as a rank's slice of a parameter that every rank holds whole, is gathered as
+    gradients are; its new value is a part of a flat tensor that is no arena.
+
     One flat buffer for many parameters is the way of ZeRO (Rajbhandari et al., 2020, section 5.2) and of multi-tensor
     optimizers.
     """
@@ -49,54 +52,18 @@ class PackState(Pass):
     name = "dm-pack-state"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for an update that is not elementwise, or that writes what is not state."""
+        """Raises DmcError for an update that is not elementwise, or that reads what another update gives."""
         step = find_step(module)
         updates = _composites(step, UPDATE)
         if not updates:
             return
         decompositions = {symbol(function): function for function in functions(module)}
-        groups = _groups(updates, {argument.index: argument for argument, _ in mutated_state(step)})
+        groups = groups_of(step, updates)
         with step.location:
-            gradients = _flatten_gradients(step, groups)
-            _raise_fence(step, groups, gradients)
-            new = [_update(step, *each, decompositions) for each in zip(groups, gradients, strict=True)]
+            flat = _flatten(step, groups)
+            _raise_fence(step, groups, [gradient for gradient, *_ in flat])
+            new = [_update(step, *each, decompositions) for each in zip(groups, flat, strict=True)]
             _replace_ports(step, groups, [value for values in new for value in values])
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Updates that compute the same on the same scalars, and so become one.
-
-    An update takes the old state, the new data (a gradient), further state, and scalars; it gives the new state.
-    state: for each result the states that it replaces, one in each member. offsets, length: of the members in an
-    arena, in elements.
-    """
-
-    name: str
-    members: tuple[ir.Operation, ...]
-    state: tuple[tuple[Port, ...], ...]
-    offsets: tuple[int, ...]
-    length: int
-
-    @property
-    def gradients(self) -> list[ir.Value]:
-        return [op.operands[1] for op in self.members]
-
-    @property
-    def scalars(self) -> list[ir.Value]:
-        return list(self.members[0].operands)[len(self.state) + 1 :]
-
-    @property
-    def arenas(self) -> list[tuple[str, ir.Type, dict[str, int]]]:
-        """For each result an arena: its name, its type, its members at their offsets."""
-        owner = self.state[0][0]
-        arenas: list[tuple[str, ir.Type, dict[str, int]]] = []
-        for result, column in zip(self.members[0].results, self.state, strict=True):
-            kind = owner.role if column[0] is owner else column[0].name.removeprefix(f"{owner.name}.")
-            flat = ir.RankedTensorType.get([self.length], ir.RankedTensorType(result.type).element_type)
-            members = {port.name: offset for port, offset in zip(column, self.offsets, strict=True)}
-            arenas.append((f"{self.name}.{kind}", flat, members))
-        return arenas
 
 
 def _composites(step: func.FuncOp, kind: str) -> list[ir.Operation]:
@@ -105,37 +72,9 @@ def _composites(step: func.FuncOp, kind: str) -> list[ir.Operation]:
     return [op for op in composites if ir.StringAttr(op.attributes["kind"]).value.startswith(kind)]
 
 
-def _groups(updates: Sequence[ir.Operation], state: dict[int, Port]) -> list[_Group]:
-    found: dict[object, list[ir.Operation]] = {}
-    for op in updates:
-        elements = tuple(str(ir.RankedTensorType(operand.type).element_type) for operand in op.operands)
-        scalars = tuple(list(op.operands)[len(op.results) + 1 :])
-        found.setdefault((str(op.attributes["kind"]), str(op.attributes["parameters"]), elements, scalars), []).append(
-            op
-        )
-    groups: list[_Group] = []
-    for members in found.values():
-        rows = [_replaced(op, state) for op in members]
-        offsets, length = _arenas.lay_out([ir.RankedTensorType(op.operands[0].type) for op in members])
-        columns = tuple(zip(*rows, strict=True))
-        groups.append(_Group(f"arena:{len(groups)}", tuple(members), columns, tuple(offsets), length))
-    return groups
-
-
-def _replaced(op: ir.Operation, state: dict[int, Port]) -> list[Port]:
-    """The states that an update replaces, in the order of its results."""
-    ports: list[Port] = []
-    for value in [op.operands[0], *list(op.operands)[2 : len(op.results) + 1]]:
-        port = state.get(ir.BlockArgument(value).arg_number) if isinstance(value.owner, ir.Block) else None
-        if port is None:
-            hint = "its old values must be arguments of @step that come back as results of the same names"
-            raise DmcError(op, "updates what is not state", hint)
-        ports.append(port)
-    return ports
-
-
-def _flatten_gradients(step: func.FuncOp, groups: Sequence[_Group]) -> list[ir.Value]:
-    """Emits, before the first operation of the optimizer, the flat tensor of the gradients of each group.
+def _flatten(step: func.FuncOp, groups: Sequence[Group]) -> list[list[ir.Value]]:
+    """Emits, before the first operation of the optimizer, the flat tensor of the gradients of each group, and those of
+    its old values that are computed.
 
     Sums of squares of single gradients become those of flat tensors.
     """
@@ -144,12 +83,13 @@ def _flatten_gradients(step: func.FuncOp, groups: Sequence[_Group]) -> list[ir.V
     cut = next(index for index, op in enumerate(block) if op.operation in optimizer)
     order = production_order(block[:cut])
     with ir.InsertionPoint(block[cut]):
-        flat = [fusion_barrier(_gather(group, order)) for group in groups]
-    _replace_sums(step, groups, flat)
-    return flat
+        gradients = [fusion_barrier(_gather(group, group.gradients, order)) for group in groups]
+        old = [[_gather(group, column.old, order) for column in group.computed] for group in groups]
+    _replace_sums(step, groups, gradients)
+    return [[gradient, *values] for gradient, values in zip(gradients, old, strict=True)]
 
 
-def _raise_fence(step: func.FuncOp, groups: Sequence[_Group], gradients: Sequence[ir.Value]) -> None:
+def _raise_fence(step: func.FuncOp, groups: Sequence[Group], gradients: Sequence[ir.Value]) -> None:
     """Emits, before the first update, a small tensor of one element of each value that is computed from state and read
     by updates or returned; updates then read their scalars from it, and so wait for all of these values.
     """
@@ -158,8 +98,9 @@ def _raise_fence(step: func.FuncOp, groups: Sequence[_Group], gradients: Sequenc
     cut = next(index for index, op in enumerate(block) if op.operation in updates)
     state = [step.arguments[argument.index] for argument, _ in mutated_state(step)]
     later = [op.operation for op in block[cut:]]
-    # Gradients pass by their flat tensors.
+    # These pass by their flat tensors.
     own = {gradient for group in groups for gradient in group.gradients}
+    own |= {value for group in groups for column in group.computed for value in column.old}
     wanted = {value for op in later for value in reads(op)} - own | set(gradients)
     crossing = [_materialised(v) for v in outliving(state, block[:cut], wanted) if not _arenas.is_empty(v.type)]
     if not crossing:
@@ -183,65 +124,90 @@ def _materialised(value: ir.Value) -> ir.Value:
     return barrier
 
 
-def _gather(group: _Group, order: dict[ir.Value, int]) -> ir.Value:
-    for op, gradient in zip(group.members, group.gradients, strict=True):
-        if not isinstance(gradient.owner, ir.Block) and gradient not in order:
+def _gather(group: Group, values: Sequence[ir.Value], order: dict[ir.Value, int]) -> ir.Value:
+    """Emits the flat tensor of one value for each member."""
+    for op, value in zip(group.members, values, strict=True):
+        if not isinstance(value.owner, ir.Block) and value not in order:
             raise DmcError(
                 op, "reads what is computed after another update", "compute all gradients before the updates"
             )
-    pairs = sorted(zip(group.gradients, group.offsets, strict=True), key=lambda pair: order.get(pair[0], -1))
-    return _arenas.gather([gradient for gradient, _ in pairs], [offset for _, offset in pairs], group.length)
+    pairs = sorted(zip(values, group.offsets, strict=True), key=lambda pair: order.get(pair[0], -1))
+    return _arenas.gather([value for value, _ in pairs], [offset for _, offset in pairs], group.length)
 
 
-def _replace_sums(step: func.FuncOp, groups: Sequence[_Group], flat: Sequence[ir.Value]) -> None:
+def _replace_sums(step: func.FuncOp, groups: Sequence[Group], flat: Sequence[ir.Value]) -> None:
     """Where each gradient of a group has a sum of squares, one of these becomes the group's, and the others nothing.
 
     A gradient may be that of several parameters, of one group or of two: it then has as many sums, and each stands for
-    one of them.
+    one of them. Only the terms of one chain are added in another order: what stands between two chains may count them
+    differently, as a sum over ranks does.
     """
     sums: defaultdict[ir.Value, list[ir.Operation]] = defaultdict(list)
+    chains: dict[ir.Value, ir.Value] = {}
     for op in _composites(step, SUM_OF_SQUARES):
         sums[op.operands[0]].append(op)
+        chains[op.results[0]] = chains.get(op.operands[1], op.results[0])
     for group, whole in zip(groups, flat, strict=True):
         if any(count > len(sums[gradient]) for gradient, count in Counter(group.gradients).items()):
             continue
-        first, *others = [sums[gradient].pop(0) for gradient in group.gradients]
+        terms = [sums[gradient].pop(0) for gradient in group.gradients]
+        if len({chains[op.results[0]] for op in terms}) > 1:
+            continue
+        first, *others = terms
         with ir.InsertionPoint(first), first.location:
             total = arith.AddFOp(first.operands[1], _arenas.squares(whole)).result
         first.results[0].replace_all_uses_with(total)
         for op in others:
             op.results[0].replace_all_uses_with(op.operands[1])
-        for op in (first, *others):
+        for op in terms:
             op.erase()
 
 
 def _update(
-    step: func.FuncOp, group: _Group, gradient: ir.Value, decompositions: dict[str, func.FuncOp]
+    step: func.FuncOp, group: Group, flat: Sequence[ir.Value], decompositions: dict[str, func.FuncOp]
 ) -> list[ir.Value]:
-    """Adds the arenas of `group` to the arguments, emits the kernel that updates them, and gives its results."""
+    """Adds the arenas of `group` to the arguments, emits the kernel that updates them, and gives their new values.
+
+    flat: the gradients, then the old values that are computed. Their new values are parts of a flat tensor too.
+    """
     first = group.members[0]
     decomposition = decompositions[ir.FlatSymbolRefAttr(first.attributes["decomposition"]).value]
-    types = [flat for _, flat, _ in group.arenas]
-    arenas = [step.entry_block.add_argument(flat, first.location) for flat in types]
-    (terminator,) = [op for op in step.entry_block.operations if op.operation.name == "func.return"]
-    with ir.InsertionPoint(terminator), first.location:
+    gradient, *computed = flat
+    kinds = [group.flat_type(column.result) for column in group.columns]
+    values = iter(computed)
+    old = [
+        next(values) if column.state is None else step.entry_block.add_argument(kind, first.location)
+        for column, kind in zip(group.columns, kinds, strict=True)
+    ]
+    with ir.InsertionPoint(first), first.location:
         inputs = [gradient, *group.scalars]
         whole, scalar = ir.AffineMap.get_identity(1), ir.AffineMap.get(1, 0, [])
-        maps = [whole, *(scalar for _ in group.scalars), *(whole for _ in arenas)]
-        kernel = _arenas.generic(types, inputs, arenas, maps, ["parallel"])
+        maps = [whole, *(scalar for _ in group.scalars), *(whole for _ in old)]
+        kernel = _arenas.generic(kinds, inputs, old, maps, ["parallel"])
         body = kernel.regions[0].blocks[0]
         data, *scalars = list(body.arguments)[: len(inputs)]
         owner, *slots = list(body.arguments)[len(inputs) :]
         with ir.InsertionPoint(body):
             linalg.YieldOp(emit_element(decomposition, [owner, data, *slots, *scalars]))
-    return list(kernel.results)
+        for column in group.computed:
+            # In memory before it overwrites the parameter, of which the kernel may read a slice.
+            _take_apart(group, column, fusion_barrier(kernel.results[column.result]))
+    return [kernel.results[column.result] for column in group.columns if column.state is not None]
 
 
-def _replace_ports(step: func.FuncOp, groups: Sequence[_Group], arenas: Sequence[ir.Value]) -> None:
+def _take_apart(group: Group, column: Column, flat: ir.Value) -> None:
+    """Gives the readers of each member's new value its part of `flat`."""
+    with ir.InsertionPoint.after(flat.owner.operation):
+        for op, offset in zip(group.members, group.offsets, strict=True):
+            old = op.results[column.result]
+            old.replace_all_uses_with(_arenas.part(flat, ir.RankedTensorType(old.type).shape, offset))
+
+
+def _replace_ports(step: func.FuncOp, groups: Sequence[Group], arenas: Sequence[ir.Value]) -> None:
     """Gives the step the arguments and results of packed state; `arenas` are the new values of its last arguments."""
     old_arguments = arguments(step)
     packed = {port.name for group in groups for column in group.state for port in column}
-    described = [(name, members) for group in groups for name, _, members in group.arenas]
+    described = [arena for group in groups for arena in group.arenas]
     (terminator,) = [op.operation for op in step.entry_block.operations if op.operation.name == "func.return"]
     state = [result for _, result in mutated_state(step) if result.name not in packed]
     kept = outputs(step)

@@ -217,3 +217,84 @@ func.func private @sgd_1(%w: tensor<0x3xf32>, %g: tensor<0x3xf32>) -> tensor<0x3
   %0 = arith.subf %w, %g : tensor<0x3xf32>
   return %0 : tensor<0x3xf32>
 }
+
+// -----
+
+// The old values are slices of parameters, as on a rank that updates its part of what every rank holds: they are
+// gathered as gradients are, and the new ones taken apart again. The momenta are state, and have an arena.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: %[[V:[^:]+]]: tensor<8xf32> {dm.name = "v", dm.role = "parameter"}
+// CHECK-SAME: %[[W:[^:]+]]: tensor<4xf32> {dm.name = "w", dm.role = "parameter"}
+// CHECK-SAME: %[[G:[^:]+]]: tensor<4xf32> {dm.name = "g", dm.role = "batch"}
+// CHECK-SAME: %[[M:[^:]+]]: tensor<1024xf32> {dm.members = {v.m = 0 : i64, w.m = 64 : i64}, dm.name = "arena:0.m", dm.role = "arena"}
+// CHECK-SAME: -> (tensor<8xf32> {dm.name = "v"}, tensor<4xf32> {dm.name = "w"}, tensor<1024xf32> {dm.name = "arena:0.m"})
+// CHECK: %[[SLICE_V:.+]] = tensor.extract_slice %[[V]][4] [4] [1]
+// CHECK: %[[SLICE_W:.+]] = tensor.extract_slice %[[W]][2] [2] [1]
+// CHECK: %[[GRADIENT:.+]] = "iree_tensor_ext.compute_barrier_start"
+// CHECK: %[[OLD_V:.+]] = tensor.insert_slice %[[SLICE_V]] into %{{.+}}[0] [4] [1]
+// CHECK: %[[OLD:.+]] = tensor.insert_slice %[[SLICE_W]] into %[[OLD_V]][64] [2] [1]
+// CHECK: %[[NEW:.+]]:2 = linalg.generic {{.*}} ins(%[[GRADIENT]] : tensor<1024xf32>) outs(%[[OLD]], %[[M]] : tensor<1024xf32>, tensor<1024xf32>)
+// CHECK: %[[IN_MEMORY:.+]] = "iree_tensor_ext.compute_barrier_start"(%[[NEW]]#0)
+// CHECK: %[[NEW_V:.+]] = tensor.extract_slice %[[IN_MEMORY]][0] [4] [1]
+// CHECK: %[[NEW_W:.+]] = tensor.extract_slice %[[IN_MEMORY]][64] [2] [1]
+// CHECK: %[[WHOLE_V:.+]] = tensor.concat dim(0) %[[NEW_V]], %[[NEW_V]]
+// CHECK: %[[WHOLE_W:.+]] = tensor.concat dim(0) %[[NEW_W]], %[[NEW_W]]
+// CHECK: return %[[WHOLE_V]], %[[WHOLE_W]], %[[NEW]]#1
+func.func @step(
+    %v: tensor<8xf32> {dm.name = "v", dm.role = "parameter"},
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
+    %vm: tensor<4xf32> {dm.name = "v.m", dm.role = "optimizer"},
+    %wm: tensor<2xf32> {dm.name = "w.m", dm.role = "optimizer"},
+    %g: tensor<4xf32> {dm.name = "g", dm.role = "batch"})
+    -> (tensor<8xf32> {dm.name = "v"}, tensor<4xf32> {dm.name = "w"}, tensor<4xf32> {dm.name = "v.m"},
+        tensor<2xf32> {dm.name = "w.m"}) {
+  %slice_v = tensor.extract_slice %v[4] [4] [1] : tensor<8xf32> to tensor<4xf32>
+  %slice_w = tensor.extract_slice %w[2] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  %slice_g = tensor.extract_slice %g[2] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  %new_v, %new_vm = "dm.composite"(%slice_v, %g, %vm)
+      {kind = "optimizer_update_heavy", decomposition = @heavy_0, parameters = {}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %whole_v = tensor.concat dim(0) %new_v, %new_v : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  %new_w, %new_wm = "dm.composite"(%slice_w, %slice_g, %wm)
+      {kind = "optimizer_update_heavy", decomposition = @heavy_0, parameters = {}}
+      : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
+  %whole_w = tensor.concat dim(0) %new_w, %new_w : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+  return %whole_v, %whole_w, %new_vm, %new_wm : tensor<8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2xf32>
+}
+func.func private @heavy_0(%w: tensor<4xf32>, %g: tensor<4xf32>, %m: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %new_m = arith.addf %m, %g : tensor<4xf32>
+  %new = arith.subf %w, %new_m : tensor<4xf32>
+  return %new, %new_m : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Near miss: what stands between the two sums may count the first twice, so they stay two sums.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[A:.+]] = "dm.composite"(%{{.+}}, %{{.+}}) {{.*}}kind = "sum_of_squares"
+// CHECK: %[[TWICE:.+]] = arith.addf %[[A]], %[[A]]
+// CHECK: "dm.composite"(%{{.+}}, %[[TWICE]]) {{.*}}kind = "sum_of_squares"
+func.func @step(
+    %v: tensor<4xf32> {dm.name = "v", dm.role = "parameter"},
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"})
+    -> (tensor<4xf32> {dm.name = "v"}, tensor<4xf32> {dm.name = "w"}) {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %gv = math.tanh %v : tensor<4xf32>
+  %gw = math.tanh %w : tensor<4xf32>
+  %a = "dm.composite"(%gv, %zero) {kind = "sum_of_squares", decomposition = @sum_0, parameters = {}}
+      : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  %twice = arith.addf %a, %a : tensor<f32>
+  %b = "dm.composite"(%gw, %twice) {kind = "sum_of_squares", decomposition = @sum_0, parameters = {}}
+      : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  %new_v = "dm.composite"(%v, %gv, %b) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %new_w = "dm.composite"(%w, %gw, %b) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {}}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %new_v, %new_w : tensor<4xf32>, tensor<4xf32>
+}
+func.func private @sum_0(%x: tensor<4xf32>, %total: tensor<f32>) -> tensor<f32> {
+  return %total : tensor<f32>
+}
+func.func private @sgd_0(%w: tensor<4xf32>, %g: tensor<4xf32>, %scale: tensor<f32>) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}

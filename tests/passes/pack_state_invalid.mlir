@@ -1,20 +1,5 @@
 // RUN: dmc-opt %s -p dm-pack-state --split-input-file --verify-diagnostics
 
-// The old value is not state.
-func.func @step(
-    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},
-    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "w"}) {
-  // expected-error @+1 {{dm.composite: updates what is not state}}
-  %new = "dm.composite"(%x, %w) {kind = "optimizer_update_sgd", decomposition = @sgd_0, parameters = {}}
-      : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  return %new : tensor<4xf32>
-}
-func.func private @sgd_0(%w: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
-  return %w : tensor<4xf32>
-}
-
-// -----
-
 // An element of the new value needs more than the same element of the old.
 func.func @step(
     %w: tensor<2x2xf32> {dm.name = "w", dm.role = "parameter"},
