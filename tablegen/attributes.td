@@ -72,7 +72,8 @@ def Dm_ShardingAttr : Dm_Attr<"Sharding", "sharding"> {
   let summary = "how a tensor is split over a mesh";
   let description = [{
     `dims` has one entry for each dimension of the tensor: the mesh axes that split it, major first (empty: not
-    split). `partial` names the axes along which every rank holds only a contribution, and the reduction that
+    split). An axis may stand behind a number of blocks, as in `"3*tp"`: what the axes before it left of the dimension
+    is so many equal blocks side by side, each of which the axis splits. `partial` names the axes along which every rank holds only a contribution, and the reduction that
     combines the contributions. Along every other axis the value is replicated.
 
     Rules: an axis is used at most once in all; the reductions of `partial` may be taken in any order, so they are one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,11 @@ def spread(placement: Placement, mesh: Mesh, shape: Sequence[int], seed: int, dt
     return [contributions[_where(placement, mesh, rank, shape)] for rank in mesh.ranks]
 
 
+def part_of(whole: Array, placement: Placement, mesh: Mesh, rank: int) -> Array:
+    """What `rank` holds of `whole`, which is partial over no axis."""
+    return whole[_where(placement, mesh, rank, whole.shape)]
+
+
 def gathered(placement: Placement, mesh: Mesh, shape: Sequence[int], parts: Sequence[Array]) -> Array:
     """The tensor whose parts these are, in float64; asserts that ranks that should hold the same do."""
     sizes = [mesh.axis_size(axis) for axis, _ in placement.partial]
@@ -49,15 +53,16 @@ def gathered(placement: Placement, mesh: Mesh, shape: Sequence[int], parts: Sequ
     return np.asarray(contributions)
 
 
-def _where(placement: Placement, mesh: Mesh, rank: int, shape: Sequence[int]) -> tuple[int | slice, ...]:
-    """Where a rank's part lies: its coordinates along the partial axes, then a range of each dimension."""
+def _where(placement: Placement, mesh: Mesh, rank: int, shape: Sequence[int]) -> tuple[Any, ...]:
+    """Where a rank's part lies: its coordinates along the partial axes, then its indices of each dimension."""
     coordinates = mesh.coordinates(rank)
-    ranges: list[slice] = []
+    indices: list[Array] = []
     for size, axes in zip(shape, placement.dims, strict=True):
-        step = size // prod(mesh.axis_size(axis) for axis in axes)
-        start = step * mesh.index_in_group(rank, axes)
-        ranges.append(slice(start, start + step))
-    return (*(coordinates[axis] for axis, _ in placement.partial), *ranges)
+        left = np.arange(size)
+        for axis in axes:
+            left = left.reshape(placement.blocks_of(axis), mesh.axis_size(axis), -1)[:, coordinates[axis]].reshape(-1)
+        indices.append(left)
+    return (*(coordinates[axis] for axis, _ in placement.partial), *np.ix_(*indices))
 
 
 def reshards(mesh: Mesh, shape: Sequence[int], paths: Sequence[Sequence[Placement]], element: str = "f32") -> ir.Module:

@@ -19,6 +19,8 @@ def group(mesh: str, axes: Sequence[str]) -> GroupAttr:
 def sharding(mesh: str, dims: Sequence[Sequence[str]], partial: Mapping[str, str] | None = None) -> ShardingAttr:
     """A sharding over `@mesh`: for each tensor dimension the axes that split it, and axis to reduction for partials.
 
+    An axis may stand behind the number of blocks that it splits: `3*tp`.
+
     Raises DmcError where an axis is used twice or a reduction does not exist.
     """
     split = ir.ArrayAttr.get([_strings(axes) for axes in dims])
@@ -33,7 +35,18 @@ def group_axes(attribute: GroupAttr) -> tuple[str, ...]:
 
 def split_axes(attribute: ShardingAttr) -> tuple[tuple[str, ...], ...]:
     """For each tensor dimension the axes that split it, major first."""
-    return tuple(tuple(axis.value for axis in axes) for axes in attribute.dims)
+    return tuple(tuple(axis_and_blocks(axis.value)[0] for axis in axes) for axes in attribute.dims)
+
+
+def split_blocks(attribute: ShardingAttr) -> dict[str, int]:
+    """Axis to number of blocks, for the axes that split."""
+    return dict(axis_and_blocks(axis.value) for axes in attribute.dims for axis in axes)
+
+
+def axis_and_blocks(word: str) -> tuple[str, int]:
+    """`dp` is ("dp", 1), `3*tp` is ("tp", 3). Raises ValueError where the number is none."""
+    blocks, star, axis = word.rpartition("*")
+    return (axis, int(blocks)) if star else (word, 1)
 
 
 def partial_axes(attribute: ShardingAttr) -> dict[str, str]:
@@ -48,6 +61,15 @@ def group_has_distinct_axes(attribute: GroupAttr) -> None:
     if not axes:
         raise Violation(f"{attribute} names no axis; a group has at least one")
     _check_distinct(axes, attribute)
+
+
+@rule(ShardingAttr)
+def blocks_of_a_sharding_are_numbers(attribute: ShardingAttr) -> None:
+    """`#dm.sharding<@m, [["0*dp"]], {}>` and `[["x*dp"]]` are refused."""
+    for word in (axis.value for axes in attribute.dims for axis in axes):
+        blocks, star, _ = word.rpartition("*")
+        if star and (not blocks.isdecimal() or int(blocks) < 1):
+            raise Violation(f"{attribute}: '{word}' must be an axis, or a number of blocks and an axis as in '3*tp'")
 
 
 @rule(ShardingAttr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmc.dialect._dm_gen import MeshOp, ShardingAttr
-from dmc.dialect.attributes import partial_axes, sharding, split_axes
+from dmc.dialect.attributes import partial_axes, sharding, split_axes, split_blocks
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 
@@ -17,9 +17,10 @@ def mesh_of(op: MeshOp) -> Mesh:
 
 def placement_of(attribute: ShardingAttr) -> Placement:
     """The placement that a sharding states."""
-    return Placement(split_axes(attribute), partial_axes(attribute))
+    return Placement(split_axes(attribute), partial_axes(attribute), split_blocks(attribute))
 
 
 def sharding_of(placement: Placement, mesh: str) -> ShardingAttr:
     """The sharding over `@mesh` that states a placement."""
-    return sharding(mesh, placement.dims, dict(placement.partial))
+    words = [[placement.word(axis) for axis in axes] for axes in placement.dims]
+    return sharding(mesh, words, dict(placement.partial))

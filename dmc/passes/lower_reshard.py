@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.dialect.labels import Label, label_of, put_label
 from dmc.dialect.placements import mesh_of, placement_of
 from dmc.passes.base import Pass
 from dmc.placement.path import cheapest_path
@@ -20,7 +22,8 @@ class LowerReshard(Pass):
     """Replaces every `dm.reshard` by the sequence of collectives and local slices that moves the fewest bytes.
 
     `reshard(%x) from [], sum over dp to [dp]` becomes `reduce_scatter(%x) {dim = 0, group = dp}`. The steps and their
-    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32.
+    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32. What the reshard says
+    of itself (`dmc/dialect/labels.py`) its collectives say.
     """
 
     name = "dm-lower-reshard"
@@ -46,9 +49,48 @@ def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
         for step in cheapest_path(source, target, tensor):
             group = dm.group(reshard.source.mesh.value, step.axes)
             result = ir.RankedTensorType.get(step.target.local_shape(mesh, shape), value.type.element_type)
-            value = _emit(step, value, result, group).result
+            value = _emit_in_blocks(step, value, result, group)
+    _put_label_down_to(reshard.input, value, label_of(op))
     reshard.result.replace_all_uses_with(value)
     op.erase()
+
+
+def _put_label_down_to(first: ir.Value, value: ir.Value, label: Label) -> None:
+    """Labels the movements of the chain of operations that makes `value` of `first`."""
+    while value != first:
+        op = value.owner.operation
+        if op.name.startswith("dm."):
+            put_label(op, label)
+        value = op.operands[0]
+
+
+def _emit_in_blocks(step: Step, value: ir.Value, result: ir.RankedTensorType, group: dm.GroupAttr) -> ir.Value:
+    """The result of `step`; a dimension of k blocks is two dimensions meanwhile, of which the step takes the second."""
+    blocks = dict(step.blocks)
+    if not blocks:
+        return _emit(step, value, result, group).result
+    place = {dim: dim + sum(other <= dim for other in blocks) for dim in range(result.rank)}
+    dims = {name: place[getattr(step, name)] for name in ("dim", "split_dim", "concat_dim") if hasattr(step, name)}
+    groups = [[place[dim] - 1, place[dim]] if dim in blocks else [place[dim]] for dim in range(result.rank)]
+    apart = _reshape("tensor.expand_shape", value, _apart(value.type, blocks), groups)
+    done = _emit(replace(step, **dims), apart, _apart(result, blocks), group)
+    return _reshape("tensor.collapse_shape", done.result, result, groups)
+
+
+def _apart(kind: ir.RankedTensorType, blocks: Mapping[int, int]) -> ir.RankedTensorType:
+    shape: list[int] = []
+    for dim, size in enumerate(kind.shape):
+        shape += [blocks[dim], size // blocks[dim]] if dim in blocks else [size]
+    return ir.RankedTensorType.get(shape, kind.element_type)
+
+
+def _reshape(name: str, value: ir.Value, kind: ir.RankedTensorType, groups: Sequence[Sequence[int]]) -> ir.Value:
+    i64 = ir.IntegerType.get_signless(64)
+    arrays = [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in group]) for group in groups]
+    attributes: dict[str, ir.Attribute] = {"reassociation": ir.ArrayAttr.get(arrays)}
+    if name == "tensor.expand_shape":
+        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(kind.shape))
+    return ir.Operation.create(name, results=[kind], operands=[value], attributes=attributes).results[0]
 
 
 def _accumulate(element: ir.Type) -> ir.Type:

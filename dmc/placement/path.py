@@ -41,7 +41,7 @@ def cheapest_path(source: Placement, target: Placement, tensor: Tensor) -> tuple
         cost, _, placement = reached
         if cost > best[placement]:
             continue
-        for step in steps_from(placement, tensor, moving):
+        for step in steps_from(placement, tensor, moving, goal):
             further = (cost[0] + step.bytes, cost[1] + 1, cost[2] + tensor.mesh.group_size(step.axes))
             if step.target not in best or further < best[step.target]:
                 best[step.target], arrival[step.target] = further, step
@@ -62,7 +62,7 @@ def _moving(source: Placement, target: Placement) -> tuple[str, ...]:
     staying = {axis for axis, kind in source.partial if target.kind(axis) == kind}
     for before, after in zip(source.dims, target.dims, strict=True):
         for old, new in zip(before, after, strict=False):
-            if old != new:
+            if source.word(old) != target.word(new):
                 break
             staying.add(old)
     return tuple(axis for axis in dict.fromkeys((*source.axes, *target.axes)) if axis not in staying)

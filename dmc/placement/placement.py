@@ -17,22 +17,39 @@ class Placement:
     reduction), ordered by axis: along these axes every rank holds a contribution. Along all other axes the value is
     replicated. For one axis these are the split (S), partial (P) and broadcast (B) signatures of OneFlow
     (Yuan et al. 2021, arXiv:2110.15032, section 3.1).
+
+    `blocks` holds (axis, k) with k > 1, ordered by axis: what earlier axes left of the dimension is k equal blocks side
+    by side, and the axis splits each of them. So lie fused queries, keys and values, and dimensions that were joined.
     """
 
     dims: tuple[tuple[str, ...], ...]
     partial: tuple[tuple[str, str], ...]
+    blocks: tuple[tuple[str, int], ...]
 
-    def __init__(self, dims: Iterable[Iterable[str]], partial: Mapping[str, str] | None = None) -> None:
-        """`partial`: axis to `sum`, `mean`, `prod`, `min` or `max`. Raises PlanError where an axis is used twice."""
+    def __init__(
+        self,
+        dims: Iterable[Iterable[str]],
+        partial: Mapping[str, str] | None = None,
+        blocks: Mapping[str, int] | None = None,
+    ) -> None:
+        """`partial`: axis to `sum`, `mean`, `prod`, `min` or `max`. `blocks`: axis to number, 1 where it says nothing.
+
+        Raises PlanError where an axis is used twice, and for blocks of an axis that splits nothing or below 1.
+        """
         # The dataclass is frozen; this is its construction.
         object.__setattr__(self, "dims", tuple(tuple(axes) for axes in dims))
         object.__setattr__(self, "partial", tuple(sorted((partial or {}).items())))
+        object.__setattr__(self, "blocks", tuple(sorted(each for each in (blocks or {}).items() if each[1] != 1)))
+        splitting = [axis for axes in self.dims for axis in axes]
         for i, axis in enumerate(self.axes):
             if axis in self.axes[:i]:
                 raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used once at most")
+        for axis, count in self.blocks:
+            if count < 1 or axis not in splitting:
+                raise PlanError(str(self), f"has {count} blocks along '{axis}'", "an axis that splits has 1 or more")
 
     def __repr__(self) -> str:
-        dims = ", ".join("·".join(axes) or "-" for axes in self.dims)
+        dims = ", ".join("·".join(map(self.word, axes)) or "-" for axes in self.dims)
         partial = "".join(f", {kind} over {axis}" for axis, kind in self.partial)
         return f"[{dims}]{partial}"
 
@@ -40,6 +57,14 @@ class Placement:
     def axes(self) -> tuple[str, ...]:
         """The axes along which the value is not replicated: dimension by dimension, then the partial ones."""
         return (*(axis for axes in self.dims for axis in axes), *(axis for axis, _ in self.partial))
+
+    def word(self, axis: str) -> str:
+        """The axis, behind the number of its blocks where there are several: `dp`, `3*tp`."""
+        return axis if self.blocks_of(axis) == 1 else f"{self.blocks_of(axis)}*{axis}"
+
+    def blocks_of(self, axis: str) -> int:
+        """How many blocks `axis` splits."""
+        return dict(self.blocks).get(axis, 1)
 
     def kind(self, axis: str) -> str | None:
         """The reduction that the value still needs along `axis`, or None where it is not partial."""
@@ -58,10 +83,12 @@ class Placement:
         """
         self._check_rank(shape)
         parts = self.parts(mesh)
-        for dim, (size, count) in enumerate(zip(shape, parts, strict=True)):
-            if size % count:
-                fact = f"splits dimension {dim} of size {size} into {count} unequal parts"
-                raise PlanError(str(self), fact, f"make it a multiple of {count}, or split another dimension")
+        for dim, (size, axes) in enumerate(zip(shape, self.dims, strict=True)):
+            left = size
+            for axis in axes:
+                if left % (mesh.axis_size(axis) * self.blocks_of(axis)):
+                    raise self._unequal(dim, size, parts[dim])
+                left //= mesh.axis_size(axis)
         return tuple(size // count for size, count in zip(shape, parts, strict=True))
 
     def whole_shape(self, mesh: Mesh, local_shape: Sequence[int]) -> tuple[int, ...]:
@@ -76,16 +103,27 @@ class Placement:
     def keeping(self, wanted: Callable[[str], bool]) -> Placement:
         """The same, replicated along every axis that is not `wanted`."""
         dims = [[axis for axis in split if wanted(axis)] for split in self.dims]
-        return Placement(dims, {axis: kind for axis, kind in self.partial if wanted(axis)})
+        partial = {axis: kind for axis, kind in self.partial if wanted(axis)}
+        return Placement(dims, partial, {axis: count for axis, count in self.blocks if wanted(axis)})
 
-    def split(self, dim: int, axes: Sequence[str]) -> Placement:
-        """The same, with each part of dimension `dim` split further over `axes`."""
+    def split(self, dim: int, axes: Sequence[str], blocks: int = 1) -> Placement:
+        """The same, with each part of dimension `dim`, as so many blocks, split further over `axes`."""
         dims = (*self.dims[:dim], (*self.dims[dim], *axes), *self.dims[dim + 1 :])
-        return Placement(dims, dict(self.partial))
+        return Placement(dims, dict(self.partial), {**dict(self.blocks), **dict.fromkeys(axes, blocks)})
 
     def summed(self, axes: Sequence[str]) -> Placement:
         """The same, as a partial sum over `axes`."""
-        return Placement(self.dims, {**dict(self.partial), **dict.fromkeys(axes, "sum")})
+        return Placement(self.dims, {**dict(self.partial), **dict.fromkeys(axes, "sum")}, dict(self.blocks))
+
+    def complete(self) -> Placement:
+        """The same, with all reductions done."""
+        return Placement(self.dims, {}, dict(self.blocks))
+
+    def _unequal(self, dim: int, size: int, count: int) -> PlanError:
+        blocks = max((self.blocks_of(axis) for axis in self.dims[dim]), default=1)
+        within = f" within each of {blocks} blocks" if blocks > 1 else ""
+        fact = f"splits dimension {dim} of size {size} into {count} unequal parts{within}"
+        return PlanError(str(self), fact, f"make it a multiple of {count * blocks}, or split another dimension")
 
     def _check_rank(self, shape: Sequence[int]) -> None:
         if len(shape) != len(self.dims):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dmc.placement.placement import Placement
 
 
 @dataclass(frozen=True)
 class Step:
-    """A movement within the groups along `axes` (major first) that moves `bytes` in all, over all ranks."""
+    """A movement within the groups along `axes` (major first) that moves `bytes` in all, over all ranks.
+
+    blocks: (dimension, number) where a dimension is so many equal blocks side by side, and the step is taken in each.
+    """
 
     axes: tuple[str, ...]
     source: Placement
     target: Placement
     bytes: int
+    blocks: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

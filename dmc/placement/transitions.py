@@ -11,6 +11,8 @@ on a group of n ranks:
 
 S to P is no step here: OneFlow pads with zeros, for which `dm` has no op, because nothing that dmc derives needs it.
 
+A dimension that is split within blocks is taken as two, the blocks and the places within them.
+
 A step may take several axes at once, as one group. A mesh has as many groups as there are ranks divided by n; each
 holds its own tensor, of which T is the size. Axes that split a dimension are taken from its minor end and added at its
 minor end, so that a group's pieces are neighbours in the order of the group.
@@ -41,29 +43,37 @@ class Tensor:
         return prod(placement.local_shape(self.mesh, self.shape)) * self.element_bytes
 
 
-def steps_from(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
-    """Every step from `source` that changes only axes among `moving`, in a fixed order."""
+def steps_from(
+    source: Placement, tensor: Tensor, moving: Sequence[str], goal: Placement | None = None
+) -> Iterator[Step]:
+    """Every step from `source` that changes only axes among `moving`, in a fixed order.
+
+    A new split is within blocks where the split of the same axes and dimension is in `goal`.
+    """
+    goal = goal or source
     ordered = [axis for axis in tensor.mesh.axes if axis in moving]
     replicated = [axis for axis in ordered if axis not in source.axes]
-    yield from _from_split(source, tensor, ordered)
-    yield from _from_partial(source, tensor, ordered)
+    yield from _from_split(source, tensor, ordered, goal)
+    yield from _from_partial(source, tensor, ordered, goal)
     for axes in _orders(replicated):
-        for dim in _divisible(source, tensor, axes):
-            yield AllSlice(axes, source, source.split(dim, axes), 0, dim)
+        for dim, blocks in _divisible(source, tensor, axes, goal):
+            yield AllSlice(axes, source, source.split(dim, axes, blocks), 0, dim, blocks=_named(dim, blocks))
     for axes in _choices(replicated):
         # The first rank keeps the value and the others get zeros, as ranks do that are no target.
         yield Permute(axes, source, source.summed(axes), 0, ((0, 0),))
 
 
-def _from_split(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
+def _from_split(source: Placement, tensor: Tensor, moving: Sequence[str], goal: Placement) -> Iterator[Step]:
     ranks, size = tensor.mesh.size, tensor.local_bytes(source)
     for dim, axes in _minor_ends(source, moving):
         n, joined = tensor.mesh.group_size(axes), source.without(axes)
-        yield AllGather(axes, source, joined, ranks * (n - 1) * size, dim)
-        for other in _divisible(source, tensor, axes):
+        within = _named(dim, source.blocks_of(axes[0]))
+        yield AllGather(axes, source, joined, ranks * (n - 1) * size, dim, blocks=within)
+        for other, blocks in _divisible(source, tensor, axes, goal):
             if other != dim:
-                moved = ranks * (n - 1) * size // n
-                yield AllToAll(axes, source, joined.split(other, axes), moved, split_dim=other, concat_dim=dim)
+                moved, both = ranks * (n - 1) * size // n, (*within, *_named(other, blocks))
+                target = joined.split(other, axes, blocks)
+                yield AllToAll(axes, source, target, moved, split_dim=other, concat_dim=dim, blocks=both)
         for order in permutations(axes):
             if order != axes:
                 yield _reorder(source, tensor, dim, axes, order)
@@ -77,10 +87,11 @@ def _reorder(source: Placement, tensor: Tensor, dim: int, axes: tuple[str, ...],
     pairs = tuple(enumerate(by_piece))
     moving = sum(here != there for here, there in pairs)
     moved = mesh.size // len(places) * moving * tensor.local_bytes(source)
-    return Permute(axes, source, source.without(axes).split(dim, order), moved, pairs)
+    target = source.without(axes).split(dim, order, source.blocks_of(axes[0]))
+    return Permute(axes, source, target, moved, pairs)
 
 
-def _from_partial(source: Placement, tensor: Tensor, moving: Sequence[str]) -> Iterator[Step]:
+def _from_partial(source: Placement, tensor: Tensor, moving: Sequence[str], goal: Placement) -> Iterator[Step]:
     size = tensor.local_bytes(source)
     for kind in sorted({kind for _, kind in source.partial}):
         partial = [axis for axis in moving if source.kind(axis) == kind]
@@ -89,8 +100,9 @@ def _from_partial(source: Placement, tensor: Tensor, moving: Sequence[str]) -> I
             yield AllReduce(axes, source, source.without(axes), moved, kind)
         for axes in _orders(partial):
             reduced, moved = source.without(axes), _reduced_bytes(tensor, axes, size)
-            for dim in _divisible(source, tensor, axes):
-                yield ReduceScatter(axes, source, reduced.split(dim, axes), moved, dim, kind)
+            for dim, blocks in _divisible(source, tensor, axes, goal):
+                target = reduced.split(dim, axes, blocks)
+                yield ReduceScatter(axes, source, target, moved, dim, kind, blocks=_named(dim, blocks))
 
 
 def _reduced_bytes(tensor: Tensor, axes: Sequence[str], size: int) -> int:
@@ -100,20 +112,25 @@ def _reduced_bytes(tensor: Tensor, axes: Sequence[str], size: int) -> int:
 
 
 def _minor_ends(placement: Placement, moving: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """A dimension and axes that split it last, for each choice that is within `moving`."""
+    """A dimension and axes that split it last, in the same blocks, for each choice that is within `moving`."""
     for dim, axes in enumerate(placement.dims):
         for start in range(len(axes) - 1, -1, -1):
-            if axes[start] not in moving:
+            if axes[start] not in moving or placement.blocks_of(axes[start]) != placement.blocks_of(axes[-1]):
                 break
             yield dim, axes[start:]
 
 
-def _divisible(placement: Placement, tensor: Tensor, axes: Sequence[str]) -> Iterator[int]:
-    """The dimensions whose parts can be split further over `axes`."""
+def _divisible(placement: Placement, tensor: Tensor, axes: Sequence[str], goal: Placement) -> Iterator[tuple[int, int]]:
+    """The dimensions whose parts can be split further over `axes`, and within how many blocks."""
     n = tensor.mesh.group_size(axes)
     for dim, size in enumerate(placement.local_shape(tensor.mesh, tensor.shape)):
-        if size % n == 0:
-            yield dim
+        counts = {goal.blocks_of(axis) if axis in goal.dims[dim] else 1 for axis in axes}
+        if len(counts) == 1 and size % (n * min(counts)) == 0:
+            yield dim, counts.pop()
+
+
+def _named(dim: int, blocks: int) -> tuple[tuple[int, int], ...]:
+    return ((dim, blocks),) if blocks > 1 else ()
 
 
 def _choices(axes: Sequence[str]) -> Iterator[tuple[str, ...]]:

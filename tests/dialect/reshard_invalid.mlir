@@ -101,3 +101,11 @@ func.func @rank_of_result(%x: tensor<8xf32>) {
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8x1xf32>
   return
 }
+
+// -----
+
+func.func @no_number_of_blocks(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'0*dp' must be an axis, or a number of blocks and an axis as in '3*tp'}}
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [["0*dp"]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}

@@ -187,3 +187,39 @@ func.func @one_rank(%x: tensor<8xf32>) -> tensor<8xf32> {
   %y = "dm.reshard"(%x) {source = #dm.sharding<@alone, [[]], {dp = #dm.reduction<"sum">}>, target = #dm.sharding<@alone, [["dp"]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
   return %y : tensor<8xf32>
 }
+
+// Within three blocks: the blocks are a dimension of their own meanwhile.
+// CHECK-LABEL: func.func @blocks
+// CHECK: %[[APART:.+]] = tensor.expand_shape %arg0 {{\[}}[0], [1, 2]] output_shape [4, 3, 2] : tensor<4x6xf32> into tensor<4x3x2xf32>
+// CHECK: %[[ALL:.+]] = "dm.all_gather"(%[[APART]]) {dim = 2 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x3x2xf32>) -> tensor<4x3x4xf32>
+// CHECK: %[[JOINED:.+]] = tensor.collapse_shape %[[ALL]] {{\[}}[0], [1, 2]] : tensor<4x3x4xf32> into tensor<4x12xf32>
+// CHECK: return %[[JOINED]]
+func.func @blocks(%x: tensor<4x6xf32>) -> tensor<4x12xf32> {
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[], ["3*dp"]], {}>, target = #dm.sharding<@mesh, [[], []], {}>} : (tensor<4x6xf32>) -> tensor<4x12xf32>
+  return %y : tensor<4x12xf32>
+}
+
+// From blocks of one dimension to a range of the other.
+// CHECK-LABEL: func.func @exchange
+// CHECK: tensor.expand_shape %arg0 {{\[}}[0], [1, 2]] output_shape [4, 3, 2]
+// CHECK: "dm.all_to_all"({{.+}}) {concat_dim = 2 : i64, group = #dm.group<@mesh, ["dp"]>, split_dim = 0 : i64} : (tensor<4x3x2xf32>) -> tensor<2x3x4xf32>
+// CHECK: tensor.collapse_shape {{.+}} {{\[}}[0], [1, 2]] : tensor<2x3x4xf32> into tensor<2x12xf32>
+func.func @exchange(%x: tensor<4x6xf32>) -> tensor<2x12xf32> {
+  %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[], ["3*dp"]], {}>, target = #dm.sharding<@mesh, [["dp"], []], {}>} : (tensor<4x6xf32>) -> tensor<2x12xf32>
+  return %y : tensor<2x12xf32>
+}
+
+// What a reshard carries and why, each of its movements says.
+// CHECK-LABEL: func.func @labels
+// CHECK: dm.reduce_scatter{{.*}}dm.tensor = "gradient of w", dm.why = "zero2"
+// CHECK-NEXT: dm.all_gather{{.*}}dm.tensor = "gradient of w", dm.why = "zero2"
+// CHECK-NEXT: dm.all_gather
+// CHECK-NOT: dm.why
+func.func @labels(%x: tensor<8x8xf32>) -> tensor<8x32xf32> {
+  %y = "dm.reshard"(%x) {dm.tensor = "gradient of w", dm.why = "zero2",
+                         source = #dm.sharding<@mesh, [[], ["tp"]], {dp = #dm.reduction<"sum">}>,
+                         target = #dm.sharding<@mesh, [["dp"], []], {}>} : (tensor<8x8xf32>) -> tensor<4x32xf32>
+  %z = "dm.reshard"(%y) {source = #dm.sharding<@mesh, [["dp"], []], {}>,
+                         target = #dm.sharding<@mesh, [[], []], {}>} : (tensor<4x32xf32>) -> tensor<8x32xf32>
+  return %z : tensor<8x32xf32>
+}

@@ -92,3 +92,15 @@ def test_mesh_of_its_op(context: Any) -> None:
     with ir.InsertionPoint(module.body):
         op = dm.mesh(sym_name="m", axes=["dp", "tp"], sizes=[2, 4], device="cuda", links=["network", "nvlink"])
     assert mesh_of(op) == Mesh(dp=2, tp=4, links={"dp": "network", "tp": "nvlink"})
+
+
+def test_blocks_are_split_each() -> None:
+    fused = Placement([[], ["tp"]], blocks={"tp": 3})
+    assert repr(fused) == "[-, 3*tp]"
+    assert fused.local_shape(MESH, (2, 18)) == (2, 18 // MESH.axis_size("tp"))
+    assert fused.without(["tp"]) == Placement([[], []])
+    assert Placement([[], ["tp"]], blocks={"tp": 1}) == Placement([[], ["tp"]]) != fused
+    with pytest.raises(PlanError, match="into 3 unequal parts within each of 3 blocks"):
+        fused.local_shape(MESH, (2, 6))
+    with pytest.raises(PlanError, match="has 2 blocks along 'dp'"):
+        Placement([[], ["tp"]], blocks={"dp": 2})

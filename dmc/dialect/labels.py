@@ -1,0 +1,44 @@
+"""What a movement carries and why it is there, as discardable attributes of `dm.reshard` and of collectives.
+
+`dm.tensor`: the name of a parameter, "gradient of" one, or nothing for an activation, whose location names its module.
+`dm.why`: the rule of the plan, or the operation, that asked for it. They mean nothing to the program; the ledger shows
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc._mlir import ir
+
+TENSOR, WHY = "dm.tensor", "dm.why"
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a movement carries, and why; empty where nobody said it."""
+
+    tensor: str = ""
+    why: str = ""
+
+    def joined(self, other: Label) -> Label:
+        """The label of one movement that does the work of two."""
+        return Label(_joined(self.tensor, other.tensor), _joined(self.why, other.why))
+
+
+def label_of(op: ir.Operation) -> Label:
+    """The label of a movement."""
+    tensor, why = (ir.StringAttr(op.attributes[name]).value if name in op.attributes else "" for name in (TENSOR, WHY))
+    return Label(tensor, why)
+
+
+def put_label(op: ir.Operation, label: Label) -> None:
+    """Labels a movement; what is empty gets no attribute."""
+    for name, text in ((TENSOR, label.tensor), (WHY, label.why)):
+        if text:
+            op.attributes[name] = ir.StringAttr.get(text)
+
+
+def _joined(one: str, other: str) -> str:
+    parts = [part for text in (one, other) for part in text.split("; ") if part]
+    return "; ".join(dict.fromkeys(parts))
