@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeVar
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.dialect.collectives import COLLECTIVES
+from dmc.dialect.labels import TENSOR, WHY, Label, label_of, put_label
 from dmc.passes.base import Pass, run_passes
 from dmc.walk import walk
 
@@ -17,6 +20,10 @@ AnyFold = TypeVar("AnyFold", bound=Fold)
 
 FOLDS: dict[tuple[str, str], Fold] = {}
 
+_SHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+# What stands between a value and another placement of it.
+_STEPS = (*(op.OPERATION_NAME for op in (*COLLECTIVES, dm.AllSliceOp)), *_SHAPES)
+
 
 @dataclass(frozen=True)
 class FoldCollectives(Pass):
@@ -25,16 +32,35 @@ class FoldCollectives(Pass):
     all_slice of all_reduce becomes reduce_scatter, all_gather of reduce_scatter becomes all_reduce; two gathers, two
     slices or two reductions over different axes become one; a pair that undoes itself vanishes. A pair stays where
     something else uses the value between the two (that movement would be made as well), where they stand in different
-    blocks (one may be in a loop), and where one has a channel. One walk after upstream's `cse`; linear in the number
-    of ops.
+    blocks (one may be in a loop), and where one has a channel. A movement that does the work of two has the labels
+    (`dmc/dialect/labels.py`) of both. Two walks and upstream's `cse`; linear in the number of ops.
     """
 
     name = "dm-fold-collectives"
 
     def run(self, module: ir.Module) -> None:
+        _label_alike(module.operation)
         run_passes(module, ("cse",))
         for op in walk(module.operation):
             _fold_with_producers(op)
+
+
+def _label_alike(root: ir.Operation) -> None:
+    """Gives movements that compute the same the labels of all of them: `cse` compares labels, too."""
+    first: dict[ir.Value, ir.Value] = {}
+    alike: dict[tuple[str, ...], list[ir.Operation]] = {}
+    numbers: dict[ir.Value, int] = {}
+    for op in [op for op in walk(root) if op.name in _STEPS]:
+        operand = first.get(op.operands[0], op.operands[0])
+        says = [f"{name} {op.attributes[name]}" for name in op.attributes if name not in (TENSOR, WHY)]
+        number = numbers.setdefault(operand, len(numbers))
+        group = alike.setdefault((op.name, str(number), str(op.results[0].type), *says), [])
+        group.append(op)
+        first[op.results[0]] = group[0].results[0]
+    for group in alike.values():
+        label = reduce(Label.joined, map(label_of, group))
+        for op in group:
+            put_label(op, label)
 
 
 def folds(consumer: type, producer: type) -> Callable[[AnyFold], AnyFold]:
@@ -54,6 +80,8 @@ def _fold_with_producers(op: ir.Operation) -> None:
             folded = FOLDS[op.name, producer.name](op.opview, producer.opview)
         if folded is None:
             return
+        if folded != producer.operands[0]:
+            put_label(folded.owner.operation, label_of(producer).joined(label_of(op)))
         op.results[0].replace_all_uses_with(folded)
         op.erase()
         if _uses(producer.results[0]) == 0:

@@ -22,8 +22,8 @@ class LowerReshard(Pass):
     """Replaces every `dm.reshard` by the sequence of collectives and local slices that moves the fewest bytes.
 
     `reshard(%x) from [], sum over dp to [dp]` becomes `reduce_scatter(%x) {dim = 0, group = dp}`. The steps and their
-    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32. What the reshard says
-    of itself (`dmc/dialect/labels.py`) its collectives say.
+    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32. What the reshard
+    says of itself (`dmc/dialect/labels.py`) its collectives say.
     """
 
     name = "dm-lower-reshard"

@@ -272,3 +272,35 @@ func.func @repeated_and_unused(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<4xf3
   %t = "dm.all_slice"(%q) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xf32>
   return %s, %t : tensor<4xf32>, tensor<4xf32>
 }
+
+// A movement that does the work of two says what both said, each part once; where nothing moves, nothing is said.
+// CHECK-LABEL: func.func @labels
+// CHECK-NEXT: dm.reduce_scatter{{.*}}dm.tensor = "gradient of w", dm.why = "dp; zero"
+// CHECK-NOT: dm.why
+// CHECK: return
+func.func @labels(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+  %r = "dm.all_reduce"(%x) {dm.tensor = "gradient of w", dm.why = "dp", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
+  %s = "dm.all_slice"(%r) {dm.tensor = "gradient of w", dm.why = "zero; dp", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xf32>
+  %g = "dm.all_gather"(%x) {dm.why = "a", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<16xf32>
+  %t = "dm.all_slice"(%g) {dm.why = "b", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<16xf32>) -> tensor<8xf32>
+  return %s, %t : tensor<4xf32>, tensor<8xf32>
+}
+
+// Repeated movements are one, whatever each is there for, also behind others and beside what makes them part of blocks.
+// CHECK-LABEL: func.func @labels_of_repeated
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32>, %[[Z:[^:]+]]: tensor<4xf32>)
+// CHECK-NEXT: %[[A:.+]] = "dm.all_reduce"(%[[X]]) {{.*}}dm.why = "one; two"
+// CHECK-NEXT: %[[E:.+]] = tensor.expand_shape %[[A]]
+// CHECK-NEXT: %[[B:.+]] = "dm.all_gather"(%[[E]]) {{.*}}dm.why = "one; two"
+// CHECK-NEXT: %[[C:.+]] = "dm.all_reduce"(%[[Z]]) {{.*}}dm.why = "three"
+// CHECK-NEXT: return %[[B]], %[[B]], %[[C]]
+func.func @labels_of_repeated(%x: tensor<4xf32>, %z: tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>) {
+  %0 = "dm.all_reduce"(%x) {dm.why = "one", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = tensor.expand_shape %0 [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+  %a = "dm.all_gather"(%1) {dm.why = "one", dim = 1 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<2x2xf32>) -> tensor<2x4xf32>
+  %2 = "dm.all_reduce"(%x) {dm.why = "two", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = tensor.expand_shape %2 [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+  %b = "dm.all_gather"(%3) {dm.why = "two", dim = 1 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<2x2xf32>) -> tensor<2x4xf32>
+  %c = "dm.all_reduce"(%z) {dm.why = "three", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %a, %b, %c : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>
+}

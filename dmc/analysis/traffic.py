@@ -1,29 +1,13 @@
-"""Ranks in one process: what the collectives of a step send from rank to rank.
+"""What the collectives of a step send from rank to rank, in bytes.
 
-A rehearsal runs all ranks as one program (dm-link-ranks) on one IREE device, in one memory, where nothing is sent. The
-bytes are therefore counted on form placed, while a collective is still one operation that knows its group. They are
-those of the cheapest direct algorithm, as in `dmc/placement/transitions.py`: in an all-reduce every rank reduces a
-piece and sends it to all others.
-
-One IREE device for each rank was tried, with IREE 3.13. A `--iree-hal-target-device=rank0=local[0]` for each rank,
-`iree.abi.affinity` on arguments and results and `flow.tensor.transfer` at each change of rank are enough: IREE places
-all else by its operands, loops too, keeps updates in place, and makes each transfer one copy; programs ran with 2 and 4
-devices, bit for bit as they should. But it does not place what depends on no argument:
-
-* two ranks that fill equal tensors share one `flow.tensor.empty` or splat, for IREE eliminates common subexpressions
-  whatever `stream.affinity` says; if both then insert slices into it (any concatenation), the slices may get no device,
-  and the compiler stops: "op affinity … is not compatible with the partition affinity …". It did for 2 of 6 random
-  programs of 28 collectives on 4 ranks. No `--iree-stream-partitioning-favor` and no larger
-  `--iree-stream-affinity-solver-max-iterations` helps;
-* a constant that is transferred stops it too, or crashes the evaluation of constants at compile time, unless it is
-  hidden behind `util.optimization_barrier`.
-
-Devices must wait for the stream dialect at command level, where each operation names its device.
+Counted on form placed, where a collective is still one operation that knows its group. The bytes are those of the
+cheapest direct algorithm, as in `dmc/placement/transitions.py`: in an all-reduce every rank reduces a piece and sends
+it to all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from math import ceil, prod
@@ -44,15 +28,19 @@ Pairs = Mapping[tuple[int, int], int]
 class Movement:
     """One collective of a step.
 
-    kind, place: the operation and where it comes from. mesh, axes: what its groups lie along. sent: bytes in one step,
-    over all rounds of the loops around it, by (source rank, target rank); no entry for what a rank keeps.
+    op: the collective. mesh, axes: what its groups lie along. sent: bytes in one step, over all rounds of the loops
+    around it, by (source rank, target rank); no entry for what a rank keeps.
     """
 
-    kind: str
-    place: str
+    op: ir.Operation
     mesh: str
     axes: tuple[str, ...]
     sent: Pairs
+
+    @property
+    def kind(self) -> str:
+        """The name of the operation."""
+        return self.op.name
 
     @property
     def bytes(self) -> int:
@@ -66,21 +54,41 @@ def traffic(module: ir.Module) -> list[Movement]:
     Raises DmcError for a collective in a loop whose number of rounds is not constant, and for broken rules of `dm`.
     """
     dm.verify_symbols(module)
-    meshes = {op.sym_name.value: mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)}
-    return [_movement(op, meshes) for op in walk(module.operation) if isinstance(op.opview, COLLECTIVES)]
+    meshes = meshes_of(module)
+    return [_movement(op, meshes) for op in collectives(module.operation)]
+
+
+def meshes_of(module: ir.Module) -> dict[str, Mesh]:
+    """The meshes that the module declares, by symbol."""
+    return {op.sym_name.value: mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)}
+
+
+def collectives(root: ir.Operation) -> Iterator[ir.Operation]:
+    """Every operation in `root` that sends something to other ranks of a group."""
+    return (op for op in walk(root) if isinstance(op.opview, COLLECTIVES))
+
+
+def sent_at_once(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Pairs:
+    """The bytes that a collective sends each time it runs, by (source rank, target rank)."""
+    collective: Any = op.opview
+    mesh, axes = meshes[collective.group.mesh.value], dm.group_axes(collective.group)
+    places = _SENT[op.name](collective, mesh.group_size(axes))
+    return {
+        (group[source], group[target]): size for group in mesh.groups(axes) for (source, target), size in places.items()
+    }
+
+
+def element_bytes(kind: ir.RankedTensorType) -> int:
+    """The bytes of one element; what is narrower than a byte takes a byte, an index is as wide as a pointer."""
+    width = 64 if isinstance(kind.element_type, ir.IndexType) else kind.element_type.width
+    return ceil(width / 8)
 
 
 def _movement(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Movement:
-    collective: Any = op.opview
-    name, axes = collective.group.mesh.value, dm.group_axes(collective.group)
-    mesh, rounds = meshes[name], _rounds(op)
-    places = _SENT[op.name](collective, mesh.group_size(axes))
-    sent = {
-        (group[source], group[target]): size * rounds
-        for group in mesh.groups(axes)
-        for (source, target), size in places.items()
-    }
-    return Movement(op.name, str(op.location), name, tuple(axes), sent)
+    group: dm.GroupAttr = op.opview.group
+    rounds = _rounds(op)
+    sent = {pair: size * rounds for pair, size in sent_at_once(op, meshes).items()}
+    return Movement(op, group.mesh.value, tuple(dm.group_axes(group)), sent)
 
 
 def _rounds(op: ir.Operation) -> int:
@@ -102,13 +110,7 @@ def _constant(bound: ir.Value, op: ir.Operation) -> int:
 
 def _bytes(value: ir.Value) -> int:
     kind = ir.RankedTensorType(value.type)
-    return prod(kind.shape) * _element_bytes(kind)
-
-
-def _element_bytes(kind: ir.RankedTensorType) -> int:
-    # What is narrower than a byte takes a byte; an index is as wide as a pointer.
-    width = 64 if isinstance(kind.element_type, ir.IndexType) else kind.element_type.width
-    return ceil(width / 8)
+    return prod(kind.shape) * element_bytes(kind)
 
 
 def _each_to_each(n: int, size: int) -> Pairs:
@@ -119,7 +121,7 @@ def _all_reduce(op: dm.AllReduceOp, n: int) -> Pairs:
     kind = ir.RankedTensorType(op.input.type)
     # The elements that each rank reduces: as equal as they can be.
     pieces = [(prod(kind.shape) + n - 1 - place) // n for place in range(n)]
-    return {(i, j): (pieces[j] + pieces[i]) * _element_bytes(kind) for i, j in permutations(range(n), 2)}
+    return {(i, j): (pieces[j] + pieces[i]) * element_bytes(kind) for i, j in permutations(range(n), 2)}
 
 
 def _broadcast(op: dm.BroadcastOp, n: int) -> Pairs:
