@@ -15,8 +15,6 @@ from dmc.plans.layout import AxisUse, Layout
 from dmc.runtime.signature import Role, StateSpec, TensorSpec
 from tests.models import build
 
-PADDING = -1
-
 
 @dataclass(frozen=True)
 class Described:
@@ -57,16 +55,11 @@ def _specs(named: Iterable[tuple[str, Any]], role: Role) -> list[StateSpec]:
 
 
 def piece(whole: np.ndarray[Any, Any], layout: Layout, mesh: Mesh, rank: int) -> np.ndarray[Any, Any]:
-    """What `rank` holds of `whole`: the definitions of `AxisUse` and `Layout`, word by word. Padding is `PADDING`."""
+    """What `rank` holds of `whole`: the definitions of `AxisUse` and `Layout`, word by word."""
     index = mesh.coordinates(rank)
     for dim, uses in enumerate(layout.dims):
         for use in uses:
             whole = _kept(whole, dim, use, mesh.axis_size(use.axis), index[use.axis])
-    for use in layout.flat:
-        ranks = mesh.axis_size(use.axis)
-        count = -(-whole.size // ranks)
-        padded = np.concatenate([whole.ravel(), np.full(count * ranks - whole.size, PADDING, whole.dtype)])
-        whole = padded.reshape(ranks, count)[index[use.axis]]
     return whole
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from math import prod
 
-from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 
 
@@ -30,28 +28,26 @@ class AxisUse:
 class Layout:
     """For each dimension the axes that split it, major first; an axis is used once at most. No use: replicated.
 
-    flat: axes that cut the flattened local tensor further. Each cuts what is left, m elements, into n pieces of
-    ⌈m/n⌉, the last ones padded. partial: axes along which every rank holds only a contribution to the sum.
+    partial: axes along which every rank holds only a contribution to the sum.
     """
 
     dims: tuple[tuple[AxisUse, ...], ...]
-    flat: tuple[AxisUse, ...] = ()
     partial: tuple[AxisUse, ...] = ()
 
     @property
     def splits(self) -> Iterator[AxisUse]:
-        """All uses that split, by dimension, then flat."""
-        return (use for uses in (*self.dims, self.flat) for use in uses)
+        """All uses that split, by dimension."""
+        return (use for uses in self.dims for use in uses)
 
     @property
     def uses(self) -> Iterator[AxisUse]:
         """All uses."""
-        return (use for uses in (*self.dims, self.flat, self.partial) for use in uses)
+        return (use for uses in (*self.dims, self.partial) for use in uses)
 
     def placement(self) -> Placement:
-        """Splits by dimension and partial sums as the passes know them. Blocks and `flat` are more than it can say."""
+        """The same as the passes know it."""
         dims = [[use.axis for use in uses] for uses in self.dims]
-        return Placement(dims, {use.axis: "sum" for use in self.partial})
+        return Placement(dims, {use.axis: "sum" for use in self.partial}, {use.axis: use.blocks for use in self.splits})
 
     def with_split(self, dim: int, use: AxisUse) -> Layout:
         """This layout with dimension `dim` split once more."""
@@ -60,24 +56,10 @@ class Layout:
     def __str__(self) -> str:
         dims = ", ".join(" ".join(map(str, uses)) or "-" for uses in self.dims)
         words = [f"[{dims}]" if any(self.dims) else "whole"]
-        words += [f"{word} {' '.join(map(str, uses))}" for word, uses in self._extras() if uses]
+        words += [f"partial {' '.join(map(str, self.partial))}"] if self.partial else []
         return ", ".join(words)
-
-    def _extras(self) -> Iterable[tuple[str, tuple[AxisUse, ...]]]:
-        return ("flat", self.flat), ("partial", self.partial)
 
 
 def replicated(rank: int) -> Layout:
     """The layout of a tensor with `rank` dimensions that every rank holds whole."""
     return Layout(((),) * rank)
-
-
-def local_shape(layout: Layout, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
-    """The shape of what one rank holds of a tensor of `shape`: one dimension, padding included, where it is flat."""
-    local = layout.placement().local_shape(mesh, shape)
-    if not layout.flat:
-        return local
-    count = prod(local)
-    for use in layout.flat:
-        count = -(-count // mesh.axis_size(use.axis))
-    return (count,)

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmc.plans.layout import Layout, local_shape
+from dmc.plans.layout import Layout
 from dmc.plans.resolved import ResolvedPlan
 
 HEAD = ("name", "shape", "placement", "local shape", "gradient", "optimizer", "rule")
 LEGEND = """\
 [dp tp, -]   dimension 0 is split over axis dp and each piece over tp; dimension 1 is not split
-3×tp         the dimension is three blocks side by side, and each of them is split over tp
-flat dp      flattened, padded and split over dp"""
+3×tp         the dimension is three blocks side by side, and each of them is split over tp"""
 
 
 def table(plan: ResolvedPlan) -> str:
     """One line for each parameter and buffer, then each input, then each constraint on an activation."""
     rows: list[tuple[str, ...]] = [HEAD]
     for name, each in plan.tensors.items():
-        local = local_shape(each.stored, each.spec.shape, plan.mesh)
+        local = each.stored.placement().local_shape(plan.mesh, each.spec.shape)
         rest = (_layout(each.reduced), _layout(each.optimizer), "; ".join(each.rules) or "no rule")
         rows.append((name, _shape(each.spec.shape), str(each.stored), _shape(local), *rest))
     for name, each in plan.inputs.items():
-        local = local_shape(each.layout, each.spec.shape, plan.mesh)
+        local = each.layout.placement().local_shape(plan.mesh, each.spec.shape)
         why = "; ".join(each.rules) or "no rule"
         rows.append((f"input {name}", _shape(each.spec.shape), str(each.layout), _shape(local), "", "", why))
     for each in plan.activations:

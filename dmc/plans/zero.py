@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dmc.mesh import Mesh
 from dmc.plans.layout import AxisUse, Layout
@@ -27,13 +26,12 @@ def split_from_stage(
 
 
 def _split(layout: Layout, shape: Sequence[int], mesh: Mesh, use: AxisUse) -> Layout:
-    """Splits the first dimension whose local size the axis divides, or else the flattened tensor, padded.
+    """Splits the first dimension whose local size the axis divides; a tensor without one stays as it is.
 
     The first, because pieces of the first dimension lie one behind the other in memory, and gathering is appending.
     """
-    if not layout.flat:
-        ranks = mesh.axis_size(use.axis)
-        for dim, size in enumerate(layout.placement().local_shape(mesh, shape)):
-            if size % ranks == 0:
-                return layout.with_split(dim, use)
-    return replace(layout, flat=(*layout.flat, use))
+    ranks = mesh.axis_size(use.axis)
+    for dim, size in enumerate(layout.placement().local_shape(mesh, shape)):
+        if size % ranks == 0:
+            return layout.with_split(dim, use)
+    return layout

@@ -10,7 +10,7 @@ import pytest
 import dmc
 from dmc.mesh import Mesh
 from dmc.plans import Plan, ResolvedPlan, recipe, resolve
-from dmc.plans.layout import Layout, local_shape
+from dmc.plans.layout import Layout
 from dmc.runtime.signature import StateSpec, TensorSpec
 from tests.plan_models import piece
 
@@ -114,7 +114,7 @@ def test_splits_add_up_major_first() -> None:
     plan = dmc.plan(MESH).shard("0.fc.weight", dim=1, axis="tp").shard("h.0.fc.*t", dim=-1, axis="dp")
     assert _stored(plan) == {"h.0.fc.weight": "[-, tp dp]"}
     weight = _resolve(plan).tensors["h.0.fc.weight"]
-    assert local_shape(weight.stored, (8, 12), MESH) == (8, 3)
+    assert weight.stored.placement().local_shape(MESH, (8, 12)) == (8, 3)
     assert weight.stored.placement().dims == ((), ("tp", "dp"))
     assert weight.rules == ('shard("0.fc.weight", dim=1, axis="tp")', 'shard("h.0.fc.*t", dim=-1, axis="dp")')
 
@@ -152,7 +152,7 @@ def test_stages_of_zero(zero: int, stored: str, reduced: str, optimizer: str) ->
     assert weight.gradient.placement().partial == (("dp", "sum"),)
 
 
-def test_zero_splits_the_first_dimension_that_divides_or_pads() -> None:
+def test_zero_splits_the_first_dimension_that_divides() -> None:
     resolved = resolve(
         dmc.plan(Mesh(dp=4)).data_parallel("dp", zero=3),
         [StateSpec("a", "f32", (6, 8)), StateSpec("b", "f32", (3, 5)), StateSpec("c", "f32", ())],
@@ -162,11 +162,9 @@ def test_zero_splits_the_first_dimension_that_divides_or_pads() -> None:
     stored = {name: each.stored for name, each in resolved.tensors.items()}
     assert {name: str(layout) for name, layout in stored.items()} == {
         "a": "[-, dp]",
-        "b": "whole, flat dp",
-        "c": "whole, flat dp",
+        "b": "whole",
+        "c": "whole",
     }
-    assert local_shape(stored["b"], (3, 5), resolved.mesh) == (4,)
-    assert local_shape(stored["c"], (), resolved.mesh) == (1,)
 
 
 def test_zero_leaves_what_is_not_trained() -> None:
@@ -178,7 +176,7 @@ def test_zero_leaves_what_is_not_trained() -> None:
 
 def test_replicate_keeps_a_parameter_from_stage_three() -> None:
     scale = _resolve(dmc.plan(MESH).replicate("scale").data_parallel("dp", zero=3)).tensors["scale"]
-    assert (str(scale.stored), str(scale.reduced)) == ("whole", "whole, flat dp")
+    assert (str(scale.stored), str(scale.reduced)) == ("whole", "whole")
 
 
 def test_several_axes_of_data() -> None:
@@ -200,7 +198,7 @@ def test_an_axis_that_splits_the_parameter_does_not_sum_its_gradient() -> None:
 def test_layouts_of_the_rest_of_the_state() -> None:
     resolved = _resolve(dmc.plan(MESH).data_parallel("dp", zero=1))
     layouts = {spec.name: str(resolved.state_layout(spec)) for spec in STATE if spec.role in ("optimizer", "counter")}
-    assert layouts == {"scale.exp_avg": "whole, flat dp", "step": "whole"}
+    assert layouts == {"scale.exp_avg": "whole", "step": "whole"}
     assert str(resolved.state_layout(STATE[0])) == "whole"
 
 
@@ -271,7 +269,8 @@ def test_json() -> None:
     plan = dmc.plan(MESH).data_parallel("dp", zero=1).sequence_parallel("tp", between=["h.0"])
     data = json.loads(json.dumps(_resolve(plan).to_json()))
     assert data["mesh"] == {"axes": ["dp", "tp"], "sizes": [2, 2], "links": [None, None]}
-    assert data["tensors"]["scale"]["optimizer"]["flat"] == [
-        {"axis": "dp", "blocks": 1, "rule": 'data_parallel("dp", zero=1)'}
+    assert data["tensors"]["h.0.fc.weight"]["optimizer"]["dims"] == [
+        [{"axis": "dp", "blocks": 1, "rule": 'data_parallel("dp", zero=1)'}],
+        [],
     ]
     assert data["activations"][0]["dims"]["1"][0]["axis"] == "tp"

@@ -14,7 +14,6 @@ import dmc
 from dmc import plans
 from dmc.mesh import Mesh
 from dmc.plans import Plan, Recipe, ResolvedPlan
-from dmc.plans.layout import local_shape
 from tests.models import build
 from tests.models.moe import MixtureOfExperts
 from tests.plan_models import Described, describe, piece, state_of
@@ -34,7 +33,10 @@ _described = functools.cache(describe)
 
 def _local(resolved: ResolvedPlan) -> dict[str, tuple[int, ...]]:
     """What one rank stores of each parameter and buffer."""
-    return {name: local_shape(each.stored, each.spec.shape, resolved.mesh) for name, each in resolved.tensors.items()}
+    return {
+        name: each.stored.placement().local_shape(resolved.mesh, each.spec.shape)
+        for name, each in resolved.tensors.items()
+    }
 
 
 def _whole(resolved: ResolvedPlan) -> set[str]:
@@ -46,7 +48,7 @@ def _whole(resolved: ResolvedPlan) -> set[str]:
 @pytest.mark.parametrize("name", ANY)
 @pytest.mark.parametrize("stage", ZERO)
 def test_data_parallel_and_zero(name: str, stage: int) -> None:
-    """Each rank keeps a quarter of what its stage splits; nothing here needs more padding than a few elements."""
+    """Each rank keeps a quarter of what its stage splits, but for a few elements that no dimension divides."""
     model = _described(name)
     resolved = model.resolve(dmc.plan(Mesh(dp=4)).use(ZERO[stage]("dp")))
     assert all(each.layout.placement().dims[0] == ("dp",) for each in resolved.inputs.values())
@@ -56,9 +58,11 @@ def test_data_parallel_and_zero(name: str, stage: int) -> None:
             continue
         for layout, since in ((each.optimizer, 1), (each.reduced, 2), (each.stored, 3)):
             assert layout is not None
-            local = torch.Size(local_shape(layout, each.spec.shape, resolved.mesh)).numel()
+            local = torch.Size(layout.placement().local_shape(resolved.mesh, each.spec.shape)).numel()
             whole = torch.Size(each.spec.shape).numel()
-            assert local == (-(-whole // 4) if stage >= since else whole)
+            is_split = stage >= since and any(size % 4 == 0 for size in each.spec.shape)
+            assert is_split or stage < since or whole <= 100
+            assert local == (whole // 4 if is_split else whole)
 
 
 # What Megatron keeps whole: norms, position embeddings, biases after row-parallel layers, BERT's small head.
