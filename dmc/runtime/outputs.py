@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dmc.runtime.device import Reading
 from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.ranks import Spread
 from dmc.runtime.session import Session
 from dmc.runtime.signature import TensorSpec
 
@@ -18,9 +20,13 @@ class LazyArray:
     Every read raises DmcError if the step has failed on the device.
     """
 
-    def __init__(self, session: Session, reading: Reading, spec: TensorSpec, entry: int) -> None:
+    def __init__(
+        self, session: Session, readings: Sequence[Reading], spread: Spread, spec: TensorSpec, entry: int
+    ) -> None:
+        """readings: what each rank gives of it, the parts of `spread`."""
         self._session: Session | None = session
-        self._reading: Reading | None = reading
+        self._readings = readings
+        self._spread = spread
         self._entry = entry
         self._spec = spec
         self._array: np.ndarray | None = None
@@ -42,11 +48,12 @@ class LazyArray:
     def numpy(self) -> np.ndarray:
         """The value, read-only, in host memory; waits for the step."""
         if self._array is None:
-            assert self._session is not None and self._reading is not None, "unread yet let go"
-            self._array = self._session.fetch(self._reading, self._entry)
+            assert self._session is not None, "unread yet let go"
+            session, readings = self._session, self._readings
+            self._array = self._spread.whole(lambda rank: session.fetch(readings[rank], self._entry))
             self._array.flags.writeable = False
             # The value is here: keep neither the device memory nor the step alive.
-            self._reading = self._session = None
+            self._readings, self._session = (), None
         return self._array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -7,16 +7,21 @@ step changes come back in the same order, each in the storage of its argument.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = 2
+SCHEMA = 3
 
 Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
 
 # A nested container of batch tensors: an index into `Signature.batch`, a constant, or a container of trees.
 # {"leaf": 3} · {"constant": true} · {"tuple": [...]} · {"list": [...]} · {"dict": {"name": ...}}
 Tree = Mapping[str, Any]
+
+# For each dimension of a tensor the mesh axes that split it, major first, each as (axis, blocks): what earlier axes
+# left of the dimension is seen as [blocks, n, rest], n the size of the axis, and the rank with index i along it has
+# [:, i, :].
+Splits = tuple[tuple[tuple[str, int], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Signature:
-    """The whole calling convention of `@step`.
+    """The whole calling convention of `@step`. Shapes are those of whole tensors.
 
     controls: `lr` f32[number of groups] and `guard` i32[] (non-zero: leave the state alone if the loss is not finite).
     outputs: `loss` first, then `finite` i32[] (non-zero: the loss is finite), then the auxiliary outputs of the loss.
@@ -67,6 +72,10 @@ class Signature:
     aux: the tree of auxiliary outputs over `outputs[2:]`, or None.
     learning_rates: the default learning rate of each parameter group.
     arenas: where state lies that does not have memory of its own.
+    mesh: axis to number of ranks along it, major first; ranks count row-major. None where the step is not for a mesh;
+    otherwise all ranks are one program, which takes and gives, for each tensor, one of each rank: `<name>@<rank>`, as
+    arenas name their members too (`dmc.runtime.ranks`).
+    splits: by name of a state tensor, an input or an output how it is split; what is not named every rank has whole.
     """
 
     state: tuple[StateSpec, ...]
@@ -78,6 +87,12 @@ class Signature:
     aux: Tree | None
     learning_rates: tuple[float, ...]
     arenas: tuple[Arena, ...] = ()
+    mesh: Mapping[str, int] | None = None
+    splits: Mapping[str, Splits] = field(default_factory=dict)
+
+    def splits_of(self, spec: TensorSpec) -> Splits:
+        """How a tensor of the step is split, dimension by dimension."""
+        return self.splits.get(spec.name, ((),) * len(spec.shape))
 
     @property
     def passed(self) -> tuple[StateSpec, ...]:
@@ -109,11 +124,17 @@ class Signature:
             aux=data["aux"],
             learning_rates=tuple(data["learning_rates"]),
             arenas=tuple(_arena(arena) for arena in data["arenas"]),
+            mesh=data["mesh"],
+            splits={name: _splits(dims) for name, dims in data["splits"].items()},
         )
 
 
 def _arena(data: Mapping[str, Any]) -> Arena:
     return Arena(data["name"], data["dtype"], data["length"], data["members"], tuple(data["views"]))
+
+
+def _splits(data: Sequence[Sequence[Sequence[Any]]]) -> Splits:
+    return tuple(tuple((axis, blocks) for axis, blocks in uses) for uses in data)
 
 
 def _specs(data: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:

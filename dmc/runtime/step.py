@@ -14,8 +14,9 @@ from dmc.errors import ArtifactError, InputError, NonFiniteLossError
 from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
-from dmc.runtime.device import Device
+from dmc.runtime.device import Device, Reading
 from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.ranks import Ranks
 from dmc.runtime.session import Session
 from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
@@ -47,7 +48,9 @@ class Step:
         _check(artifact)
         check_state(artifact.signature.state, artifact.state)
         opened = Device(artifact.target, device)
-        self._session = Session(opened, artifact.signature, artifact.modules, artifact.state)
+        self._ranks = Ranks(artifact.signature)
+        state = self._ranks.scatter(artifact.signature.state, artifact.state)
+        self._session = Session(opened, self._ranks.linked, artifact.modules, state)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
@@ -61,7 +64,7 @@ class Step:
     @property
     def steps_done(self) -> int:
         """Optimizer steps done since the state was new; waits for the steps in flight."""
-        return int(self._session.read_state(self._counter))
+        return int(self._whole(self._counter))
 
     def __call__(
         self, *batch: Any, lr: float | Sequence[float] | None = None, check_finite: bool = False, **batch_kw: Any
@@ -98,7 +101,27 @@ class Step:
 
         Raises StateError that lists every name that does not fit; the state is then untouched.
         """
-        self._session.write_state(states.flatten(self.signature.state, state))
+        specs = self.signature.state
+        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+
+    def rank_state_dict(self, rank: int) -> StateDict:
+        """A copy of what one rank of the mesh holds, as `state_dict`; split tensors have the shape of its part.
+
+        Raises InputError for a rank that the step does not have.
+        """
+        if rank not in range(self._ranks.count):
+            raise InputError(f"rank {rank}", "does not exist", hint=f"ranks are 0 to {self._ranks.count - 1}")
+        specs = self.signature.state
+        return states.build(specs, [self._part(index, rank) for index in range(len(specs))])
+
+    def differing_replicas(self) -> tuple[str, ...]:
+        """The state tensors of which two ranks that should hold the same do not, bit for bit; () where all agree."""
+        differing: list[str] = []
+        for index, spec in enumerate(self.signature.state):
+            replicas = self._ranks.spreads[spec.name].replicas
+            contents = [{self._part(index, rank).tobytes() for rank in ranks} for ranks in replicas]
+            differing += [spec.name] if any(len(each) > 1 for each in contents) else []
+        return tuple(differing)
 
     def snapshot(self) -> Artifact:
         """The step and its present state as a value; waits for the steps in flight."""
@@ -123,19 +146,34 @@ class Step:
         ]
         given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
-        entry, readings = self._session.issue(controls, batch)
-        outputs = [
-            (Loss if index == 0 else LazyArray)(self._session, reading, spec, entry)
-            for index, (reading, spec) in enumerate(zip(readings, signature.outputs, strict=True))
-        ]
+        scatter = self._ranks.scatter
+        issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
+        outputs = self._outputs(*issued)
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
             hint = "the state is as it was before this step: skip the batch or lower the learning rate"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if signature.aux is None else (outputs[0], unflatten(signature.aux, outputs[2:]))
 
+    def _outputs(self, entry: int, readings: Sequence[Reading]) -> list[LazyArray]:
+        """The outputs of a step, of which all ranks give their parts."""
+        ranks = self._ranks.count
+        outputs: list[LazyArray] = []
+        for index, spec in enumerate(self.signature.outputs):
+            parts, spread = readings[index * ranks : (index + 1) * ranks], self._ranks.spreads[spec.name]
+            outputs.append((Loss if index == 0 else LazyArray)(self._session, parts, spread, spec, entry))
+        return outputs
+
     def _state(self) -> list[np.ndarray]:
-        return [self._session.read_state(index) for index in range(len(self.signature.state))]
+        return [self._whole(index) for index in range(len(self.signature.state))]
+
+    def _whole(self, index: int) -> np.ndarray:
+        """A state tensor, by its index in the signature."""
+        name = self.signature.state[index].name
+        return self._ranks.spreads[name].whole(lambda rank: self._part(index, rank))
+
+    def _part(self, index: int, rank: int) -> np.ndarray:
+        return self._session.read_state(index * self._ranks.count + rank)
 
 
 def _rates(lr: float | Sequence[float], signature: Signature) -> np.ndarray:

@@ -1,0 +1,108 @@
+"""The tensors of a step and the parts of them that the ranks of its mesh hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from dmc.runtime.signature import Signature, Splits, TensorSpec
+
+Spec = TypeVar("Spec", bound=TensorSpec)
+
+
+class Spread:
+    """Where the elements of one tensor are."""
+
+    def __init__(self, shape: Sequence[int], splits: Splits, mesh: Mapping[str, int]) -> None:
+        """shape: of the whole tensor, which the axes divide. mesh: axis to size, major first."""
+        self.shape = tuple(shape)
+        self.part_shape = tuple(
+            size // math.prod(mesh[axis] for axis, _ in uses) for size, uses in zip(shape, splits, strict=True)
+        )
+        self._ranks = range(math.prod(mesh.values()))
+        axes = [axis for uses in splits for axis, _ in uses]
+        # For each rank, what picks its part out of the whole tensor; none where every rank has the whole.
+        self._index: list[tuple[slice, ...] | tuple[np.ndarray, ...]] = []
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for rank, place in enumerate(np.ndindex(*mesh.values())):
+            index = dict(zip(mesh, place, strict=True))
+            alike.setdefault(tuple(index[axis] for axis in axes), []).append(rank)
+            if axes:
+                kept = [_kept(size, uses, mesh, index) for size, uses in zip(shape, splits, strict=True)]
+                self._index.append(_indexing(kept))
+        # The ranks that hold the same, for each part.
+        self.replicas = [tuple(ranks) for ranks in alike.values()]
+
+    def parts(self, whole: np.ndarray) -> list[np.ndarray]:
+        """What each rank holds of `whole`, in the order of the ranks; without a copy where the memory allows it."""
+        return [whole[index] for index in self._index] or [whole for _ in self._ranks]
+
+    def whole(self, part_of: Callable[[int], np.ndarray]) -> np.ndarray:
+        """The tensor of which `part_of(rank)` is the part; asks the first of those ranks only that hold the same."""
+        if not self._index:
+            return part_of(0)
+        parts = {ranks[0]: part_of(ranks[0]) for ranks in self.replicas}
+        whole = np.empty(self.shape, parts[0].dtype)
+        for rank, part in parts.items():
+            whole[self._index[rank]] = part
+        return whole
+
+
+class Ranks:
+    """How all tensors of a step lie on the ranks of its mesh. A step without a mesh is one rank, which has the whole.
+
+    linked: the calling convention of the one program that all ranks are: for each tensor of the step's own signature
+    one of each rank, `<name>@<rank>`, in the order of the ranks. Without a mesh it is the step's own.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        self._mesh = signature.mesh or {}
+        self.count = math.prod(self._mesh.values())
+        specs = (*signature.state, *signature.controls, *signature.batch, *signature.outputs)
+        self.spreads = {spec.name: Spread(spec.shape, signature.splits_of(spec), self._mesh) for spec in specs}
+        self.linked = signature if signature.mesh is None else self._link(signature)
+
+    def scatter(self, specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What all ranks hold of one array for each of `specs`, in the order of the linked step."""
+        pairs = zip(specs, arrays, strict=True)
+        return [part for spec, array in pairs for part in self.spreads[spec.name].parts(array)]
+
+    def local(self, spec: Spec, rank: int) -> Spec:
+        """The tensor of the linked step that is the part of `rank`."""
+        return replace(spec, name=f"{spec.name}@{rank}", shape=self.spreads[spec.name].part_shape)
+
+    def _link(self, signature: Signature) -> Signature:
+        return replace(
+            signature,
+            state=tuple(self._each(signature.state)),
+            controls=tuple(self._each(signature.controls)),
+            batch=tuple(self._each(signature.batch)),
+            outputs=tuple(self._each(signature.outputs)),
+            mesh=None,
+            splits={},
+        )
+
+    def _each(self, specs: Sequence[Spec]) -> Iterator[Spec]:
+        return (self.local(spec, rank) for spec in specs for rank in range(self.count))
+
+
+def _kept(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], index: Mapping[str, int]) -> np.ndarray:
+    """The places along a dimension of `size` that the rank with this index along each axis holds, in order."""
+    places = np.arange(size)
+    for axis, blocks in uses:
+        # Without the size of the last dimension, which nothing tells of an empty array.
+        rest = len(places) // (blocks * mesh[axis])
+        places = places.reshape(blocks, mesh[axis], rest)[:, index[axis]].reshape(-1)
+    return places
+
+
+def _indexing(kept: Sequence[np.ndarray]) -> tuple[slice, ...] | tuple[np.ndarray, ...]:
+    """What picks these places of each dimension out of an array: ranges, which need no copy, if they are such."""
+    ranges = [slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0) for places in kept]
+    if all(len(places) == each.stop - each.start for places, each in zip(kept, ranges, strict=True)):
+        return tuple(ranges)
+    return np.ix_(*kept)
