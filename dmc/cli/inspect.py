@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,8 @@ from typing import Any
 from dmc.cli.ops import count_composites, count_ops
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
-from dmc.runtime.signature import StateSpec, TensorSpec, Tree
+from dmc.runtime.ranks import Ranks
+from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
 
 UNKNOWN = "unknown"
@@ -36,20 +38,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
-    """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown"."""
+    """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown".
+
+    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split.
+    """
     signature = artifact.signature
+    ranks = Ranks(signature)
     return {
         "target": artifact.target,
         "precision": artifact.precision,
         "requires": list(artifact.requires),
         "versions": dict(artifact.versions),
         "call": _call(artifact),
-        "inputs": _tensors(signature.batch),
-        "outputs": _tensors(signature.outputs),
+        "mesh": signature.mesh,
+        "inputs": _tensors(signature.batch, signature),
+        "outputs": _tensors(signature.outputs, signature),
         "learning_rates": list(signature.learning_rates),
-        "bytes": _bytes(artifact),
+        "bytes": _bytes(signature.state, artifact.statistics.get("transient_bytes", UNKNOWN)),
+        "rank_bytes": None if signature.mesh is None else _rank_bytes([ranks.local(s, 0) for s in signature.state]),
         "parameters": sum(_elements(spec) for spec in signature.state if spec.role in ("parameter", "frozen")),
-        "state": _tensors(signature.state),
+        "state": _tensors(signature.state, signature),
         "modules": {name: len(data) for name, data in artifact.modules.items()},
         "forms": {
             name: {"ops": count_ops(text), "composites": count_composites(text)} for name, text in artifact.ir.items()
@@ -58,9 +66,9 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def _bytes(artifact: Artifact) -> dict[str, int | str]:
+def _bytes(state: Sequence[StateSpec], transient: int | str) -> dict[str, int | str]:
     def total(*roles: str) -> int:
-        return sum(byte_count(spec) for spec in artifact.signature.state if spec.role in roles)
+        return sum(byte_count(spec) for spec in state if spec.role in roles)
 
     return {
         "weights": total("parameter", "frozen"),
@@ -68,8 +76,13 @@ def _bytes(artifact: Artifact) -> dict[str, int | str]:
         "gradients": total("parameter"),
         "optimizer state": total("optimizer"),
         "buffers": total("buffer", "counter", "seed"),
-        "activations and temporaries": artifact.statistics.get("transient_bytes", UNKNOWN),
+        "activations and temporaries": transient,
     }
+
+
+def _rank_bytes(state: Sequence[StateSpec]) -> dict[str, int | str]:
+    # How gradients lie, and what of the temporaries is one rank's, only the program knows.
+    return {**_bytes(state, UNKNOWN), "gradients": UNKNOWN}
 
 
 def _call(artifact: Artifact) -> str:
@@ -92,10 +105,12 @@ def _nested(tree: Tree, names: Sequence[str]) -> str:
     return repr(unflatten(tree, [_Name(name) for name in names]))
 
 
-def _tensors(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+def _tensors(specs: Sequence[TensorSpec], signature: Signature) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for spec in specs:
         row: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
+        if signature.mesh is not None:
+            row["splits"] = [[list(use) for use in uses] for uses in signature.splits_of(spec)]
         if isinstance(spec, StateSpec):
             row |= {"role": spec.role, "mutated": spec.mutated, "aliases": list(spec.aliases)}
         rows.append(row)
@@ -111,21 +126,40 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"target {report['target']}, precision {report['precision']}"
     if report["requires"]:
         yield _wrapped("runs on ", report["requires"])
+    if report["mesh"] is not None:
+        axes = ", ".join(f"{axis}={size}" for axis, size in report["mesh"].items())
+        yield f"mesh {axes}: {math.prod(report['mesh'].values())} ranks in one process"
     yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
     yield from _tensor_lines("outputs", report["outputs"])
     yield f"learning rates: {', '.join(f'{rate:g}' for rate in report['learning_rates'])}"
     yield f"\nmemory  ({report['parameters']:,} parameters, {len(report['state'])} state tensors)"
-    yield from (f"  {name:<28} {_size(size):>12}" for name, size in report["bytes"].items())
+    yield from _memory_lines(report["bytes"], report["rank_bytes"])
     yield from (f"  {f'code, {name}':<28} {_size(size):>12}" for name, size in report["modules"].items())
     for form, counts in report["forms"].items():
         yield from _form_lines(form, counts)
 
 
+def _memory_lines(whole: dict[str, int | str], rank: dict[str, int | str] | None) -> Iterator[str]:
+    if rank is None:
+        yield from (f"  {name:<28} {_size(size):>12}" for name, size in whole.items())
+        return
+    yield f"  {'':<28} {'whole':>12} {'one rank':>12}"
+    yield from (f"  {name:<28} {_size(size):>12} {_size(rank[name]):>12}" for name, size in whole.items())
+
+
 def _tensor_lines(title: str, tensors: list[dict[str, Any]]) -> Iterator[str]:
     yield f"{title}:"
-    yield from (f"  {t['name']:<28} {describe(t['dtype'], tuple(t['shape']))}" for t in tensors)
+    for tensor in tensors:
+        kind = describe(tensor["dtype"], tuple(tensor["shape"]))
+        yield f"  {tensor['name']:<28} {kind}{_split(tensor.get('splits', []))}"
+
+
+def _split(splits: list[list[tuple[str, int]]]) -> str:
+    """`, split [dp, 3×tp]`, or nothing where every rank has the whole."""
+    words = [" ".join(axis if blocks == 1 else f"{blocks}×{axis}" for axis, blocks in uses) or "-" for uses in splits]
+    return f", split [{', '.join(words)}]" if any(splits) else ""
 
 
 def _form_lines(form: str, counts: dict[str, dict[str, int]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import subprocess
@@ -87,6 +88,29 @@ def test_inspect_as_json(run: Run, tmp_path: Path) -> None:
         "mutated": False,
         "aliases": ["head.scale"],
     }
+
+
+def test_inspect_shows_the_mesh_and_what_one_rank_holds(run: Run, tmp_path: Path) -> None:
+    dp, rows = (("dp", 1),), (("dp", 2), ("tp", 1))
+    splits = {"weight.momentum": ((), dp), "bias.momentum": (dp,), "y": (rows, ())}
+    signature = dataclasses.replace(SIGNATURE, mesh={"dp": 2, "tp": 2}, splits=splits)
+    dataclasses.replace(_artifact(), signature=signature).write(tmp_path / "step.dmc")
+    code, out, err = run("inspect", tmp_path / "step.dmc")
+    assert (code, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in (
+        "mesh dp=2, tp=2: 4 ranks in one process",
+        "y f32[4, 2], split [2×dp tp, -]",
+        "mask i1[4]",
+        "whole one rank",
+        "weights 36 B 36 B",
+        "optimizer state 32 B 16 B",
+        "gradients 32 B unknown",
+    ):
+        assert line in lines
+    report = json.loads(run("inspect", tmp_path / "step.dmc", "--json")[1])
+    assert (report["mesh"], report["rank_bytes"]["optimizer state"]) == ({"dp": 2, "tp": 2}, 16)
+    assert report["inputs"][1]["splits"] == [[["dp", 2], ["tp", 1]], []]
 
 
 def test_an_error_is_one_message(run: Run, tmp_path: Path) -> None:
