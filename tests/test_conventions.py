@@ -38,8 +38,9 @@ CONTEXTS = {
 
 # In the base itself, a module may use those before it.
 BASE_ORDER = ("_mlir", "errors", "walk", "observer", "target", "optim", "step_function", "mesh", "placement", "plans")
-# Who may import whom: a module those of lower rank, and those of its own package. The contract
-# `dmc.runtime.signature` is everybody's; the rest of the runtime is used by api and cli only.
+# What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by api and cli only.
+CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
+# Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
     **dict.fromkeys(("dialect", "kernels"), 1),
@@ -144,7 +145,7 @@ def test_dependencies_point_one_way(path: Path) -> None:
         return
     package = path.relative_to(ROOT / "dmc").with_suffix("").parts[0]
     for imported in _imports(path):
-        if not _is_of(imported, "dmc") or imported in ("dmc", "dmc.runtime.signature", "dmc.__version__"):
+        if not _is_of(imported, "dmc") or imported in ("dmc", "dmc.__version__", *CONTRACT):
             continue
         assert _may_import(package, imported.split(".")[1]), f"{_name(path)} may not import {imported}"
 

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dmc._mlir import ir
 
@@ -37,6 +38,20 @@ def put_label(op: ir.Operation, label: Label) -> None:
     for name, text in ((TENSOR, label.tensor), (WHY, label.why)):
         if text:
             op.attributes[name] = ir.StringAttr.get(text)
+
+
+def place_of(location: Any) -> str:
+    """`h.0.mlp#aten.addmm (model.py:12)`: module, operation and line, of the first of several; "" if unknown."""
+    match location:
+        case ir.FusedLoc():
+            return next(filter(None, map(place_of, location.locations)), "")
+        case ir.NameLoc():
+            line = place_of(location.child_loc)
+            return f"{location.name_str} ({line})" if line else location.name_str
+        case ir.FileLineColLoc():
+            return f"{location.filename}:{location.start_line}"
+        case _:
+            return ""
 
 
 def _joined(one: str, other: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from dmc.errors import ArtifactError, StateError
 from dmc.runtime.container import read_container, write_container
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
+from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.versions import check_runtime
 
 _MODULES = "modules/{}.vmfb"
 _IR = "ir/{}.mlir"
 _STATE = "state.safetensors"
+_LEDGER = "ledger.json"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Artifact:
     step takes beside its state).
     requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
     "avx2"); empty where the code is not for a CPU.
+    ledger: what its ranks send each other; empty for a step of one rank.
     """
 
     signature: Signature
@@ -49,6 +53,7 @@ class Artifact:
     versions: Mapping[str, str]
     statistics: Mapping[str, int] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
@@ -65,7 +70,8 @@ class Artifact:
             "statistics": dict(self.statistics),
             "requires": list(self.requires),
         }
-        members = {_STATE: _state_to_bytes(self.signature.state, self.state)}
+        ledger = json.dumps(self.ledger.to_json(), indent=1).encode()
+        members = {_STATE: _state_to_bytes(self.signature.state, self.state), _LEDGER: ledger}
         members |= {_MODULES.format(name): data for name, data in self.modules.items()}
         members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
         write_container(Path(path), manifest, members)
@@ -114,6 +120,7 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
         versions=manifest["versions"],
         statistics=manifest["statistics"],
         requires=tuple(manifest["requires"]),
+        ledger=Ledger.from_json(json.loads(members[_LEDGER])),
     )
 
 

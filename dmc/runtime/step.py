@@ -15,6 +15,7 @@ from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.device import Device, Reading
+from dmc.runtime.ledger import Ledger
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.session import Session
@@ -60,6 +61,13 @@ class Step:
     def signature(self) -> Signature:
         """What the step takes and gives."""
         return self._artifact.signature
+
+    def ledger(self) -> Ledger:
+        """What the ranks of the step send each other, and why; `print(step.ledger().table())` shows it.
+
+        Empty for a step of one rank.
+        """
+        return self._artifact.ledger
 
     @property
     def steps_done(self) -> int:

@@ -15,6 +15,7 @@ import pytest
 from dmc.errors import ArtifactError, StateError
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
+from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 
@@ -31,6 +32,7 @@ def artifact() -> Artifact:
         versions=tool_versions(),
         statistics={"transient_bytes": 12},
         requires=(platform.machine(),),
+        ledger=Ledger({"dp": 2}, (Entry("all_reduce", "w", "f32", (3, 2), ("dp",), 2, 48),), (24, 24)),
     )
 
 
@@ -58,7 +60,7 @@ def test_same_artifact_same_bytes(artifact: Artifact, path: Path, tmp_path: Path
 
 def test_members_are_plain_files(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        names = ["ir/01-imported.mlir", "ir/02-placed.mlir", "modules/step.vmfb", "state.safetensors"]
+        names = ["ir/01-imported.mlir", "ir/02-placed.mlir", "ledger.json", "modules/step.vmfb", "state.safetensors"]
         assert archive.namelist() == [MANIFEST, *names]
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
         assert archive.read("ir/01-imported.mlir").decode() == MLIR
@@ -180,6 +182,17 @@ def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> No
         ArtifactError, match=r"state\.safetensors holds model\.weight, which the signature does not name"
     ):
         Artifact.read(tmp_path / "other.dmc")
+
+
+def test_a_file_without_a_ledger_is_refused(path: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members.pop(MANIFEST))
+    for ledger, error in (({"ledger.json": b'{"mesh": {}}'}, "KeyError: 'entries'"), ({}, "KeyError: 'ledger.json'")):
+        others = {name: data for name, data in members.items() if name != "ledger.json"}
+        write_container(tmp_path / "other.dmc", manifest, others | ledger)
+        with pytest.raises(ArtifactError, match=error):
+            Artifact.read(tmp_path / "other.dmc")
 
 
 def test_no_file_and_no_zip(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""Every movement between ranks in one training step, why it is there, and how far it is from the least possible.
+
+Plain data, stored as JSON. Bytes are what ranks send to other ranks, each piece once, over all ranks and all rounds of
+loops; what a rank keeps counts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+# What the ledger, and labels in the compiler, call the gradient of a parameter.
+GRADIENT = "gradient of "
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One collective of the step.
+
+    kind: "all_reduce", "all_gather", … tensor: a parameter's name, "gradient of" one, or the module path where an
+    activation is made; "" if unknown. dtype, shape: what each rank gives to it, in MLIR's name and in elements.
+    axes, group: the mesh axes along which ranks exchange, and how many ranks do so with each other. bytes: in one step,
+    over all ranks. why: the rules or the operation that asked for it. place: module, operation and line of Python.
+    """
+
+    kind: str
+    tensor: str
+    dtype: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    group: int
+    bytes: int
+    why: str = ""
+    place: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The parameter whose value or gradient this moves, if `tensor` is one."""
+        return self.tensor.removeprefix(GRADIENT)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The fewest bytes that a step can send for one trained tensor over the axes of data, over all ranks.
+
+    2(n-1)T for each group of n ranks that train on different data, 2(n-1)/n·T for each rank, where T are the bytes of
+    the tensor as a rank uses it:
+
+    * (n-1)T bring the n partial gradients together: of every element n-1 contributions must move (Chan et al. 2007,
+      "Collective communication: theory, practice, and experience", section 3; Patarasuk and Yuan 2009, "Bandwidth
+      optimal all-reduce algorithms", section 3). The gradient is taken as dense and as summed, not recomputed;
+    * (n-1)T bring the result to the n-1 ranks that did not make it: as the second half of an all-reduce (replicated),
+      or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
+
+    These are the 2Ψ of Rajbhandari et al. 2020 ("ZeRO", section 7). Their 3Ψ of stage 3 gathers once for forward and
+    again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here. T counts elements in
+    the narrowest type in which the step moves the tensor or its gradient.
+
+    No bound is given for activations. (Tensor parallelism as in Shoeybi et al. 2019, section 3, has two all-reduces of
+    activations for each block and direction, but that is one way to compute a block and not the least of all ways.)
+    """
+
+    tensor: str
+    axes: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """What was sent, and the lower bound of what had to be; None where no bound is known."""
+
+    bytes: int
+    bound: int | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Sent ÷ bound. Below 1 the program moves something else instead, such as the activations of a small batch."""
+        return self.bytes / self.bound if self.bound else None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The movements of one step, in the order of the program.
+
+    mesh: axis to number of ranks; empty for a step that was not compiled for a mesh. ranks: the bytes that each rank
+    sends.
+    """
+
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    entries: tuple[Entry, ...] = ()
+    ranks: tuple[int, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """What is sent in one step, over all ranks."""
+        return sum(entry.bytes for entry in self.entries)
+
+    def by_kind(self) -> dict[str, int]:
+        """Bytes by kind of collective, most first."""
+        return _sums((entry.kind, entry.bytes) for entry in self.entries)
+
+    def by_axes(self) -> dict[tuple[str, ...], int]:
+        """Bytes by the mesh axes along which they go, most first; a group along several axes counts as its own."""
+        return _sums((entry.axes, entry.bytes) for entry in self.entries)
+
+    @cached_property
+    def of_tensors(self) -> dict[str, Total]:
+        """By name of a trained tensor, what is sent of it and of its gradient over groups along axes of data."""
+        axes = {bound.tensor: set(bound.axes) for bound in self.bounds}
+        sent = dict.fromkeys(axes, 0)
+        for entry in self.entries:
+            if entry.owner in axes and axes[entry.owner] & set(entry.axes):
+                sent[entry.owner] += entry.bytes
+        return {bound.tensor: Total(sent[bound.tensor], bound.bytes) for bound in self.bounds}
+
+    def bounded(self) -> dict[tuple[str, ...], Total]:
+        """The sums of `of_tensors`, by the axes of data."""
+        sums: dict[tuple[str, ...], Total] = {}
+        for bound in self.bounds:
+            before = sums.get(bound.axes, Total(0, 0))
+            sent = before.bytes + self.of_tensors[bound.tensor].bytes
+            sums[bound.axes] = Total(sent, (before.bound or 0) + bound.bytes)
+        return sums
+
+    def table(self, every: bool = False, width: int = 160) -> str:
+        """All of it as text of `width` columns: one line for movements that differ only in the number of their layer,
+        or one for each movement (`every`); then the totals.
+        """
+        from dmc.runtime.ledger_table import table
+
+        return table(self, every, width)
+
+    def to_json(self) -> dict[str, Any]:
+        """The ledger as plain JSON values."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Ledger:
+        """The inverse of `to_json`; raises KeyError or TypeError on a value of another shape."""
+        return Ledger(
+            mesh=dict(data["mesh"]),
+            entries=tuple(Entry(**_with_tuples(entry, ("shape", "axes"))) for entry in data["entries"]),
+            ranks=tuple(data["ranks"]),
+            bounds=tuple(Bound(**_with_tuples(bound, ("axes",))) for bound in data["bounds"]),
+        )
+
+
+def _sums(pairs: Iterable[tuple[Any, int]]) -> dict[Any, int]:
+    sums: dict[Any, int] = {}
+    for key, size in pairs:
+        sums[key] = sums.get(key, 0) + size
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _with_tuples(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: tuple(value) if name in names else value for name, value in data.items()}
