@@ -35,11 +35,15 @@ MLIR_NAMES = {
 
 @dataclass(frozen=True)
 class ImportedStep:
-    """`module` in form imported, its calling convention, and the first value of each state tensor by name."""
+    """`module` in form imported, its calling convention, and the first value of each state tensor by name.
+
+    modules: the paths of the model's own modules, which plans address.
+    """
 
     module: ir.Module
     signature: Signature
     state: dict[str, torch.Tensor]
+    modules: tuple[str, ...]
 
 
 def import_step(
@@ -73,7 +77,8 @@ def import_step(
     torch_module.lower()
     order = link.Order(tuple(captured.state), gradients.buffers, gradients.trained, update.slots, gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
-    return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed))
+    paths = tuple(name for name, _ in model.named_modules())
+    return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed), paths)
 
 
 def _micro_batch(example: Any, accumulate: int) -> Any:

@@ -1,12 +1,38 @@
-"""Form lowered → the calling convention that the runtime follows."""
+"""Forms placed and lowered → the calling convention that the runtime follows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.runtime.signature import Arena, Signature
-from dmc.step_function import ARENA, arguments, find_step
+from dmc.dialect.placements import mesh_of, placement_of
+from dmc.dialect.transfers import SHARDING
+from dmc.placement.placement import Placement
+from dmc.runtime.signature import Arena, Signature, Splits
+from dmc.step_function import ARENA, arguments, find_step, results
+
+
+def with_splits(signature: Signature, module: ir.Module) -> Signature:
+    """`signature` with the mesh of `module`, in form placed, and how the tensors lie that its `@step` takes and gives.
+
+    A module that is for no mesh leaves it as it is.
+    """
+    meshes = [mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)]
+    if not meshes:
+        return signature
+    step = find_step(module)
+    splits: dict[str, Splits] = {}
+    for ports, attributes in ((arguments(step), "arg_attrs"), (results(step), "res_attrs")):
+        for port, own in zip(ports, step.operation.attributes[attributes], strict=True):
+            placement = placement_of(own[SHARDING])
+            if placement.axes:
+                splits[port.name] = _splits(placement)
+    return replace(signature, mesh=dict(meshes[0].items()), splits=splits)
+
+
+def _splits(placement: Placement) -> Splits:
+    return tuple(tuple((axis, placement.blocks_of(axis)) for axis in axes) for axes in placement.dims)
 
 
 def with_arenas(signature: Signature, module: ir.Module) -> Signature:
