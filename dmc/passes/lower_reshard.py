@@ -8,7 +8,7 @@ from functools import singledispatch
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.dialect.labels import Label, label_of, put_label
+from dmc.dialect.labels import Label, label_of, place_of, put_label
 from dmc.dialect.placements import mesh_of, placement_of
 from dmc.passes.base import Pass
 from dmc.placement.path import cheapest_path
@@ -23,7 +23,7 @@ class LowerReshard(Pass):
 
     `reshard(%x) from [], sum over dp to [dp]` becomes `reduce_scatter(%x) {dim = 0, group = dp}`. The steps and their
     costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32. What the reshard
-    says of itself (`dmc/dialect/labels.py`) its collectives say.
+    says of itself (`dmc/dialect/labels.py`) its collectives say; if it does not say why, what reads it is why.
     """
 
     name = "dm-lower-reshard"
@@ -50,9 +50,26 @@ def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
             group = dm.group(reshard.source.mesh.value, step.axes)
             result = ir.RankedTensorType.get(step.target.local_shape(mesh, shape), value.type.element_type)
             value = _emit_in_blocks(step, value, result, group)
-    _put_label_down_to(reshard.input, value, label_of(op))
+    _put_label_down_to(reshard.input, value, _label(op))
     reshard.result.replace_all_uses_with(value)
     op.erase()
+
+
+def _label(op: ir.Operation) -> Label:
+    label = label_of(op)
+    return label if label.why else replace(label, why=_reader(op))
+
+
+def _reader(op: ir.Operation) -> str:
+    """Module and operation of what reads the result, or "" where no location tells."""
+    readers = [use.owner.operation for use in op.results[0].uses]
+    if not readers:
+        return ""
+    # The latest use is listed first.
+    if readers[-1].name == op.name:
+        return _reader(readers[-1])
+    place = place_of(readers[-1].location).partition(" ")[0]
+    return place if "#" in place else ""
 
 
 def _put_label_down_to(first: ir.Value, value: ir.Value, label: Label) -> None:

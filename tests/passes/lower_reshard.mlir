@@ -223,3 +223,26 @@ func.func @labels(%x: tensor<8x8xf32>) -> tensor<8x32xf32> {
                          target = #dm.sharding<@mesh, [[], []], {}>} : (tensor<4x32xf32>) -> tensor<8x32xf32>
   return %z : tensor<8x32xf32>
 }
+
+// If it does not say why, its first reader is why, also behind another reshard; near miss: a reader of no module.
+// CHECK-LABEL: func.func @readers
+// CHECK: dm.all_gather{{.*}}dm.tensor = "w", dm.why = "h.0.mlp#aten.add"
+// CHECK: dm.all_gather{{.*}}dm.tensor = "v", dm.why = "h.0.mlp#aten.add"
+// CHECK-NEXT: dm.all_gather{{.*}}dm.why = "h.0.mlp#aten.add"
+// CHECK: dm.all_gather
+// CHECK-NOT: dm.why
+// CHECK: return
+func.func @readers(%x: tensor<4xf32>, %y: tensor<1xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %a = "dm.reshard"(%x) {dm.tensor = "w", source = #dm.sharding<@mesh, [["dp"]], {}>,
+                         target = #dm.sharding<@mesh, [[]], {}>} : (tensor<4xf32>) -> tensor<8xf32>
+  %b = arith.addf %a, %a : tensor<8xf32> loc("h.0.mlp#aten.add"("model.py":3:0))
+  %c = arith.mulf %a, %a : tensor<8xf32> loc("h.0.mlp#aten.mul"("model.py":4:0))
+  %d = "dm.reshard"(%y) {dm.tensor = "v", source = #dm.sharding<@mesh, [["dp", "tp"]], {}>,
+                         target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<1xf32>) -> tensor<4xf32>
+  %e = "dm.reshard"(%d) {source = #dm.sharding<@mesh, [["dp"]], {}>,
+                         target = #dm.sharding<@mesh, [[]], {}>} : (tensor<4xf32>) -> tensor<8xf32>
+  %f = arith.addf %e, %b : tensor<8xf32> loc("h.0.mlp#aten.add"("model.py":5:0))
+  %g = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [["dp"]], {}>,
+                         target = #dm.sharding<@mesh, [[]], {}>} : (tensor<4xf32>) -> tensor<8xf32>
+  return %c, %f, %g : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
