@@ -64,6 +64,10 @@ class Mesh:
         """The number of ranks that differ only along `axes` (1 for no axis)."""
         return prod(self.axis_size(axis) for axis in axes)
 
+    def parts_of(self, dims: Iterable[Iterable[str]]) -> tuple[int, ...]:
+        """Into how many parts axes split each dimension."""
+        return tuple(self.group_size(axes) for axes in dims)
+
     def coordinates(self, rank: int) -> dict[str, int]:
         """The rank's index along each axis. Raises PlanError for a rank that the mesh does not have."""
         if rank not in self.ranks:

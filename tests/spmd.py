@@ -1,16 +1,16 @@
 """An interpreter of `dm` for tests: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
 
-It takes the value level only: collectives, `dm.all_slice` and `func.return`. A reduction is sent as a direct algorithm
-would send it: every rank reduces a piece and, for an all-reduce, passes it on.
+It takes the value level only: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
+`tests/spmd_ops.py` computes. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and,
+for an all-reduce, passes it on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +18,12 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of
 from dmc.mesh import Mesh
+from tests.spmd_ops import evaluate
+from tests.spmd_scalars import DTYPES
 
 Array = NDArray[Any]
-DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8}
+# One rank's values.
+Values = dict[Any, Any]
 
 
 @dataclass
@@ -62,30 +65,62 @@ class Group:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """Runs functions of a module on a mesh."""
+    """Runs functions of a module on a mesh, operation by operation on all ranks."""
 
     mesh: Mesh
+    functions: Mapping[str, Any]
     network: Network = field(default_factory=Network)
 
     def run(self, function: Any, arguments: Sequence[Sequence[Array]]) -> Run:
         """Runs `function` with `arguments[rank]` on every rank."""
+        return Run(self._call(function, arguments), self.network.bytes)
+
+    def _call(self, function: Any, arguments: Sequence[Sequence[Array]]) -> list[list[Any]]:
         block = function.regions[0].blocks[0]
-        values = [dict(zip(block.arguments, given, strict=True)) for given in arguments]
-        for op in block.operations:
-            if op.operation.name == "func.return":
-                return Run([[own[value] for value in op.operands] for own in values], self.network.bytes)
-            rule = RULES[op.operation.name]
-            for ranks in self.mesh.groups(dm.group_axes(op.group)):
-                group = Group([values[rank][op.operands[0]] for rank in ranks], self.network)
-                for rank, result in zip(ranks, rule(op, group), strict=True):
-                    _check_type(op.result.type, result)
-                    values[rank][op.result] = result
-        raise AssertionError("a function ends with func.return")
+        return self._block(block, [dict(zip(block.arguments, given, strict=True)) for given in arguments])
+
+    def _block(self, block: Any, values: list[Values]) -> list[list[Any]]:
+        """Runs a block on `values[rank]`; gives the operands of its terminator."""
+        *body, terminator = [view.operation for view in block.operations]
+        for op in body:
+            for own, results in zip(values, self._op(op, values), strict=True):
+                for result, array in zip(op.results, results, strict=True):
+                    _check_type(result.type, array)
+                    own[result] = array
+        return [[own[value] for value in terminator.operands] for own in values]
+
+    def _op(self, op: Any, values: list[Values]) -> list[list[Any]]:
+        if op.name in RULES:
+            return self._collective(op.opview, values)
+        if op.name == "dm.composite":
+            function = self.functions[op.attributes["decomposition"].value]
+            return self._call(function, [[own[operand] for operand in op.operands] for own in values])
+        if op.name == "scf.for":
+            return self._loop(op, values)
+        return [evaluate(op, own) for own in values]
+
+    def _collective(self, op: Any, values: list[Values]) -> list[list[Any]]:
+        results: list[list[Any]] = [[] for _ in values]
+        for ranks in self.mesh.groups(dm.group_axes(op.group)):
+            group = Group([values[rank][op.operands[0]] for rank in ranks], self.network)
+            for rank, result in zip(ranks, RULES[op.operation.name](op, group), strict=True):
+                results[rank] = [result]
+        return results
+
+    def _loop(self, op: Any, values: list[Values]) -> list[list[Any]]:
+        block = op.regions[0].blocks[0]
+        first, last, step = (int(values[0][operand]) for operand in list(op.operands)[:3])
+        carried = [[own[operand] for operand in list(op.operands)[3:]] for own in values]
+        for i in range(first, last, step):
+            for own, given in zip(values, carried, strict=True):
+                own.update(zip(block.arguments, [np.int64(i), *given], strict=True))
+            carried = self._block(block, values)
+        return carried
 
 
 def _check_type(type_: Any, array: Array) -> None:
-    assert list(type_.shape) == list(array.shape)
-    assert DTYPES[str(type_.element_type)] == array.dtype
+    assert list(getattr(type_, "shape", ())) == list(array.shape)
+    assert DTYPES[str(getattr(type_, "element_type", type_))] == array.dtype
 
 
 def _all_gather(op: Any, group: Group) -> list[Array]:
@@ -159,4 +194,4 @@ def run(module: ir.Module, name: str, arguments: Sequence[Sequence[Array]]) -> R
     functions = {
         op.attributes["sym_name"].value: op for op in module.body.operations if op.operation.name == "func.func"
     }
-    return Interpreter(mesh_of(meshes[0])).run(functions[name], arguments)
+    return Interpreter(mesh_of(meshes[0]), functions).run(functions[name], arguments)

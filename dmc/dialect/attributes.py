@@ -43,6 +43,11 @@ def split_blocks(attribute: ShardingAttr) -> dict[str, int]:
     return dict(axis_and_blocks(axis.value) for axes in attribute.dims for axis in axes)
 
 
+def axis_word(axis: str, blocks: int) -> str:
+    """The inverse of `axis_and_blocks`."""
+    return axis if blocks == 1 else f"{blocks}*{axis}"
+
+
 def axis_and_blocks(word: str) -> tuple[str, int]:
     """`dp` is ("dp", 1), `3*tp` is ("tp", 3). Raises ValueError where the number is none."""
     blocks, star, axis = word.rpartition("*")

@@ -144,21 +144,24 @@ def _zeros(tensor_type: ir.Type) -> ir.Value:
 
 
 def _slice(whole: ir.Value, part_type: ir.Type, index: ir.Value) -> ir.Value:
-    """Rows index·n … of `whole`, n = the rows of `part_type`."""
-    part = ir.RankedTensorType(part_type)
-    rows = arith.ConstantOp(ir.IndexType.get(), part.shape[0]).result
-    offset = arith.MulIOp(index, rows).result
-    rank = len(part.shape)
+    """Rows index·n … of `whole`, n = the rows of `part_type`: row `index` of what is [micro-batches, n, …]."""
+    part, total = ir.RankedTensorType(part_type), ir.RankedTensorType(whole.type)
+    rank = part.rank
+    shape = [total.shape[0] // part.shape[0], *part.shape]
+    groups = [[0, 1], *([dim + 1] for dim in range(1, rank))]
+    apart = tensor.ExpandShapeOp(
+        ir.RankedTensorType.get(shape, part.element_type), whole, groups, [], static_output_shape=shape
+    )
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     return tensor.ExtractSliceOp(
         part,
-        whole,
-        [offset],
+        apart.result,
+        [index],
         [],
         [],
-        static_offsets=[dynamic, *[0] * (rank - 1)],
-        static_sizes=part.shape,
-        static_strides=[1] * rank,
+        static_offsets=[dynamic, *[0] * rank],
+        static_sizes=[1, *part.shape],
+        static_strides=[1] * (rank + 1),
     ).result
 
 

@@ -73,7 +73,7 @@ class Placement:
     def parts(self, mesh: Mesh) -> tuple[int, ...]:
         """Into how many parts each dimension is split. Raises PlanError for an axis that the mesh does not have."""
         mesh.group_size(axis for axis, _ in self.partial)
-        return tuple(mesh.group_size(axes) for axes in self.dims)
+        return mesh.parts_of(self.dims)
 
     def local_shape(self, mesh: Mesh, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of one rank's part of a tensor of this shape.

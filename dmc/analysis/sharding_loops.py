@@ -1,0 +1,170 @@
+"""An operation as loops over the dimensions of what it reads and gives: what may be split, and what that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+
+# FIXED: which piece of several, as of a dimension of which a slice is taken; it cannot be split.
+PARALLEL, FIXED, SUM, MAX, MIN = "parallel", "fixed", "sum", "max", "min"
+
+# For each dimension of a tensor the loops that run over it, major first. None: the dimension must be whole.
+Dims = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`size` iterations. Where a result lacks the loop it is a reduction of this `kind`, or, for PARALLEL, the same."""
+
+    size: int
+    kind: str = PARALLEL
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which mesh axes split each loop, major first, and which partial placements the operands hand on to the results.
+
+    partial: (axis, kind of reduction). blocks: (axis, number), where an axis splits each of so many equal blocks of
+    what is left of its loop. Both are ordered by axis.
+    """
+
+    mesh: Mesh
+    axes: tuple[tuple[str, ...], ...]
+    partial: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[tuple[str, int], ...] = ()
+
+    def with_axis(self, loop: int, axis: str, blocks: int = 1, order: Sequence[str] = ()) -> Split:
+        """The same, with one loop split by `axis` too: before those of its axes that come later in `order`."""
+        axes = self.axes[loop]
+        later = order[order.index(axis) + 1 :] if axis in order else ()
+        place = next((i for i, each in enumerate(axes) if each in later), len(axes))
+        axes = (*axes[:place], axis, *axes[place:])
+        counts = tuple(sorted({**dict(self.blocks), axis: blocks}.items())) if blocks > 1 else self.blocks
+        return replace(self, axes=(*self.axes[:loop], axes, *self.axes[loop + 1 :]), blocks=counts)
+
+    def handing_on(self, axis: str, kind: str) -> Split:
+        """The same, with contributions along `axis` handed on."""
+        return replace(self, partial=tuple(sorted((*self.partial, (axis, kind)))))
+
+    def blocks_of(self, axis: str) -> int:
+        """In how many blocks of its loop `axis` splits."""
+        return dict(self.blocks).get(axis, 1)
+
+    def parts(self, loop: int) -> int:
+        """Into how many parts a loop is split."""
+        return self.mesh.group_size(self.axes[loop])
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops of one operation, as an indexing map for each operand and result.
+
+    A dimension without loops must be whole; `why` says the reason. An operand that is no tensor has no entry (None).
+    unread: operands of which only the type matters. carried: operands to which sums are added. passes: the kinds of
+    reduction that go through the operation when every operand that is read is partial alike, but for `coefficients`,
+    which must be whole.
+    """
+
+    loops: tuple[Loop, ...]
+    operands: tuple[Dims | None, ...]
+    results: tuple[Dims, ...]
+    unread: frozenset[int] = frozenset()
+    carried: frozenset[int] = frozenset()
+    passes: frozenset[str] = frozenset()
+    coefficients: frozenset[int] = field(default=frozenset())
+    why: str = ""
+
+    def unsplit(self, mesh: Mesh) -> Split:
+        """Every rank does all of it."""
+        return Split(mesh, ((),) * len(self.loops))
+
+    def read(self) -> Iterator[tuple[int, Dims]]:
+        """Index and dimensions of every tensor operand whose elements are read."""
+        return ((i, dims) for i, dims in enumerate(self.operands) if dims is not None and i not in self.unread)
+
+    def operand(self, index: int, split: Split) -> Placement:
+        """How a tensor operand must lie for `split`, which fits."""
+        dims = self.operands[index]
+        assert dims is not None
+        partial = dict(split.partial) if index not in self.coefficients else {}
+        if index in self.carried:
+            partial |= {axis: SUM for axis, kind in self._reduced(dims, split) if kind == SUM}
+        return self._placement(dims, split, partial)
+
+    def result(self, index: int, split: Split) -> Placement:
+        """How a result lies under `split`, which fits."""
+        dims = self.results[index]
+        return self._placement(dims, split, dict(split.partial) | dict(self._reduced(dims, split)))
+
+    def fits(self, split: Split) -> bool:
+        """Whether each axis has one task, the reductions commute, and the ranks' parts are equal."""
+        axes = [*(axis for each in split.axes for axis in each), *(axis for axis, _ in split.partial)]
+        if len(set(axes)) < len(axes) or any(kind not in self.passes for _, kind in split.partial):
+            return False
+        kinds = {kind for _, kind in split.partial} | {
+            loop.kind for loop, axes in zip(self.loops, split.axes, strict=True) if axes and loop.kind != PARALLEL
+        }
+        if FIXED in kinds or len(kinds) > 1:
+            return False  # A sum of maxima is no maximum of sums.
+        return all(_divides(loop.size, axes, split) for loop, axes in zip(self.loops, split.axes, strict=True))
+
+    def extended(self, split: Split, dims: Dims, placement: Placement, axis: str) -> Split | None:
+        """`split` with `axis` where it splits a tensor of these dimensions that lies like this; None where it cannot.
+
+        Whether the result fits is not asked.
+        """
+        for loops, axes in zip(dims, placement.dims, strict=True):
+            left = [self.loops[loop].size for loop in loops]
+            for each in axes:
+                size = split.mesh.axis_size(each)
+                found = _find(left, placement.blocks_of(each), size)
+                if found is None:
+                    break
+                place, blocks = found
+                if each == axis:
+                    return split.with_axis(loops[place], axis, blocks, axes)
+                left[place] //= size
+        return None
+
+    def _placement(self, dims: Dims, split: Split, partial: Mapping[str, str]) -> Placement:
+        blocks: dict[str, int] = {}
+        for loops in dims:
+            left = 1  # Of the loops before: so many blocks.
+            for loop in loops:
+                blocks |= {axis: left * split.blocks_of(axis) for axis in split.axes[loop]}
+                left *= self.loops[loop].size // split.parts(loop)
+        return Placement([[axis for loop in loops for axis in split.axes[loop]] for loops in dims], partial, blocks)
+
+    def _reduced(self, dims: Dims, split: Split) -> Iterator[tuple[str, str]]:
+        present = {loop for loops in dims for loop in loops}
+        for i, (loop, axes) in enumerate(zip(self.loops, split.axes, strict=True)):
+            if i not in present and loop.kind != PARALLEL:
+                yield from ((axis, loop.kind) for axis in axes)
+
+
+def whole(operand_ranks: Sequence[int | None], result_ranks: Sequence[int], why: str) -> Loops:
+    """The loops of an operation that every rank does as a whole; a rank of None is an operand that is no tensor."""
+    operands = tuple(None if rank is None else ((),) * rank for rank in operand_ranks)
+    return Loops((), operands, tuple(((),) * rank for rank in result_ranks), why=why)
+
+
+def _divides(size: int, axes: Sequence[str], split: Split) -> bool:
+    for axis in axes:
+        ranks = split.mesh.axis_size(axis)
+        if size % (ranks * split.blocks_of(axis)):
+            return False
+        size //= ranks
+    return True
+
+
+def _find(left: Sequence[int], blocks: int, ranks: int) -> tuple[int, int] | None:
+    """Which of the loops that a dimension joins is split where the dimension is, and in how many blocks of its own."""
+    before = 1
+    for i, size in enumerate(left):
+        if blocks % before == 0 and size % (blocks // before * ranks) == 0:
+            return i, blocks // before
+        before *= size
+    return None

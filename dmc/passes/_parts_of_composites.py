@@ -1,0 +1,112 @@
+"""Decompositions for one rank's part of a composite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.shape_classes import Cuts, shrunk
+from dmc.analysis.sharding import Decision
+from dmc.errors import DmcError
+from dmc.passes._splats import Splats
+from dmc.walk import walk
+
+# How arguments, by index, and results are cut.
+Ends = tuple[tuple[tuple[int, Cuts], ...], tuple[Cuts, ...]]
+
+
+@dataclass
+class Parts:
+    """Makes the decompositions of split composites, one for all that have the same decomposition and sizes.
+
+    One rank's part of a composite is a composite of the same kind, on smaller tensors: that is what its rule says. So
+    its decomposition is the same, on smaller tensors, and what is summed over a part is a partial sum.
+    """
+
+    module: ir.Module
+    made: dict[tuple[str, Ends], str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, op: ir.Operation, decision: Decision) -> None:
+        """Lets a split composite name a decomposition for parts.
+
+        Raises DmcError where the rule of the composite's kind does not hold for its decomposition.
+        """
+        loops, split = decision.loops, decision.choice.split
+        if not any(split.axes):
+            return
+        given = [(i, loops.operand(i, split)) for i, dims in enumerate(loops.operands) if dims is not None]
+        ends = (
+            tuple((i, placement.parts(split.mesh)) for i, placement in given),
+            tuple(placement.parts(split.mesh) for placement in decision.made),
+        )
+        name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+        if (name, ends) not in self.made:
+            self.made[name, ends] = self._make(name, ends, decision)
+        self.taken.add(name)
+        op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(self.made[name, ends])
+
+    def erase_unused(self) -> None:
+        """Removes the decompositions that only split composites named."""
+        named = {
+            ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+            for op in walk(self.module.operation)
+            if op.name == dm.CompositeOp.OPERATION_NAME
+        }
+        symbols = dm.Symbols.of(self.module).ops
+        for name in sorted(self.taken - named):
+            symbols[name].erase()
+
+    def _make(self, name: str, ends: Ends, decision: Decision) -> str:
+        symbols = dm.Symbols.of(self.module).ops
+        part = f"{name}_part{sum(1 for other, _ in self.made if other == name)}"
+        while part in symbols:
+            part += "_"
+        whole = symbols[name]
+        with whole.location, ir.InsertionPoint.after(whole):
+            copy = whole.clone()
+        copy.attributes["sym_name"] = ir.StringAttr.get(part)
+        function = copy.opview
+        assert isinstance(function, func.FuncOp)
+        _check(decision, function, _shrink(function, ends))
+        return part
+
+
+def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Value]) -> None:
+    """What the part gives has the shapes that the rule says, and is a partial sum where it must be."""
+    op = decision.op
+    (block,) = function.body.blocks
+    returned = block.operations[len(block.operations) - 1].operation.operands
+    kind, hint = ir.StringAttr(op.attributes["kind"]).value, "correct the rule of this kind"
+    for value, result, made in zip(returned, op.results, decision.made, strict=True):
+        if value.type != result.type:
+            raise DmcError(op, f"a part of '{kind}' gives {value.type} where its rule says {result.type}", hint)
+        if value in gathered and not made.partial:
+            raise DmcError(op, f"a part of '{kind}' needs data of other ranks, although its rule splits it", hint)
+
+
+def _shrink(function: func.FuncOp, ends: Ends) -> frozenset[ir.Value]:
+    """Gives the function the shapes of a part; what it gives is `Shapes.gathered`."""
+    shapes, splats = shrunk(function, dict(ends[0]), ends[1]), Splats()
+    for op, operand, shape in shapes.splats:
+        op.operands[operand] = splats.get(op.operands[operand], shape)
+    for value, shape in shapes.values.items():
+        if list(value.type.shape) != list(shape):
+            _resize(value, shape)
+    (block,) = function.body.blocks
+    terminator = block.operations[len(block.operations) - 1].operation
+    types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+    return shapes.gathered
+
+
+def _resize(value: ir.Value, shape: tuple[int, ...]) -> None:
+    value.set_type(ir.RankedTensorType.get(shape, value.type.element_type))
+    if isinstance(value.owner, ir.Block):
+        return
+    op = value.owner.operation
+    if op.name == "tensor.expand_shape":
+        op.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(shape))
+    if op.name == "arith.constant":
+        raise DmcError(op, "is a table of values of which a part is wanted", "do not split what reads it")

@@ -1,0 +1,104 @@
+// RUN: dmc-opt %s -p dm-partition --split-input-file | %FileCheck %s
+
+// Each rank has its rows; the partial sum is completed where it leaves.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[W:[^:]+]]: tensor<6x4xf32> {dm.sharding = #dm.sharding<@mesh, {{\[}}[], []], {}>}, %[[X:[^:]+]]: tensor<4x6xf32> {{[^)]*}})
+// CHECK-SAME: -> (tensor<6x4xf32> {dm.sharding = #dm.sharding<@mesh, {{\[}}[], []], {}>})
+// CHECK: %[[F:.+]] = linalg.fill {{.*}} -> tensor<4x4xf32>
+// CHECK: %[[Y:.+]] = linalg.matmul ins(%[[X]], %[[W]] : tensor<4x6xf32>, tensor<6x4xf32>) outs(%[[F]] : tensor<4x4xf32>) -> tensor<4x4xf32>
+// CHECK: %[[T:.+]] = linalg.transpose ins(%[[X]] : tensor<4x6xf32>) outs(%{{.+}} : tensor<6x4xf32>)
+// CHECK: %[[G:.+]] = linalg.matmul ins(%[[T]], %[[Y]] : tensor<6x4xf32>, tensor<4x4xf32>)
+// CHECK: %[[R:.+]] = "dm.reshard"(%[[G]]) {source = #dm.sharding<@mesh, {{\[}}[], []], {dp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, {{\[}}[], []], {}>}
+// CHECK: return %[[R]]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%w: tensor<6x4xf32>, %x: tensor<8x6xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %y = linalg.matmul {dm.loops = [["dp"], [], []], dm.sharding = [#dm.sharding<@mesh, [["dp"], []], {}>]} ins(%x, %w : tensor<8x6xf32>, tensor<6x4xf32>) outs(%f : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %et = tensor.empty() : tensor<6x8xf32>
+  %t = linalg.transpose ins(%x : tensor<8x6xf32>) outs(%et : tensor<6x8xf32>) permutation = [1, 0] {dm.loops = [[], ["dp"]], dm.sharding = [#dm.sharding<@mesh, [[], ["dp"]], {}>]}
+  %eg = tensor.empty() : tensor<6x4xf32>
+  %fg = linalg.fill ins(%zero : f32) outs(%eg : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %g = linalg.matmul {dm.loops = [[], [], ["dp"]], dm.sharding = [#dm.sharding<@mesh, [[], []], {dp = #dm.reduction<"sum">}>]} ins(%t, %y : tensor<6x8xf32>, tensor<8x4xf32>) outs(%fg : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %g : tensor<6x4xf32>
+}
+
+// -----
+
+// Near miss: what says nothing is computed on whole values, and one gather serves both readers.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32>
+// CHECK-NEXT: %[[W:.+]] = "dm.reshard"(%[[X]]) {{.*}} -> tensor<8xf32>
+// CHECK-NEXT: %[[A:.+]] = math.exp %[[W]] : tensor<8xf32>
+// CHECK-NEXT: %[[B:.+]] = arith.addf %[[A]], %[[W]] : tensor<8xf32>
+// CHECK-NEXT: return %[[B]]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> tensor<8xf32> {
+  %a = math.exp %x : tensor<8xf32>
+  %b = arith.addf %a, %x : tensor<8xf32>
+  return %b : tensor<8xf32>
+}
+
+// -----
+
+// A result with an argument's name goes as the argument came; an argument is first brought where it says it is used.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, {{\[}}["dp"]], {}>}
+// CHECK-SAME: -> (tensor<4xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, {{\[}}["dp"]], {}>})
+// CHECK-NEXT: %[[W:.+]] = "dm.reshard"(%[[X]]) {{.*}} -> tensor<8xf32>
+// CHECK-NEXT: %[[A:.+]] = math.exp %[[W]] : tensor<8xf32>
+// CHECK-NEXT: %[[R:.+]] = "dm.reshard"(%[[A]]) {{.*}} -> tensor<4xf32>
+// CHECK-NEXT: return %[[R]]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>, dm.used = #dm.sharding<@mesh, [[]], {}>}) -> (tensor<8xf32> {dm.name = "w"}) {
+  %a = math.exp %x : tensor<8xf32>
+  return %a : tensor<8xf32>
+}
+
+// -----
+
+// The place in a split loop is read from a slice of all places; in a whole loop (d1) it stays.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[I:.+]] = linalg.generic {{.*}} outs(%{{.+}} : tensor<8xi64>)
+// CHECK: %[[P:.+]] = "dm.reshard"(%[[I]]) {{.*}} : (tensor<8xi64>) -> tensor<4xi64>
+// CHECK: linalg.generic {{.*}} ins(%{{.+}}, %[[P]] : tensor<4x3xi64>, tensor<4xi64>)
+// CHECK-NEXT: ^bb0(%{{[^:]+}}: i64, %[[PLACE:[^:]+]]: i64, %{{[^:]+}}: i64):
+// CHECK-NEXT: %[[ROW:.+]] = arith.index_cast %[[PLACE]] : i64 to index
+// CHECK-NEXT: %[[COLUMN:.+]] = linalg.index 1 : index
+// CHECK-NEXT: arith.addi %[[ROW]], %[[COLUMN]] : index
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8x3xi64> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> (tensor<8x3xi64> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) {
+  %e = tensor.empty() : tensor<8x3xi64>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x3xi64>) outs(%e : tensor<8x3xi64>) attrs = {dm.loops = [["dp"], []], dm.sharding = [#dm.sharding<@mesh, [["dp"], []], {}>]} {
+    ^bb0(%a: i64, %o: i64):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %p = arith.addi %i, %j : index
+      %c = arith.index_cast %p : index to i64
+      %r = arith.addi %a, %c : i64
+      linalg.yield %r : i64
+  } -> tensor<8x3xi64>
+  return %y : tensor<8x3xi64>
+}
+
+// -----
+
+// Repeated layers share the decomposition for parts; the one for the whole stays only where something names it.
+// CHECK-NOT: func.func private @gelu_0(
+// CHECK: func.func private @gelu_0_part0(%{{.+}}: tensor<4xf32>) -> tensor<4xf32>
+// CHECK-NOT: func.func private @gelu_0_part1
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.composite"{{.*}} {decomposition = @gelu_0_part0, kind = "gelu", parameters = {}} : (tensor<4xf32>) -> tensor<4xf32>
+// CHECK: "dm.composite"{{.*}} {decomposition = @gelu_0_part0, kind = "gelu", parameters = {}} : (tensor<4xf32>) -> tensor<4xf32>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @gelu_0(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = math.tanh %x : tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> (tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) {
+  %y = "dm.composite"(%x) {kind = "gelu", decomposition = @gelu_0, parameters = {}, dm.loops = [["dp"]], dm.sharding = [#dm.sharding<@mesh, [["dp"]], {}>]} : (tensor<8xf32>) -> tensor<8xf32>
+  %z = "dm.composite"(%y) {kind = "gelu", decomposition = @gelu_0, parameters = {}, dm.loops = [["dp"]], dm.sharding = [#dm.sharding<@mesh, [["dp"]], {}>]} : (tensor<8xf32>) -> tensor<8xf32>
+  return %z : tensor<8xf32>
+}
