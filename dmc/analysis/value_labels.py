@@ -1,4 +1,4 @@
-"""What the values of `@step` are to its user: which are parameters, inputs, gradients, and which rule placed them."""
+"""What the values of `@step` are to its user: which are parameters, inputs and gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.dialect.labels import WHY, Label
+from dmc.dialect.labels import Label
 from dmc.runtime.ledger import GRADIENT
 from dmc.step_function import arguments, results
 from dmc.walk import walk
@@ -22,22 +22,18 @@ _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "lin
 def value_labels(step: func.FuncOp) -> dict[ir.Value, Label]:
     """The labels of values, in form imported: arguments, new values of state, and gradients.
 
-    Why one lies as it does is said by `dm.why` of its argument, the rules of the plan. A gradient is what an optimizer
-    update takes, and what that is made of, element for element, as long as nothing else reads it.
+    A gradient is what an optimizer update takes, and what that is made of, element for element, as long as nothing else
+    reads it.
     """
-    given = step.operation.attributes.get("arg_attrs")
-    each = list(given) if given is not None else [{} for _ in step.arguments]
-    why = [ir.StringAttr(own[WHY]).value if WHY in own else "" for own in each]
-    by_name = {port.name: Label(port.name, why[port.index]) for port in arguments(step) if port.name}
+    names = {port.name for port in arguments(step) if port.name}
+    labels = {step.arguments[port.index]: Label(port.name) for port in arguments(step) if port.name}
     *_, terminator = step.entry_block.operations
-    labels = {step.arguments[port.index]: by_name[port.name] for port in arguments(step) if port.name}
     for port in results(step):
-        if port.name in by_name:
-            labels.setdefault(terminator.operands[port.index], by_name[port.name])
+        if port.name in names:
+            labels.setdefault(terminator.operands[port.index], Label(port.name))
     for op in walk(step):
         if _is_update(op) and op.operands[0] in labels:
-            own = labels[op.operands[0]]
-            _label_gradient(op.operands[1], Label(GRADIENT + own.tensor, own.why), labels)
+            _label_gradient(op.operands[1], Label(GRADIENT + labels[op.operands[0]].tensor), labels)
     return labels
 
 

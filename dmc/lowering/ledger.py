@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from dmc._mlir import ir
@@ -11,15 +11,16 @@ from dmc.dialect.labels import label_of, place_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan, TensorPlan
-from dmc.runtime.ledger import Bound, Entry, Ledger
+from dmc.runtime.ledger import GRADIENT, Bound, Entry, Ledger
 from dmc.step_function import arguments, find_step
 
 
 def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     """The movements of `@step` in form placed, the program of one rank, after dm-fold-collectives.
 
-    A movement is named by its label (`dmc/dialect/labels.py`), else by the module of its location. `plan` is what the
-    lower bounds are of; without it there are none. A module without a mesh has the empty ledger.
+    A movement is named and explained by its label (`dmc/dialect/labels.py`), without one by the module of its location;
+    that of a parameter, its gradient or an input by the rules of `plan`, of which the lower bounds are, too. A module
+    without a mesh has the empty ledger.
 
     Raises DmcError for several meshes, for a collective in a loop whose number of rounds is not constant, and where
     `plan` is of another mesh.
@@ -33,15 +34,17 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     if plan is not None and tuple(plan.mesh.items()) != tuple(mesh.items()):
         raise DmcError(module.operation, f"is for {mesh}, but the plan is for {plan.mesh}", "compile with this plan")
     movements = traffic(module)
-    entries = tuple(_entry(movement, mesh) for movement in movements)
+    rules = {} if plan is None else {name: each.rules for name, each in (*plan.tensors.items(), *plan.inputs.items())}
+    entries = tuple(_entry(movement, mesh, rules) for movement in movements)
     widths = _widths(module, movements, entries)
     tensors = () if plan is None else plan.tensors.values()
     return Ledger(dict(mesh.items()), entries, _by_rank(movements, mesh), tuple(_bounds(tensors, widths, mesh)))
 
 
-def _entry(movement: Movement, mesh: Mesh) -> Entry:
+def _entry(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Entry:
     label, place = label_of(movement.op), place_of(movement.op.location)
     given = ir.RankedTensorType(movement.op.operands[0].type)
+    own = rules.get(label.tensor.removeprefix(GRADIENT), ())
     return Entry(
         kind=movement.kind.removeprefix("dm."),
         tensor=label.tensor or (place.partition("#")[0] if "#" in place else ""),
@@ -50,7 +53,7 @@ def _entry(movement: Movement, mesh: Mesh) -> Entry:
         axes=movement.axes,
         group=mesh.group_size(movement.axes),
         bytes=movement.bytes,
-        why=label.why,
+        why="; ".join(own) or label.why,
         place=place,
     )
 

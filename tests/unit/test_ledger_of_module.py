@@ -19,7 +19,7 @@ from dmc.runtime.signature import StateSpec
 from tests.random_collectives import mesh_text
 
 ROWS, FREE, SUM = '[["dp"], []], {}', "[[], []], {}", '[[], []], {dp = #dm.reduction<"sum">}'
-RULE = 'dm.why = "data_parallel"'
+WHY = 'dm.why = "asked for"'
 
 
 def _reshard(given: str, source: str, target: str, types: str, label: str) -> str:
@@ -47,8 +47,8 @@ def _plan(plan: Plan) -> ResolvedPlan:
     return resolve(plan, [StateSpec("w", "f32", (8, 6))], [], [])
 
 
-GRADIENT = f'dm.tensor = "gradient of w", {RULE}'
-WEIGHT = f'dm.tensor = "w", {RULE}'
+GRADIENT = f'dm.tensor = "gradient of w", {WHY}'
+WEIGHT = f'dm.tensor = "w", {WHY}'
 REPLICATED = f"""
     %r = {_reshard("%g", SUM, FREE, "(tensor<8x6xf32>) -> tensor<8x6xf32>", GRADIENT)}
     %n = arith.subf %w, %r : tensor<8x6xf32>
@@ -89,9 +89,12 @@ def test_data_parallel_sends_the_least(context: Any, name: str) -> None:
     zero, body, stored, expected = WAYS[name]
     mesh = Mesh(dp=4)
     plan = _plan(dmc.plan(mesh).data_parallel("dp", zero=zero))
-    ledger = ledger_of(_lowered(_step(mesh, body, stored)), plan)
+    module = _lowered(_step(mesh, body, stored))
+    ledger = ledger_of(module, plan)
     assert [(entry.kind, entry.tensor, entry.bytes) for entry in ledger.entries] == expected
-    assert {entry.why for entry in ledger.entries} == {"data_parallel"}
+    # The rule of the plan says more than the label; without a plan the label says it.
+    assert {entry.why for entry in ledger.entries} == {f'data_parallel("dp"{f", zero={zero}" if zero else ""})'}
+    assert {entry.why for entry in ledger_of(module).entries} == {"asked for"}
     assert ledger.bounds == (Bound("w", ("dp",), 2 * (N - 1) * T),)
     assert ledger.bounded()["dp",] == Total(2 * (N - 1) * T, 2 * (N - 1) * T)
     # Each rank sends 2(n-1)/n·T.

@@ -16,7 +16,7 @@ STEP = f"""
 #id = affine_map<(i, j) -> (i, j)>
 #rows = affine_map<(i, j) -> (i)>
 func.func private @sgd(%p: tensor<4x2xf32>, %g: tensor<4x2xf32>) -> tensor<4x2xf32> {{ return %g : tensor<4x2xf32> }}
-func.func @step(%w: tensor<4x2xf32> {{dm.name = "w", dm.role = "parameter", dm.why = "rule"}},
+func.func @step(%w: tensor<4x2xf32> {{dm.name = "w", dm.role = "parameter"}},
                 %v: tensor<4x2xf32> {{dm.name = "v", dm.role = "parameter"}},
                 %x: tensor<2x4xf32> {{dm.name = "x", dm.role = "batch"}})
     -> (tensor<4x2xf32> {{dm.name = "w"}}, tensor<4x2xf32> {{dm.name = "v"}}, tensor<4xf32> {{dm.name = "loss"}}) {{
@@ -60,7 +60,7 @@ def _maker(value: ir.Value) -> str:
 
 def test_values_of_a_step(context: Any) -> None:
     module = ir.Module.parse(STEP)
-    w, gradient = Label("w", "rule"), Label("gradient of w", "rule")
+    w, gradient = Label("w"), Label("gradient of w")
     labels = {(_maker(value), label) for value, label in value_labels(find_step(module)).items()}
     assert labels == {
         *(("argument", w), ("argument", Label("v")), ("argument", Label("x"))),
