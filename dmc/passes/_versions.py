@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.sharding_choice import movement_bytes
 from dmc.analysis.splats import is_splat, is_zero
+from dmc.dialect.labels import Label, put_label
 from dmc.dialect.placements import sharding_of
 from dmc.mesh import Mesh
 from dmc.passes._splats import Splats, behind
@@ -21,11 +22,13 @@ class Versions:
     """Every value in the placements in which it is there; further ones are made by `dm.reshard`, once each.
 
     A reshard stands right behind what it takes, so that every later reader sees it and none repeats it, not even in a
-    loop. A splat is made anew in every shape that is needed, beside the original.
+    loop; it says what `labels` say of the value. A splat is made anew in every shape that is needed, beside the
+    original.
     """
 
     mesh: Mesh
     symbol: str
+    labels: Mapping[ir.Value, Label] = field(default_factory=dict[ir.Value, Label])
     shapes: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
     placed: dict[ir.Value, dict[Placement, ir.Value]] = field(default_factory=dict)
     splats: Splats = field(default_factory=Splats)
@@ -46,6 +49,7 @@ class Versions:
             tensor = Tensor(self.mesh, self.shapes[value], element_bytes=1)
             source = min(there, key=lambda each: movement_bytes(each, target, tensor))
             there[target] = self._reshard(there[source], source, target, tensor.shape)
+            put_label(there[target].owner.operation, self.labels.get(value, Label()))
         return there[target]
 
     def shape_of(self, value: ir.Value, target: Placement) -> ir.Value:

@@ -13,6 +13,7 @@ from dmc.analysis.sharding import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding_ends import SHARDING, USED, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding_rules import captured
 from dmc.analysis.splats import is_splat
+from dmc.analysis.value_labels import value_labels
 from dmc.dialect.placements import sharding_of
 from dmc.passes._local_ops import iota_of, localise, read_places
 from dmc.passes._parts_of_composites import Parts
@@ -49,7 +50,7 @@ class Partition(Pass):
         sharding_attributes.erase(step)
         parts = Parts(module)
         with step.operation.location:
-            _Body(decisions, parts, Versions(mesh, symbol), step.entry_block).run(ends)
+            _Body(decisions, parts, Versions(mesh, symbol, value_labels(step)), step.entry_block).run(ends)
             _retype(step)
             _state_ends(step, ends, symbol)
         parts.erase_unused()

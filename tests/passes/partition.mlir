@@ -102,3 +102,24 @@ func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
   %z = "dm.composite"(%y) {kind = "gelu", decomposition = @gelu_0, parameters = {}, dm.loops = [["dp"]], dm.sharding = [#dm.sharding<@mesh, [["dp"]], {}>]} : (tensor<8xf32>) -> tensor<8xf32>
   return %z : tensor<8xf32>
 }
+
+// -----
+
+// A reshard says which argument it takes, or the new value of which, and so it says whose gradient; near miss: no name.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.reshard"(%{{.+}}) {dm.tensor = "w", source
+// CHECK: "dm.reshard"(%{{.+}}) {source
+// CHECK: "dm.reshard"(%{{.+}}) {dm.tensor = "gradient of w", source
+// CHECK: "dm.reshard"(%{{.+}}) {dm.tensor = "w", source
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @sgd(%p: tensor<8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
+  return %g : tensor<8xf32>
+}
+func.func @step(%w: tensor<8xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>})
+    -> (tensor<8xf32> {dm.name = "w"}) {
+  %a = math.exp %w : tensor<8xf32>
+  %b = arith.addf %a, %x : tensor<8xf32>
+  %g = math.exp %b {dm.loops = [["dp"]], dm.sharding = [#dm.sharding<@mesh, [["dp"]], {}>]} : tensor<8xf32>
+  %n = "dm.composite"(%w, %g) {kind = "optimizer_update_sgd", decomposition = @sgd, parameters = {}} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %n : tensor<8xf32>
+}
