@@ -9,21 +9,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from dmc import dialect, pipeline
+from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
-from dmc.errors import DmcError, StateError
+from dmc.analysis.plan_attributes import write_plan
+from dmc.errors import DmcError, PlanError, StateError
+from dmc.forms import PLACED
 from dmc.importer.capture import Loss
 from dmc.importer.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
-from dmc.lowering.calling import with_arenas
+from dmc.lowering.calling import with_arenas, with_splits
 from dmc.lowering.iree import compile_module, compile_subspan
+from dmc.mesh import Mesh
 from dmc.observer import Observer
+from dmc.plans import Plan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
+from dmc.target import CPU, Target
 from dmc.target import target as target_by_name
 
 
@@ -49,6 +54,8 @@ def compile(
     loss: Loss | None = None,
     precision: str = "fp32",
     accumulate: int = 1,
+    mesh: Mesh | None = None,
+    plan: Plan | None = None,
     target: str = "cpu",
     seed: int = 0,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -64,14 +71,18 @@ def compile(
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
     and computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
+    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this
+    process, as a rehearsal.
+    plan: how tensors lie on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
     a step for another machine can be compiled here, but not run: use `compile_artifact`.
     seed: of dropout. The same seed gives the same bits.
     dump_dir: where to write the module in each form.
     observer: told which stage begins and ends (`dmc.observer.Observer`).
 
-    Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; DmcError for an
-    unsupported optimizer, precision or target; ArtifactError for a processor that this machine has not.
+    Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
+    that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target; ArtifactError
+    for a processor that this machine has not.
     """
     artifact = compile_artifact(
         model,
@@ -80,6 +91,8 @@ def compile(
         loss=loss,
         precision=precision,
         accumulate=accumulate,
+        mesh=mesh,
+        plan=plan,
         target=target,
         seed=seed,
         dump_dir=dump_dir,
@@ -97,6 +110,8 @@ def compile_artifact(
     loss: Loss | None = None,
     precision: str = "fp32",
     accumulate: int = 1,
+    mesh: Mesh | None = None,
+    plan: Plan | None = None,
     target: str = "cpu",
     seed: int = 0,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -107,18 +122,23 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     machine, kind = target_by_name(target), _precision(precision)
+    _check_plan(mesh, plan, machine)
     observer = observer or Observer()
     observer.plan(("import", *pipeline.stage_names(), "iree"))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
+        if plan is not None:
+            _place(imported, plan, accumulate, machine)
         folder = None if dump_dir is None else Path(dump_dir)
         forms = pipeline.run(imported.module, observer=observer, dump_dir=folder)
         with observer.stage("iree"):
             pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)
         signature = with_arenas(imported.signature, imported.module)
+        if plan is not None:
+            signature = with_splits(signature, ir.Module.parse(forms[pipeline.stem(PLACED)]))
     return Artifact(
         signature=signature,
         target=machine.name,
@@ -135,6 +155,33 @@ def compile_artifact(
 def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
     return CompiledStep(Artifact.read(path), device)
+
+
+def _check_plan(mesh: Any, plan: Any, machine: Target) -> None:
+    """Raises PlanError where mesh and plan are not two of a kind, and for a machine that runs one rank only."""
+    if mesh is None and plan is None:
+        return
+    if mesh is None:
+        raise PlanError("plan", "is given without its mesh", hint="pass mesh= as well")
+    if not isinstance(mesh, Mesh):
+        raise PlanError("mesh", f"expected a dmc.Mesh, got {type(mesh).__name__}", hint="such as mesh=dmc.Mesh(dp=2)")
+    if not isinstance(plan, Plan):
+        fact = "is given without a plan" if plan is None else f"comes with a {type(plan).__name__}, not with a plan"
+        ready = ", ".join(name for name in plans.__all__ if name.islower() and name not in ("recipe", "resolve"))
+        hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); ready plans are {ready}'
+        raise PlanError("mesh", fact, hint)
+    if plan.mesh != mesh:
+        raise PlanError("plan", f"is for {plan.mesh}, but the step for {mesh}", hint="make it by dmc.plan(mesh)")
+    if mesh.size > 1 and machine.name != CPU.name:
+        fact = f"runs one rank only, not the {mesh.size} of {mesh}"
+        raise PlanError(f"target '{machine.name}'", fact, hint='rehearse all ranks in one process with target="cpu"')
+
+
+def _place(imported: ImportedStep, plan: Plan, accumulate: int, machine: Target) -> None:
+    """States in `imported` what `plan` asks for."""
+    signature = imported.signature
+    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
+    write_plan(imported.module, resolved, signature, machine.name)
 
 
 def _precision(name: str) -> Precision:

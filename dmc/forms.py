@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmc._mlir import ir
+from dmc._mlir import func, ir
 from dmc.analysis.in_place import verify_in_place
 from dmc.analysis.views import is_of_argument
+from dmc.dialect import AllSliceOp, MeshOp, verify_symbols
+from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.iree import FUSION_BARRIER
-from dmc.dialect.symbols import verify_symbols
+from dmc.dialect.placements import placement_of
+from dmc.dialect.transfers import SHARDING
 from dmc.errors import DmcError, PipelineError
+from dmc.placement.placement import Placement
 from dmc.step_function import (
     ROLES,
     STATE_ROLES,
@@ -124,6 +128,35 @@ def _verify_mutated_state(module: ir.Module) -> None:
     mutated_state(find_step(module))
 
 
+def _verify_shardings(module: ir.Module) -> None:
+    """On a mesh the step says of every tensor that it takes or gives how it lies; state lies the same way after it."""
+    meshes = [op for op in module.body.operations if isinstance(op, MeshOp)]
+    if not meshes:
+        return
+    if len(meshes) > 1:
+        raise DmcError(meshes[1].operation, "is a second mesh", "the ranks of a job are those of one dm.mesh")
+    step = find_step(module)
+    given = _placements(step, "argument", arguments(step), "arg_attrs")
+    left = _placements(step, "result", results(step), "res_attrs")
+    for argument, result in mutated_state(step):
+        before, after = given[argument.index], left[result.index]
+        if before != after:
+            fact = f"state '{argument.name}' comes as {before} and leaves as {after}"
+            raise DmcError(step.operation, fact, "bring the new value to where the old one lies")
+
+
+def _placements(step: func.FuncOp, kind: str, ports: tuple[Port, ...], attributes: str) -> list[Placement]:
+    placements: list[Placement] = []
+    for port, own in zip(ports, step.operation.attributes[attributes], strict=True):
+        what = f"{kind} '{port.name}' of @step"
+        if SHARDING not in own:
+            raise DmcError(step.operation, f"{what} does not say how it lies on the mesh", "run dm-partition")
+        placements.append(placement_of(own[SHARDING]))
+        if placements[-1].partial:
+            raise DmcError(step.operation, f"{what} is {placements[-1]}", "reduce it: nobody else would")
+    return placements
+
+
 def _verify_ties(module: ir.Module) -> None:
     step = find_step(module)
     wanted = {argument.index: result.index for argument, result in mutated_state(step)}
@@ -157,13 +190,23 @@ _SIGNATURE = (_verify_one_public_step, _verify_static_shapes, _verify_names, _ve
 
 # builtin is there for the module itself; func for @step, decompositions and calls of these.
 _TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf")
+# Not asynchronous yet, and of a whole group: what is left of a change of placement.
+_VALUE_COLLECTIVES = tuple(op.OPERATION_NAME for op in (*COLLECTIVES, AllSliceOp))
 
 IMPORTED = Form(
     name="imported",
     dialects=_TENSOR_DIALECTS,
-    ops=("dm.composite",),
+    ops=("dm.composite", "dm.mesh"),
     verifiers=(*_SIGNATURE, verify_symbols),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and dm.composite only; decompose the operation in the importer",
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite and dm.mesh only; decompose it in the importer",
+)
+
+PLACED = Form(
+    name="placed",
+    dialects=_TENSOR_DIALECTS,
+    ops=("dm.composite", "dm.mesh", *_VALUE_COLLECTIVES),
+    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings),
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh and collectives on values only; lower it",
 )
 
 LOWERED = Form(
@@ -175,4 +218,4 @@ LOWERED = Form(
 )
 
 # In the order in which a module passes through them.
-FORMS = (IMPORTED, LOWERED)
+FORMS = (IMPORTED, PLACED, LOWERED)

@@ -11,14 +11,19 @@ from pathlib import Path
 
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
-from dmc.forms import FORMS, IMPORTED, LOWERED, Form, form_named, verify_form
+from dmc.forms import FORMS, IMPORTED, LOWERED, PLACED, Form, form_named, verify_form
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.copy_outputs import CopyOutputs
+from dmc.passes.fold_collectives import FoldCollectives
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
+from dmc.passes.link_ranks import LinkRanks
+from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.pack_state import PackState
+from dmc.passes.partition import Partition
+from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.passes.separate_concats import SeparateConcats
 from dmc.passes.tie_state import TieState
 from dmc.target import CPU, Target
@@ -34,9 +39,11 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
+    Stage(PLACED, (PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
     Stage(
         LOWERED,
         (
+            LinkRanks(order="port"),
             CopyOutputs(),
             PackState(),
             IsolateDraws(),
@@ -51,6 +58,11 @@ STAGES = (
 
 # What a target wants of form lowered, on its way to the backend.
 PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(),)}
+
+
+def stem(form: Form) -> str:
+    """What the text of a module in `form` is called: `01-imported`, so that they sort."""
+    return f"{FORMS.index(form) + 1:02}-{form.name}"
 
 
 def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, ...]:
@@ -82,7 +94,7 @@ def run(
 ) -> dict[str, str]:
     """Carries `module`, in place, from one form to another, verifies each form on the way, and returns their texts.
 
-    The texts, with locations, are keyed so that they sort (`01-imported`, `02-lowered`); `dump_dir` receives each as
+    The texts, with locations, are keyed so that they sort (`01-imported`, `03-lowered`); `dump_dir` receives each as
     `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
     extend. Raises DmcError from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to
     replay the stage.
@@ -117,13 +129,12 @@ class _Kept:
 
 
 def _keep(module: ir.Module, form: Form, texts: dict[str, str], dump_dir: str | os.PathLike[str] | None) -> _Kept:
-    stem = f"{FORMS.index(form) + 1:02}-{form.name}"
-    texts[stem] = module.operation.get_asm(enable_debug_info=True)
+    texts[stem(form)] = module.operation.get_asm(enable_debug_info=True)
     if dump_dir is None:
         return _Kept(form, None)
-    path = Path(dump_dir) / f"{stem}.mlir"
+    path = Path(dump_dir) / f"{stem(form)}.mlir"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(texts[stem], encoding="utf-8")
+    path.write_text(texts[stem(form)], encoding="utf-8")
     return _Kept(form, path)
 
 

@@ -40,6 +40,13 @@ TOLERANCE = {
         "value after five SGD steps (1e-5 with batch norm, which divides by small variances). The floor is two units "
         "of rounding at 1: a key's bias has no gradient in exact arithmetic, so its value is rounding alone.",
     ),
+    "mesh": Tolerance(
+        loss=1e-5,
+        value=1e-5,
+        change=1e-4,
+        floor=2e-7,
+        reason="Ranks against one rank, both compiled: sums over the batch are taken in parts, all else is the same.",
+    ),
     "fp32-adamw": Tolerance(
         loss=1e-5,
         value=1e-4,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import dmc
 from dmc.runtime import Step, load
@@ -89,6 +90,15 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
+def _run(program: str, *arguments: Path) -> str:
+    """What a program prints where there are no other packages than those in the first argument and the second."""
+    # -I: no user site, no PYTHON… variables; -S: no site-packages.
+    command = [sys.executable, "-I", "-S", "-X", "faulthandler", "-c", program, *map(os.fspath, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def test_loads_and_trains_on(site: Path, source: Path, tmp_path: Path) -> None:
     step = Step(linear_step.artifact())
     for seed in range(2):
@@ -97,14 +107,45 @@ def test_loads_and_trains_on(site: Path, source: Path, tmp_path: Path) -> None:
     batches = [batch(seed) for seed in range(2, 5)]
     arrays: dict[str, Any] = {name: np.stack([b[name] for b in batches]) for name in batches[0]}
     np.savez(tmp_path / "batches.npz", **arrays)
-    # -I: no user site, no PYTHON… variables; -S: no site-packages.
-    command = [sys.executable, "-I", "-S", "-X", "faulthandler", "-c", PROGRAM]
-    files = [site, source, tmp_path / "step.dmc", tmp_path / "batches.npz", tmp_path / "trained.dmc"]
-    done = subprocess.run([*command, *map(os.fspath, files)], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    files = (tmp_path / "step.dmc", tmp_path / "batches.npz", tmp_path / "trained.dmc")
+    printed = _run(PROGRAM, site, source, *files)
     expected = [float(call(step, b)[0]) for b in batches]
-    assert [float.fromhex(word) for word in done.stdout.split()] == expected
+    assert [float.fromhex(word) for word in printed.split()] == expected
     trained = load(tmp_path / "trained.dmc")
     assert trained.steps_done == 5
     for got, wanted in zip(trained.snapshot().state, step.snapshot().state, strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+ALL_RANKS = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+import dmc.runtime
+
+step = dmc.runtime.load(sys.argv[3])
+with np.load(sys.argv[4]) as batches:
+    print(*[float(step(x, y)).hex() for x, y in zip(batches["x"], batches["y"])])
+assert step.rank_state_dict(1)["model"]["weight"].shape == (2, 3), "split between the ranks"
+assert step.state_dict()["model"]["weight"].shape == (4, 3)
+assert step.differing_replicas() == ()
+"""
+
+
+def test_all_ranks_of_a_mesh_train_on(site: Path, source: Path, tmp_path: Path) -> None:
+    batches = {"x": np.ones((2, 8, 3), np.float32), "y": np.arange(64, dtype=np.float32).reshape(2, 8, 4)}
+    np.savez(tmp_path / "batches.npz", x=batches["x"], y=batches["y"])
+    example = tuple(torch.from_numpy(batch[0]) for batch in batches.values())
+    mesh = dmc.Mesh(dp=2)
+    step = dmc.compile(
+        torch.nn.Linear(3, 4),
+        loss=torch.nn.functional.mse_loss,
+        optimizer=dmc.optim.SGD(lr=0.1, momentum=0.9),
+        example=example,
+        mesh=mesh,
+        plan=dmc.plan(mesh).use(dmc.plans.zero3("dp")),
+    )
+    step.save(tmp_path / "step.dmc")
+    printed = _run(ALL_RANKS, site, source, tmp_path / "step.dmc", tmp_path / "batches.npz")
+    expected = [float(step(x, y)) for x, y in zip(batches["x"], batches["y"], strict=True)]
+    assert [float.fromhex(word) for word in printed.split()] == expected

@@ -35,7 +35,7 @@ def artifact() -> Artifact:
 
 @pytest.fixture(scope="module")
 def schedule(artifact: Artifact) -> str:
-    return schedule_of(artifact.ir["02-lowered"], CPU).decode()
+    return schedule_of(artifact.ir["03-lowered"], CPU).decode()
 
 
 def _body(schedule: str) -> str:
@@ -79,7 +79,7 @@ def test_temporaries_are_one_allocation(schedule: str) -> None:
 
 
 def test_repeated_layers_are_compiled_once(schedule: str) -> None:
-    deeper = schedule_of(_artifact(layers=4).ir["02-lowered"], CPU).decode()
+    deeper = schedule_of(_artifact(layers=4).ir["03-lowered"], CPU).decode()
     assert deeper.count("stream.cmd.dispatch @") > 1.5 * schedule.count("stream.cmd.dispatch @")
     # The sum over all gradients for clipping has one more term per parameter; nothing else may differ.
     assert deeper.count("stream.executable private") == schedule.count("stream.executable private")

@@ -1,10 +1,14 @@
-"""How `dmc.compile` shows itself."""
+"""How `dmc.compile` shows itself, and which meshes and plans it refuses."""
 
 from __future__ import annotations
 
 import inspect
+from typing import Any
+
+import pytest
 
 import dmc
+from dmc.errors import PlanError
 
 
 def test_compile_takes_what_compile_artifact_takes() -> None:
@@ -17,3 +21,29 @@ def test_every_argument_is_documented() -> None:
     text = inspect.getdoc(dmc.compile) or ""
     undocumented = {name for name in inspect.signature(dmc.compile).parameters if f"{name}:" not in text}
     assert undocumented == {"model"}
+
+
+DP2 = dmc.Mesh(dp=2)
+PLAN = dmc.plan(DP2).data_parallel("dp")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"plan": PLAN}, r"plan: is given without its mesh"),
+        ({"mesh": {"dp": 2}, "plan": PLAN}, r"mesh: expected a dmc\.Mesh, got dict\n  hint: such as mesh=dmc\.Mesh"),
+        ({"mesh": DP2}, r'mesh: is given without a plan\n  hint: pass plan=dmc\.plan\(mesh\).*zero2\("dp"\)'),
+        ({"mesh": DP2}, r"ready plans are data_parallel, .*megatron_gpt2, .*zero1, zero2, zero3$"),
+        ({"mesh": DP2, "plan": dmc.plans.zero1()}, r"mesh: comes with a Recipe, not with a plan"),
+        ({"mesh": dmc.Mesh(dp=4), "plan": PLAN}, r"plan: is for Mesh\(dp=2\), but the step for Mesh\(dp=4\)"),
+        (
+            {"mesh": DP2, "plan": PLAN, "target": "cuda"},
+            r"target 'cuda': runs one rank only, not the 2 of Mesh\(dp=2\)",
+        ),
+    ],
+)
+def test_meshes_and_plans_that_do_not_fit(given: dict[str, Any], message: str) -> None:
+    # Refused before anything is looked at, so that nothing needs to be a model.
+    nothing: Any = None
+    with pytest.raises(PlanError, match=message):
+        dmc.compile_artifact(nothing, optimizer=None, example=None, **given)

@@ -52,13 +52,13 @@ def _opt(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_stages_lead_through_the_forms() -> None:
     assert tuple(stage.form for stage in pipeline.STAGES) == forms.FORMS
-    assert pipeline.stage_names() == ("imported", "lowered")
+    assert pipeline.stage_names() == ("imported", "placed", "lowered")
     assert pipeline.stage_names("lowered") == ("lowered",)
     assert pipeline.stage_names(to_form="imported") == ("imported",)
 
 
 def test_forms_that_do_not_exist_or_lie_behind() -> None:
-    with pytest.raises(PipelineError, match="no form 'nonesuch'\n  hint: the forms are imported, lowered"):
+    with pytest.raises(PipelineError, match="no form 'nonesuch'\n  hint: the forms are imported, placed, lowered"):
         forms.form_named("nonesuch")
     with pytest.raises(PipelineError, match="form 'imported' comes before form 'lowered'"):
         pipeline.stages_between("lowered", "imported")
@@ -67,11 +67,12 @@ def test_forms_that_do_not_exist_or_lie_behind() -> None:
 def test_run_gives_the_text_of_each_form(context: ir.Context) -> None:
     module = ir.Module.parse(GOOD, context)
     texts = pipeline.run(module)
-    assert list(texts) == ["01-imported", "02-lowered"]
+    assert list(texts) == ["01-imported", "02-placed", "03-lowered"]
     assert "dm.composite" in texts["01-imported"]
-    assert "dm.composite" not in texts["02-lowered"]
-    assert texts["02-lowered"] == module.operation.get_asm(enable_debug_info=True)
-    assert 'loc("-":10:8)' in texts["02-lowered"], "locations are kept"
+    assert texts["02-placed"] == texts["01-imported"], "without a mesh there is nothing to place"
+    assert "dm.composite" not in texts["03-lowered"]
+    assert texts["03-lowered"] == module.operation.get_asm(enable_debug_info=True)
+    assert 'loc("-":10:8)' in texts["03-lowered"], "locations are kept"
 
 
 def test_dumps_are_written_and_replayed(context: ir.Context, tmp_path: Path) -> None:
@@ -79,20 +80,20 @@ def test_dumps_are_written_and_replayed(context: ir.Context, tmp_path: Path) -> 
     texts = pipeline.run(ir.Module.parse(GOOD, context), dump_dir=folder)
     assert {path.stem: path.read_text() for path in folder.iterdir()} == texts
     replayed = _opt(str(folder / "01-imported.mlir"), "--from=imported", "--to=lowered", "--mlir-print-debuginfo")
-    assert (replayed.stdout, replayed.stderr) == (texts["02-lowered"], "")
+    assert (replayed.stdout, replayed.stderr) == (texts["03-lowered"], "")
 
 
 def test_the_observer_sees_each_stage(context: ir.Context) -> None:
     observer = RecordingObserver()
     pipeline.run(ir.Module.parse(GOOD, context), observer=observer)
-    assert [(time.name, time.failed) for time in observer.times] == [("imported", False), ("lowered", False)]
+    assert [time.name for time in observer.times if not time.failed] == ["imported", "placed", "lowered"]
     assert observer.planned == ()
 
 
 @pytest.mark.parametrize(
     ("source", "dumped", "message"),
     [
-        (FAILS_LATER, "--from=imported --to=lowered", "cannot be inlined"),
+        (FAILS_LATER, "--from=placed --to=lowered", "cannot be inlined"),
         (FAILS_AT_ONCE, "--to=imported", "no function @step"),
     ],
 )
@@ -113,7 +114,8 @@ def test_an_error_says_how_to_replay_it(
 
 
 def test_passes_that_miss_their_form_are_found(context: ir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = (pipeline.Stage(forms.IMPORTED, ()), pipeline.Stage(forms.LOWERED, ("canonicalize",)))
+    imported, placed = (pipeline.Stage(form, ()) for form in (forms.IMPORTED, forms.PLACED))
+    stages = (imported, placed, pipeline.Stage(forms.LOWERED, ("canonicalize",)))
     monkeypatch.setattr(pipeline, "STAGES", stages)
     with pytest.raises(DmcError, match=r"dm\.composite: not allowed in form 'lowered'"):
         pipeline.run(ir.Module.parse(GOOD, context))
@@ -161,4 +163,4 @@ def test_inlining_is_linear(context: ir.Context) -> None:
 def test_dumps_name_the_source_of_what_was_imported(context: ir.Context, tmp_path: Path) -> None:
     source = re.sub(r"(arith\.subf.*)", r'\1 loc("model.py":12:3)', GOOD)
     pipeline.run(ir.Module.parse(source, context), dump_dir=tmp_path)
-    assert '"model.py":12:3' in (tmp_path / "02-lowered.mlir").read_text()
+    assert '"model.py":12:3' in (tmp_path / "03-lowered.mlir").read_text()
