@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from dmc.plans import Plan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
+from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
@@ -129,16 +130,12 @@ def compile_artifact(
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        if plan is not None:
-            _place(imported, plan, accumulate, machine)
-        folder = None if dump_dir is None else Path(dump_dir)
-        forms = pipeline.run(imported.module, observer=observer, dump_dir=folder)
+        _state_plan(imported, plan, accumulate, machine)
+        forms = pipeline.run(imported.module, observer=observer, dump_dir=dump_dir)
         with observer.stage("iree"):
             pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)
-        signature = with_arenas(imported.signature, imported.module)
-        if plan is not None:
-            signature = with_splits(signature, ir.Module.parse(forms[pipeline.stem(PLACED)]))
+        signature = _calling(imported, forms)
     return Artifact(
         signature=signature,
         target=machine.name,
@@ -177,11 +174,20 @@ def _check_plan(mesh: Any, plan: Any, machine: Target) -> None:
         raise PlanError(f"target '{machine.name}'", fact, hint='rehearse all ranks in one process with target="cpu"')
 
 
-def _place(imported: ImportedStep, plan: Plan, accumulate: int, machine: Target) -> None:
-    """States in `imported` what `plan` asks for."""
+def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> None:
+    """States in `imported` what a plan asks for."""
+    if plan is None:
+        return
     signature = imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
     write_plan(imported.module, resolved, signature, machine.name)
+
+
+def _calling(imported: ImportedStep, forms: Mapping[str, str]) -> Signature:
+    """The calling convention of the compiled step, in form lowered now."""
+    # Once the ranks are linked, nothing says any more which parts of what their tensors are.
+    placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
+    return with_arenas(with_splits(imported.signature, placed), imported.module)
 
 
 def _precision(name: str) -> Precision:
