@@ -108,14 +108,22 @@ class Ledger:
         return _sums((entry.axes, entry.bytes) for entry in self.entries)
 
     @cached_property
+    def _axes(self) -> dict[str, set[str]]:
+        return {bound.tensor: set(bound.axes) for bound in self.bounds}
+
+    @cached_property
     def of_tensors(self) -> dict[str, Total]:
         """By name of a trained tensor, what is sent of it and of its gradient over groups along axes of data."""
-        axes = {bound.tensor: set(bound.axes) for bound in self.bounds}
-        sent = dict.fromkeys(axes, 0)
+        sent = dict.fromkeys(self._axes, 0)
         for entry in self.entries:
-            if entry.owner in axes and axes[entry.owner] & set(entry.axes):
+            if self._axes.get(entry.owner, set()) & set(entry.axes):
                 sent[entry.owner] += entry.bytes
         return {bound.tensor: Total(sent[bound.tensor], bound.bytes) for bound in self.bounds}
+
+    def total_of(self, entry: Entry) -> Total:
+        """Of what a movement counts towards, if there is a bound; else of itself."""
+        is_bounded = self._axes.get(entry.owner, set()) & set(entry.axes)
+        return self.of_tensors[entry.owner] if is_bounded else Total(entry.bytes)
 
     def bounded(self) -> dict[tuple[str, ...], Total]:
         """The sums of `of_tensors`, by the axes of data."""

@@ -42,7 +42,6 @@ def _movements(ledger: Ledger, every: bool) -> Table:
     made = _table("movement", "tensor", "each rank gives", "over", "bytes", "ratio", "why")
     for entries in ([entry] for entry in ledger.entries) if every else _alike(ledger.entries):
         first, sent = entries[0], sum(entry.bytes for entry in entries)
-        totals = [ledger.of_tensors.get(entry.owner, Total(0)) for entry in entries]
         count = f" ×{len(entries)}" if len(entries) > 1 else ""
         made.add_row(
             first.kind,
@@ -50,7 +49,7 @@ def _movements(ledger: Ledger, every: bool) -> Table:
             describe(first.dtype, first.shape),
             f"{_axes(first.axes)} ({first.group})",
             _size(sent),
-            _ratio(_sum(totals)),
+            _ratio(_sum([ledger.total_of(entry) for entry in entries])),
             _common([entry.why for entry in entries]) or UNKNOWN,
         )
         if every:
