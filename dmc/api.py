@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,13 +18,13 @@ from dmc.importer.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.calling import with_arenas, with_splits
 from dmc.lowering.iree import compile_module, compile_subspan
+from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.observer import Observer
-from dmc.plans import Plan
+from dmc.plans import Plan, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
-from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
@@ -130,12 +129,15 @@ def compile_artifact(
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        _state_plan(imported, plan, accumulate, machine)
+        resolved = _state_plan(imported, plan, accumulate, machine)
         forms = pipeline.run(imported.module, observer=observer, dump_dir=dump_dir)
         with observer.stage("iree"):
             pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)
-        signature = _calling(imported, forms)
+        # Once the ranks are linked, nothing says any more which parts of what their tensors are, and what moves.
+        placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
+        signature = with_arenas(with_splits(imported.signature, placed), imported.module)
+        ledger = ledger_of(placed, resolved)
     return Artifact(
         signature=signature,
         target=machine.name,
@@ -146,6 +148,7 @@ def compile_artifact(
         versions=tool_versions(),
         statistics=executable.statistics,
         requires=executable.requires,
+        ledger=ledger,
     )
 
 
@@ -174,20 +177,14 @@ def _check_plan(mesh: Any, plan: Any, machine: Target) -> None:
         raise PlanError(f"target '{machine.name}'", fact, hint='rehearse all ranks in one process with target="cpu"')
 
 
-def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> None:
+def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
     """States in `imported` what a plan asks for."""
     if plan is None:
-        return
+        return None
     signature = imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
     write_plan(imported.module, resolved, signature, machine.name)
-
-
-def _calling(imported: ImportedStep, forms: Mapping[str, str]) -> Signature:
-    """The calling convention of the compiled step, in form lowered now."""
-    # Once the ranks are linked, nothing says any more which parts of what their tensors are.
-    placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
-    return with_arenas(with_splits(imported.signature, placed), imported.module)
+    return resolved
 
 
 def _precision(name: str) -> Precision:

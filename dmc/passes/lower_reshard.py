@@ -68,7 +68,7 @@ def _reader(op: ir.Operation) -> str:
     # The latest use is listed first.
     if readers[-1].name == op.name:
         return _reader(readers[-1])
-    place = place_of(readers[-1].location).partition(" ")[0]
+    place = place_of(readers[-1].location).partition(" (")[0]
     return place if "#" in place else ""
 
 

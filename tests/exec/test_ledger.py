@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
+import dmc
 from dmc._mlir import ir
+from dmc.cli.main import main
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.passes.count_traffic import CountTraffic
 from dmc.passes.link_ranks import LinkRanks
 from dmc.runtime import Ledger, Step
-from dmc.runtime.ledger import Entry
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.ledger import Entry, Total
 from dmc.step_function import find_step
 from tests import spmd
 from tests.job import Job
@@ -80,17 +86,54 @@ def test_loops_count_every_round(context: Any) -> None:
     assert _counted(text, mesh, [[np.ones(4, np.float32)]] * 2) == [15 * 32] * 2
 
 
-LEDGER = Ledger({"dp": 2}, (Entry("all_reduce", "weight", "f32", (3, 2), ("dp",), 2, 48),), (24, 24))
+class Pair(nn.Module):
+    """Two layers: f32[batch, 8] → f32[batch, 2]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 4)
+        self.down = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[batch, 8] → f32[batch, 2]."""
+        return self.down(torch.tanh(self.up(x)))
 
 
-def test_a_step_tells_its_ledger() -> None:
-    step = Step(replace(artifact(), ledger=LEDGER))
-    assert step.ledger() == step.snapshot().ledger == LEDGER
+def _compiled(**options: Any) -> dmc.CompiledStep:
+    example = (torch.zeros(64, 8), torch.zeros(64, 2))
+    return dmc.compile(Pair(), loss=nn.functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, **options)
+
+
+def test_what_was_compiled_for_a_mesh_keeps_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mesh = dmc.Mesh(dp=2)
+    step = _compiled(mesh=mesh, plan=dmc.plan(mesh).data_parallel("dp"))
+    step.save(tmp_path / "pair.dmc")
     step.close()
+    # 4·8 + 4 + 2·4 + 2 parameters of 4 B, and the loss and whether it is finite: all-reduces among two send 2(n-1)T.
+    parameters, scalar = 2 * 46 * 4, 2 * 4
+    ledger = Artifact.read(tmp_path / "pair.dmc").ledger
+    scalars = [entry.bytes for entry in ledger.entries if entry.shape == ()]
+    assert ledger.mesh == {"dp": 2}
+    assert ledger.by_kind() == {"all_reduce": parameters + sum(scalars)}
+    assert set(scalars) == {scalar}
+    assert ledger.bounded() == {("dp",): Total(parameters, parameters)}
+    assert main(["ledger", str(tmp_path / "pair.dmc")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"mesh dp=2: {ledger.bytes} B in one step")
+    assert 'data_parallel("dp")' in out
+    for name, shape in (("up.weight", "f32[4, 8]"), ("down.bias", "f32[2]")):
+        assert any(f"gradient of {name} " in line and shape in line for line in out.splitlines())
 
 
 def test_a_step_of_one_rank_has_an_empty_one() -> None:
-    step = Step(artifact())
+    step = _compiled()
     assert step.ledger() == Ledger()
     assert step.ledger().table() == "one rank: nothing is sent"
+    step.close()
+
+
+def test_a_snapshot_keeps_the_ledger() -> None:
+    ledger = Ledger({"dp": 2}, (Entry("all_reduce", "weight", "f32", (3, 2), ("dp",), 2, 48),), (24, 24))
+    step = Step(replace(artifact(), ledger=ledger))
+    assert step.ledger() == step.snapshot().ledger == ledger
     step.close()

@@ -227,8 +227,8 @@ func.func @labels(%x: tensor<8x8xf32>) -> tensor<8x32xf32> {
 // If it does not say why, its first reader is why, also behind another reshard; near miss: a reader of no module.
 // CHECK-LABEL: func.func @readers
 // CHECK: dm.all_gather{{.*}}dm.tensor = "w", dm.why = "h.0.mlp#aten.add"
-// CHECK: dm.all_gather{{.*}}dm.tensor = "v", dm.why = "h.0.mlp#aten.add"
-// CHECK-NEXT: dm.all_gather{{.*}}dm.why = "h.0.mlp#aten.add"
+// CHECK: dm.all_gather{{.*}}dm.tensor = "v", dm.why = "h.0.mlp#aten.add, backward"
+// CHECK-NEXT: dm.all_gather{{.*}}dm.why = "h.0.mlp#aten.add, backward"
 // CHECK: dm.all_gather
 // CHECK-NOT: dm.why
 // CHECK: return
@@ -241,7 +241,7 @@ func.func @readers(%x: tensor<4xf32>, %y: tensor<1xf32>) -> (tensor<8xf32>, tens
                          target = #dm.sharding<@mesh, [["dp"]], {}>} : (tensor<1xf32>) -> tensor<4xf32>
   %e = "dm.reshard"(%d) {source = #dm.sharding<@mesh, [["dp"]], {}>,
                          target = #dm.sharding<@mesh, [[]], {}>} : (tensor<4xf32>) -> tensor<8xf32>
-  %f = arith.addf %e, %b : tensor<8xf32> loc("h.0.mlp#aten.add"("model.py":5:0))
+  %f = arith.addf %e, %b : tensor<8xf32> loc("h.0.mlp#aten.add, backward"("model.py":5:0))
   %g = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [["dp"]], {}>,
                          target = #dm.sharding<@mesh, [[]], {}>} : (tensor<4xf32>) -> tensor<8xf32>
   return %c, %f, %g : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
