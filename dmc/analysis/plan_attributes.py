@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.plan_pins import write_pins
 from dmc.analysis.sharding_ends import SHARDING, USED
 from dmc.dialect.placements import sharding_of
 from dmc.mesh import Mesh
@@ -31,6 +32,7 @@ def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, devi
         given = zip(arguments(step), step.arg_attrs, strict=True)
         placed = [_placed(own, stored.get(port.name), used.get(port.name)) for port, own in given]
         step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(placed)
+        write_pins(module, plan, SYMBOL)
 
 
 def _declare(module: ir.Module, mesh: Mesh, device: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
+from dmc.analysis.pins import pinned
 from dmc.analysis.sharding_choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding_loops import Loops
 from dmc.analysis.sharding_rules import captured, loops_of
@@ -49,17 +50,22 @@ class Ends:
 
 
 def propagate(
-    function: func.FuncOp, mesh: Mesh, ends: Ends, fixed: Mapping[ir.Value, Sequence[Placement]]
+    function: func.FuncOp,
+    mesh: Mesh,
+    ends: Ends,
+    fixed: Mapping[ir.Value, Sequence[Placement]],
+    pins: Mapping[ir.Value, Placement],
 ) -> tuple[Decision, ...]:
     """The decisions for all operations on tensors, in order; those inside a loop stand before the loop's.
 
-    fixed: how the results of single operations (`key_of`) must be kept. Operations that make splats (`is_splat`) have
+    fixed: how the results of single operations (`key_of`) must be kept. pins: how single values must be kept along the
+    axes that their pins name (`dmc/analysis/pins.py`). Operations that make splats (`is_splat`) have
     no decision: each use takes the part that it needs. Raises DmcError for tensors without a static shape.
     """
-    first = _Sweep(mesh, ends, fixed, {})
+    first = _Sweep(mesh, ends, fixed, pins, {})
     first.run(function)
-    wishes = wishes_of(tuple(first.decisions.values()), _returned(function, ends), fixed)
-    second = _Sweep(mesh, ends, fixed, wishes)
+    wishes = wishes_of(tuple(first.decisions.values()), _returned(function, ends), fixed, pins)
+    second = _Sweep(mesh, ends, fixed, pins, wishes)
     second.run(function)
     return tuple(second.decisions.values())
 
@@ -102,6 +108,7 @@ class _Sweep:
     mesh: Mesh
     ends: Ends
     fixed: Mapping[ir.Value, Sequence[Placement]]
+    pins: Mapping[ir.Value, Placement]
     wishes: Mapping[ir.Value, Placement]
     placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
     # What a loop carries, while it is not known how: a splat, and whether of zeros.
@@ -135,7 +142,11 @@ class _Sweep:
             self.is_there(inner.operands[i], replicated(inner.operands[i].type.rank))
         tensors = [i for i, each in enumerate(op.results) if isinstance(each.type, ir.RankedTensorType)]
         made = tuple(loops.result(i, choice.split) for i in tensors)
-        kept = tuple(fixed) if fixed else made if op.name != "tensor.extract_slice" else self.inherited(op, made)
+        if fixed:
+            kept = tuple(fixed)
+        else:
+            inherited = self.inherited(op, made) if op.name == "tensor.extract_slice" else made
+            kept = tuple(self.pinned(op.results[i], each) for i, each in zip(tensors, inherited, strict=True))
         self.decisions[key_of(op)] = Decision(op, loops, choice, made, kept)
         for i, first, last in zip(tensors, made, kept, strict=True):
             self.placements[op.results[i]] = [last] if first == last else [last, first]
@@ -154,6 +165,9 @@ class _Sweep:
         there = self.placements.get(value)
         if there is not None and placement not in there:
             there.append(placement)
+
+    def pinned(self, value: ir.Value, made: Placement) -> Placement:
+        return pinned(made, self.pins[value]) if value in self.pins else made
 
     def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
         """What is cut from a split dimension is split again, where it can be: ranks should not all do the same."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.pins import PIN
 from dmc.analysis.sharding import LOOP, Decision, decided_ops, key_of
 from dmc.analysis.sharding_choice import Choice
 from dmc.analysis.sharding_ends import SHARDING, checked
@@ -74,7 +75,7 @@ def read(function: func.FuncOp, mesh: Mesh) -> dict[ir.Value, Decision]:
 def erase(function: func.FuncOp) -> None:
     """Removes these attributes from all operations."""
     for op in walk(function.operation):
-        for name in (SHARDING, LOOPS, PARTIAL, REASON):
+        for name in (SHARDING, LOOPS, PARTIAL, REASON, PIN):
             if op.name != "func.func" and name in op.attributes:
                 del op.attributes[name]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.sharding_loops import Loops, Split
+from dmc.analysis.sharding_loops import SUM, Dims, Loops, Split
 from dmc.mesh import Mesh
 from dmc.placement.path import cheapest_path
 from dmc.placement.placement import Placement
@@ -94,6 +94,9 @@ def _asked(
         operand = operands[i]
         assert operand is not None
         made = operand.placements[0] if operand.placements else None
+        if i in loops.carried and made is not None and made.kind(axis) == SUM:
+            # What every rank has whole is then added in parts.
+            yield from ((each, None, f"a sum is partial over {axis}") for each in _adding(loops, dims, split, axis))
         if operand.is_splat or made is None or not any(axis in axes for axes in made.dims):
             continue
         yield loops.extended(split, dims, made, axis), i, f"{axis} splits operand {i}"
@@ -102,6 +105,14 @@ def _asked(
         wished = None if wish is None else loops.extended(split, loops.results[i], wish, axis)
         if wished is not None:
             yield wished, None, f"{axis} splits result {i}, as what reads it wants"
+
+
+def _adding(loops: Loops, dims: Dims, split: Split, axis: str) -> Iterator[Split]:
+    """The splits of loops over which is summed."""
+    present = {loop for own in dims for loop in own}
+    for i, loop in enumerate(loops.loops):
+        if i not in present and loop.kind == SUM:
+            yield split.with_axis(i, axis)
 
 
 def _handed_on(loops: Loops, operands: Sequence[Operand | None], axis: str) -> str | None:

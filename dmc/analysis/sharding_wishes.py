@@ -19,11 +19,13 @@ def wishes_of(
     decisions: Sequence[Decision],
     returned: Sequence[tuple[ir.Value, Placement]],
     fixed: Mapping[ir.Value, Sequence[Placement]],
+    pins: Mapping[ir.Value, Placement],
 ) -> dict[ir.Value, Placement]:
     """For each value the splits on which all its readers agree; what one reader needs whole is not split for another.
 
     `returned` are values that leave the function, and how. Where an operation was not split over an axis, it wants of
-    its operands what its own readers want of it.
+    its operands what its own readers want of it. Along the axes of a pin nobody wants anything: the value is brought
+    there, however it is made.
     """
     wishes: dict[ir.Value, Placement] = {}
     for value, placement in returned:
@@ -33,6 +35,9 @@ def wishes_of(
         if op.name == "scf.for":
             _vote_of_loop(wishes, decision)
             continue
+        for result in op.results:
+            if result in pins and result in wishes:
+                wishes[result] = wishes[result].without(pins[result].axes)
         wanted = fixed.get(op.results[0]) or [wishes.get(result) for result in op.results]
         split = _extended(decision.loops, decision.choice.split, wanted)
         for i, _ in decision.loops.read():

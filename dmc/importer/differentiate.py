@@ -7,7 +7,7 @@ and every node carries the module and source line it comes from, on the way back
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -118,6 +118,8 @@ class _Forward(fx.Interpreter):
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
     """Lets the backward operations of `node` carry its origin."""
     meta = node.meta.get("custom")
+    if meta and origin.META_KEY in meta:
+        meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], is_backward=True)}
     for result in results:
         if not meta or not isinstance(result, Tensor) or result.grad_fn is None:
             continue

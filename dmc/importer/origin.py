@@ -17,15 +17,21 @@ import dmc
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
 META_KEY = "dmc_origin"
+# Behind the name of an operation, in the location of what its gradient computes.
+BACKWARD = ", backward"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """`module` is the path in the user's model ("" for the model itself), `file` and `line` its innermost own line."""
+    """`module` is the path in the user's model ("" for the model itself), `file` and `line` its innermost own line.
+
+    is_backward: the operation belongs to the gradient of what stands there.
+    """
 
     module: str
     file: str
     line: int
+    is_backward: bool = False
 
     def __str__(self) -> str:
         module = f"module '{self.module}'" if self.module else "the model or its loss"

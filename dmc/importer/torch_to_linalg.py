@@ -110,7 +110,8 @@ class _LocatedCache(ContextCache):
     def get_node_location(self, node: fx.Node) -> ir.Location:
         place = origin.of_node(node)
         line = ir.Location.file(place.file, place.line, 0, self._c) if place.file else ir.Location.unknown(self._c)
-        return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}", line, self._c)
+        suffix = origin.BACKWARD if place.is_backward else ""
+        return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{suffix}", line, self._c)
 
 
 def _erase_asserts(module: ir.Module) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.pins import pins_in
 from dmc.analysis.sharding import Decision, propagate
 from dmc.analysis.sharding_attributes import fixed_in, write
 from dmc.analysis.sharding_ends import SHARDING, ends_of, find_mesh, has_mesh
@@ -47,7 +48,7 @@ def decide(module: ir.Module) -> tuple[Decision, ...]:
     dm.verify_symbols(module)
     _, mesh = find_mesh(module)
     step = find_step(module)
-    return propagate(step, mesh, ends_of(step, mesh), fixed_in(step, mesh))
+    return propagate(step, mesh, ends_of(step, mesh), fixed_in(step, mesh), pins_in(step))
 
 
 def decisions_table(module: ir.Module) -> str:

@@ -135,3 +135,20 @@ func.func private @dropout_0(%x: tensor<8x4xf32>, %seed: tensor<i64>, %draw: ten
   %y = math.absf %x : tensor<8x4xf32>
   return %y : tensor<8x4xf32>
 }
+
+// -----
+
+// A pin holds along its axes, however the value is made: the product is a partial sum, and is kept scattered. What reads
+// it takes it so.
+// CHECK-LABEL: func.func @step
+// CHECK: linalg.matmul {dm.loops = {{\[}}[], [], ["dp"]], {{.*}}dm.sharding = [#dm.sharding<@mesh, {{\[}}["dp"], []], {}>]}
+// CHECK: math.exp %{{.+}} {dm.loops = {{\[}}["dp"], []], {{.*}}dm.sharding = [#dm.sharding<@mesh, {{\[}}["dp"], []], {}>]}
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<4x8xf32> {dm.sharding = #dm.sharding<@mesh, [[], ["dp"]], {}>},
+                %dy: tensor<8x6xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> tensor<4x6xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x6xf32>
+  %g = linalg.matmul {dm.pin = [#dm.sharding<@mesh, [["dp"], []], {}>]}
+      ins(%x, %dy : tensor<4x8xf32>, tensor<8x6xf32>) outs(%zero : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %y = math.exp %g : tensor<4x6xf32>
+  return %y : tensor<4x6xf32>
+}

@@ -1,0 +1,60 @@
+"""What the modules of the user's model take and give on the way forward, by the locations of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dmc._mlir import func, ir
+from dmc.walk import walk
+
+# What the importer writes behind the name of an operation that belongs to a gradient.
+_BACKWARD = ", backward"
+# A module and which of its sides, "input" or "output".
+Side = tuple[str, str]
+
+
+def module_values(step: func.FuncOp, modules: Collection[str]) -> dict[Side, list[ir.Value]]:
+    """The tensors that the operations of each of `modules` take from outside of it, and that others take from it.
+
+    A module's operations are those of the modules in it, too. Linear in operations times the depth of modules.
+    """
+    inside: dict[ir.Value, tuple[str, ...]] = {}
+    forward = [op for op in walk(step) if len(op.results) and _is_forward(op)]
+    for op in forward:
+        own = tuple(path for path in _paths(_module(op)) if path in modules)
+        inside.update(dict.fromkeys(op.results, own))
+    found: dict[Side, dict[ir.Value, None]] = {}
+    for op in forward:
+        own = inside[op.results[0]]
+        for value in op.operands:
+            if not isinstance(value.type, ir.RankedTensorType):
+                continue
+            given = inside.get(value, ())
+            for path in own:
+                if path not in given:
+                    found.setdefault((path, "input"), {})[value] = None
+            for path in given:
+                if path not in own:
+                    found.setdefault((path, "output"), {})[value] = None
+    return {side: list(values) for side, values in found.items()}
+
+
+def _paths(module: str) -> Iterator[str]:
+    """A module and those that hold it: `h.0.attn`, `h.0`, `h`."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+def _module(op: ir.Operation) -> str:
+    return _name(op).partition("#")[0]
+
+
+def _is_forward(op: ir.Operation) -> bool:
+    name = _name(op)
+    return "#" in name and not name.endswith(_BACKWARD)
+
+
+def _name(op: ir.Operation) -> str:
+    location = op.location
+    return location.name_str if isinstance(location, ir.NameLoc) else ""

@@ -1,0 +1,93 @@
+"""What a resolved plan says of values that `@step` computes: pins on the operations that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.module_values import module_values
+from dmc.analysis.pins import pinned, state_pins
+from dmc.analysis.splats import is_splat
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+from dmc.plans import ResolvedPlan
+from dmc.plans.resolved import ActivationPlan
+from dmc.step_function import arguments, find_step
+from dmc.walk import walk
+
+_UPDATE, _KEEP = "optimizer_update_", "optimizer_update_keep"
+
+
+def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
+    """Pins gradients to where the optimizer wants them, and activations to where the plan does.
+
+    A gradient that is a partial sum is so reduced and scattered at once, for all who read it: the clipping of its norm
+    and the update (Rajbhandari et al. 2020, section 5). Raises PlanError for an activation of fewer dimensions than the
+    plan names, or whose parts would not be equal.
+    """
+    step = find_step(module)
+    pins: dict[ir.Value, Placement] = {}
+    _pin_gradients(step, plan, pins)
+    _pin_activations(step, plan, pins)
+    state_pins(pins, mesh)
+
+
+def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Placement]) -> None:
+    names = {step.arguments[port.index]: port.name for port in arguments(step) if port.name in plan.tensors}
+    for op in walk(step):
+        if not _is_update(op) or op.operands[0] not in names:
+            continue
+        gradient, tensor = op.operands[1], plan.tensors[names[op.operands[0]]]
+        if tensor.optimizer is not None and not isinstance(gradient.owner, ir.Block) and not is_splat(gradient):
+            pins[gradient] = tensor.optimizer.placement()
+
+
+def _is_update(op: ir.Operation) -> bool:
+    if op.name != dm.CompositeOp.OPERATION_NAME:
+        return False
+    kind = ir.StringAttr(op.attributes["kind"]).value
+    return kind.startswith(_UPDATE) and kind != _KEEP
+
+
+def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Placement]) -> None:
+    values = module_values(step, {each.module for each in plan.activations})
+    parameters = {step.arguments[port.index] for port in arguments(step) if port.name in plan.tensors}
+    for each in plan.activations:
+        for value in values.get((each.module, each.side), ()):
+            if value in parameters or is_splat(value):
+                continue
+            if isinstance(value.owner, ir.Block):
+                fact = f"is what {_where(each)} takes, but comes with the batch or from a loop"
+                raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
+            pin = _placement(each, value, plan.mesh)
+            pins[value] = pinned(pins[value], pin) if value in pins else pin
+
+
+def _placement(plan: ActivationPlan, value: ir.Value, mesh: Mesh) -> Placement:
+    shape = ir.RankedTensorType(value.type).shape
+    dims: list[list[str]] = [[] for _ in shape]
+    blocks: dict[str, int] = {}
+    for dim, uses in plan.dims.items():
+        if not -len(shape) <= dim < len(shape):
+            fact = f"is {list(shape)} and has no dimension {dim}"
+            raise PlanError(_where(plan), fact, "name a dimension that it has, or another module")
+        dims[dim] += [use.axis for use in uses]
+        blocks |= {use.axis: use.blocks for use in uses}
+    placement = Placement(dims, blocks=blocks)
+    _check_divides(plan, placement, mesh, shape)
+    return placement
+
+
+def _check_divides(plan: ActivationPlan, placement: Placement, mesh: Mesh, shape: list[int]) -> None:
+    try:
+        placement.local_shape(mesh, shape)
+    except PlanError as error:
+        rules: Mapping[str, None] = dict.fromkeys(use.rule for uses in plan.dims.values() for use in uses)
+        fact = f"is {list(shape)}, which {'; '.join(rules)} {error.fact}"
+        raise PlanError(_where(plan), fact, error.hint) from error
+
+
+def _where(plan: ActivationPlan) -> str:
+    return f"{plan.side} of {plan.module or 'the model'}"
