@@ -10,10 +10,16 @@ import torch
 from torch import nn
 
 import dmc
+from dmc._mlir import ir
+from dmc.analysis.plan_attributes import SYMBOL, write_plan
 from dmc.api import CompiledStep
+from dmc.dialect.placements import sharding_of
+from dmc.dialect.transfers import SHARDING
 from dmc.errors import NonFiniteLossError
+from dmc.placement.placement import Placement
 from dmc.plans import Plan
 from dmc.runtime import Step
+from dmc.step_function import NAME, find_step
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.models import build
 from tests.models.case import Case
@@ -125,6 +131,25 @@ def test_a_checkpoint_moves_between_meshes() -> None:
     one.load_state_dict(square.state_dict())
     _assert_close(_train(square, case, range(3, 6)), _train(one, case, range(3, 6)))
     assert square.differing_replicas() == ()
+
+
+def test_an_output_may_stay_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmc.api.write_plan", _write_plan_with_split_output)
+    case = _pair()
+    one, step = compile_case(case, OPTIMIZER), _compiled(case, _dp2_tp2())
+    assert step.signature.splits["aux0"] == ((("dp", 1),), ())
+    _assert_close(_train(step, case, range(2)), _train(one, case, range(2)))
+
+
+def _write_plan_with_split_output(module: ir.Module, *rest: Any) -> None:
+    """What no plan asks for yet: the auxiliary output leaves as the batch came."""
+    write_plan(module, *rest)
+    step, rows = find_step(module), sharding_of(Placement([["dp"], []]), SYMBOL)
+    stated = [
+        ir.DictAttr.get({NAME: own[NAME], SHARDING: rows}) if ir.StringAttr(own[NAME]).value == "aux0" else own
+        for own in step.operation.attributes["res_attrs"]
+    ]
+    step.operation.attributes["res_attrs"] = ir.ArrayAttr.get(stated)
 
 
 def test_each_micro_batch_is_split() -> None:
