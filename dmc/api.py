@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from dmc.plans import Plan, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
@@ -123,8 +126,7 @@ def compile_artifact(
     """
     machine, kind = target_by_name(target), _precision(precision)
     _check_plan(mesh, plan, machine)
-    observer = observer or Observer()
-    observer.plan(("import", *pipeline.stage_names(), "iree"))
+    (observer := observer or Observer()).plan(("import", *pipeline.stage_names(), "iree"))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
@@ -134,10 +136,7 @@ def compile_artifact(
         with observer.stage("iree"):
             pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)
-        # Once the ranks are linked, nothing says any more which parts of what their tensors are, and what moves.
-        placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
-        signature = with_arenas(with_splits(imported.signature, placed), imported.module)
-        ledger = ledger_of(placed, resolved)
+        signature, ledger = _contract(imported, forms, resolved)
     return Artifact(
         signature=signature,
         target=machine.name,
@@ -185,6 +184,16 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
     write_plan(imported.module, resolved, signature, machine.name)
     return resolved
+
+
+def _contract(
+    imported: ImportedStep, forms: Mapping[str, str], resolved: ResolvedPlan | None
+) -> tuple[Signature, Ledger]:
+    """What the runtime needs to know of the step, which is in form lowered now."""
+    # Once the ranks are linked, nothing says any more which parts of what their tensors are, and what moves.
+    placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
+    signature = with_arenas(with_splits(imported.signature, placed), imported.module)
+    return signature, ledger_of(placed, resolved)
 
 
 def _precision(name: str) -> Precision:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmc._mlir import ir
 from dmc.analysis.traffic import Movement, element_bytes, meshes_of, traffic
 from dmc.dialect.labels import label_of, place_of
 from dmc.errors import DmcError
+from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
-from dmc.plans.resolved import ResolvedPlan, TensorPlan
-from dmc.runtime.ledger import GRADIENT, Bound, Entry, Ledger
+from dmc.plans.resolved import ResolvedPlan
+from dmc.runtime.ledger import GRADIENT, Entry, Ledger
 from dmc.step_function import arguments, find_step
 
 
@@ -36,9 +36,12 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     movements = traffic(module)
     rules = {} if plan is None else {name: each.rules for name, each in (*plan.tensors.items(), *plan.inputs.items())}
     entries = tuple(_entry(movement, mesh, rules) for movement in movements)
-    widths = _widths(module, movements, entries)
-    tensors = () if plan is None else plan.tensors.values()
-    return Ledger(dict(mesh.items()), entries, _by_rank(movements, mesh), tuple(_bounds(tensors, widths, mesh)))
+    widths = {port.name: element_bytes(port.type) for port in arguments(find_step(module)) if _is_tensor(port.type)}
+    for movement, entry in zip(movements, entries, strict=True):
+        width = element_bytes(ir.RankedTensorType(movement.op.operands[0].type))
+        widths[entry.owner] = min(width, widths.get(entry.owner, width))
+    bounds = () if plan is None else bounds_of(plan, widths)
+    return Ledger(dict(mesh.items()), entries, _by_rank(movements, mesh), bounds)
 
 
 def _entry(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Entry:
@@ -58,31 +61,13 @@ def _entry(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -
     )
 
 
+def _is_tensor(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType)
+
+
 def _by_rank(movements: Iterable[Movement], mesh: Mesh) -> tuple[int, ...]:
     sent = dict.fromkeys(mesh.ranks, 0)
     for movement in movements:
         for (source, _), size in movement.sent.items():
             sent[source] += size
     return tuple(sent.values())
-
-
-def _widths(module: ir.Module, movements: Iterable[Movement], entries: Iterable[Entry]) -> Mapping[str, int]:
-    """By name of a tensor, the bytes of one element in the narrowest type in which it or its gradient is moved."""
-    ports = arguments(find_step(module))
-    widths = {port.name: element_bytes(port.type) for port in ports if isinstance(port.type, ir.RankedTensorType)}
-    for movement, entry in zip(movements, entries, strict=True):
-        if entry.owner in widths:
-            width = element_bytes(ir.RankedTensorType(movement.op.operands[0].type))
-            widths[entry.owner] = min(widths[entry.owner], width)
-    return widths
-
-
-def _bounds(tensors: Iterable[TensorPlan], widths: Mapping[str, int], mesh: Mesh) -> Iterator[Bound]:
-    """See `Bound`: one for each tensor of which several ranks make a part of the gradient."""
-    for tensor in tensors:
-        axes = tuple(use.axis for use in tensor.gradient.partial) if tensor.gradient is not None else ()
-        n = mesh.group_size(axes)
-        if n > 1:
-            local = tensor.used.placement().local_shape(mesh, tensor.spec.shape)
-            size = prod(local) * widths[tensor.spec.name]
-            yield Bound(tensor.spec.name, axes, mesh.size // n * 2 * (n - 1) * size)

@@ -38,32 +38,35 @@ class Entry:
 
     @property
     def owner(self) -> str:
-        """The parameter whose value or gradient this moves, if `tensor` is one."""
+        """The parameter whose value or gradient this moves, or the module of an activation."""
         return self.tensor.removeprefix(GRADIENT)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The fewest bytes that a step can send for one trained tensor over the axes of data, over all ranks.
+    """The fewest bytes that a step can send for one trained tensor or module over some axes, over all ranks.
 
-    2(n-1)T for each group of n ranks that train on different data, 2(n-1)/n·T for each rank, where T are the bytes of
-    the tensor as a rank uses it:
+    of: the name of a tensor, for its value and its gradient over the axes of data: 2(n-1)T for each group of n ranks
+    that train on different data, 2(n-1)/n·T for each rank, where T are the bytes of the tensor as a rank uses it.
 
     * (n-1)T bring the n partial gradients together: of every element n-1 contributions must move (Chan et al. 2007,
       "Collective communication: theory, practice, and experience", section 3; Patarasuk and Yuan 2009, "Bandwidth
-      optimal all-reduce algorithms", section 3). The gradient is taken as dense and as summed, not recomputed;
+      optimal all-reduce algorithms", section 3). The gradient is taken as dense and as summed, not recomputed.
     * (n-1)T bring the result to the n-1 ranks that did not make it: as the second half of an all-reduce (replicated),
       or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
 
     These are the 2Ψ of Rajbhandari et al. 2020 ("ZeRO", section 7). Their 3Ψ of stage 3 gathers once for forward and
-    again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here. T counts elements in
-    the narrowest type in which the step moves the tensor or its gradient.
+    again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here.
 
-    No bound is given for activations. (Tensor parallelism as in Shoeybi et al. 2019, section 3, has two all-reduces of
-    activations for each block and direction, but that is one way to compute a block and not the least of all ways.)
+    of: the path of a module that a ready Megatron plan splits by columns and then by rows: 4(n-1)T for each group of n
+    ranks along the axis, where T are the bytes of its activation, tokens × width. Its output is all-reduced in forward
+    and the gradient of its input in backward. Attention and MLP are such modules: two all-reduces for each block and
+    direction (Shoeybi et al. 2019, "Megatron-LM", section 3).
+
+    T counts elements in the narrowest type in which the step moves them. Of anything else no bound is known.
     """
 
-    tensor: str
+    of: str
     axes: tuple[str, ...]
     bytes: int
 
@@ -107,32 +110,39 @@ class Ledger:
         """Bytes by the mesh axes along which they go, most first; a group along several axes counts as its own."""
         return _sums((entry.axes, entry.bytes) for entry in self.entries)
 
-    @cached_property
-    def _axes(self) -> dict[str, set[str]]:
-        return {bound.tensor: set(bound.axes) for bound in self.bounds}
+    def bound_of(self, entry: Entry) -> Bound | None:
+        """What a movement counts towards: the bound of its tensor or of the innermost module around it."""
+        path = entry.owner
+        while path:
+            for bound in self._bounds.get(path, ()):
+                if set(bound.axes) & set(entry.axes):
+                    return bound
+            path = path.rpartition(".")[0]
+        return None
 
     @cached_property
-    def of_tensors(self) -> dict[str, Total]:
-        """By name of a trained tensor, what is sent of it and of its gradient over groups along axes of data."""
-        sent = dict.fromkeys(self._axes, 0)
+    def totals(self) -> dict[Bound, Total]:
+        """For each bound, what is sent that counts towards it."""
+        sent = dict.fromkeys(self.bounds, 0)
         for entry in self.entries:
-            if self._axes.get(entry.owner, set()) & set(entry.axes):
-                sent[entry.owner] += entry.bytes
-        return {bound.tensor: Total(sent[bound.tensor], bound.bytes) for bound in self.bounds}
-
-    def total_of(self, entry: Entry) -> Total:
-        """Of what a movement counts towards, if there is a bound; else of itself."""
-        is_bounded = self._axes.get(entry.owner, set()) & set(entry.axes)
-        return self.of_tensors[entry.owner] if is_bounded else Total(entry.bytes)
+            if bound := self.bound_of(entry):
+                sent[bound] += entry.bytes
+        return {bound: Total(size, bound.bytes) for bound, size in sent.items()}
 
     def bounded(self) -> dict[tuple[str, ...], Total]:
-        """The sums of `of_tensors`, by the axes of data."""
+        """The sums of `totals`, by axes."""
         sums: dict[tuple[str, ...], Total] = {}
-        for bound in self.bounds:
+        for bound, total in self.totals.items():
             before = sums.get(bound.axes, Total(0, 0))
-            sent = before.bytes + self.of_tensors[bound.tensor].bytes
-            sums[bound.axes] = Total(sent, (before.bound or 0) + bound.bytes)
+            sums[bound.axes] = Total(before.bytes + total.bytes, (before.bound or 0) + bound.bytes)
         return sums
+
+    @cached_property
+    def _bounds(self) -> dict[str, list[Bound]]:
+        found: dict[str, list[Bound]] = {}
+        for bound in self.bounds:
+            found.setdefault(bound.of, []).append(bound)
+        return found
 
     def table(self, every: bool = False, width: int = 160) -> str:
         """All of it as text of `width` columns: one line for movements that differ only in the number of their layer,

@@ -49,7 +49,7 @@ def _movements(ledger: Ledger, every: bool) -> Table:
             describe(first.dtype, first.shape),
             f"{_axes(first.axes)} ({first.group})",
             _size(sent),
-            _ratio(_sum([ledger.total_of(entry) for entry in entries])),
+            _ratio(_sum(ledger, entries)),
             _common([entry.why for entry in entries]) or UNKNOWN,
         )
         if every:
@@ -72,8 +72,7 @@ def _bounds(ledger: Ledger) -> Table:
     made = _table("lower bound", "sent", "at least", "ratio")
     bounded = ledger.bounded()
     for axes, total in bounded.items():
-        name = f"parameters and gradients over {_axes(axes)}"
-        made.add_row(name, _size(total.bytes), _size(total.bound or 0), _ratio(total))
+        made.add_row(f"over {_axes(axes)}", _size(total.bytes), _size(total.bound or 0), _ratio(total))
     rest = ledger.bytes - sum(total.bytes for total in bounded.values())
     made.add_row("everything else", _size(rest), UNKNOWN, UNKNOWN)
     return made
@@ -111,9 +110,11 @@ def _axes(axes: Sequence[str]) -> str:
     return " × ".join(axes)
 
 
-def _sum(totals: Sequence[Total]) -> Total:
-    bounds = [total.bound for total in totals]
-    known = None if None in bounds else sum(bound or 0 for bound in bounds)
+def _sum(ledger: Ledger, entries: Sequence[Entry]) -> Total:
+    """Of all that the entries count towards; without a bound where one of them has none."""
+    bounds = [ledger.bound_of(entry) for entry in entries]
+    totals = [Total(0) if bound is None else ledger.totals[bound] for bound in dict.fromkeys(bounds)]
+    known = None if None in bounds else sum(total.bound or 0 for total in totals)
     return Total(sum(total.bytes for total in totals), known)
 
 

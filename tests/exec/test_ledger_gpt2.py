@@ -28,7 +28,7 @@ from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.partition import Partition
 from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.ledger import Total
+from dmc.runtime.ledger import Bound, Total
 from dmc.step_function import find_step
 from tests.job import Job
 from tests.spmd_scalars import DTYPES
@@ -94,8 +94,8 @@ def test_data_parallel(context: Any, zero: int) -> None:
     assert {entry.bytes for entry in scalars} == {sum(SCALAR)}
     others = len(scalars) * sum(SCALAR)
     assert ledger.bounded() == {("dp",): Total(least, least)}
-    assert {total.ratio for total in ledger.of_tensors.values()} == {1.0}
-    assert set(ledger.of_tensors) == set(sizes)
+    assert {total.ratio for total in ledger.totals.values()} == {1.0}
+    assert {bound.of for bound in ledger.bounds} == set(sizes)
     kinds = {"all_reduce": least} if zero == 0 else {"reduce_scatter": least // 2, "all_gather": least // 2}
     assert ledger.by_kind() == {**kinds, "all_reduce": kinds.get("all_reduce", 0) + others}
     # Every rank sends as much as every other.
@@ -114,7 +114,11 @@ def test_tensor_parallel(context: Any) -> None:
     # Two all-reduces in forward and two in backward for each block (Shoeybi et al. 2019, section 3).
     assert {entry.kind for entry in in_blocks} == {"all_reduce"}
     assert [entry.bytes for entry in in_blocks] == [2 * (RANKS - 1) * activation] * 4 * SMALL.layers
-    assert ledger.bounds == ()
+    least = 2 * 2 * (RANKS - 1) * activation
+    assert ledger.bounds == tuple(
+        Bound(f"transformer.h.{i}.{part}", ("tp",), least) for i in range(SMALL.layers) for part in ("attn", "mlp")
+    )
+    assert {total.ratio for total in ledger.totals.values()} == {1.0}
 
 
 PLANS = {

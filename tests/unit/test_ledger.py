@@ -31,7 +31,7 @@ LEDGER = Ledger(
         _entry("all_reduce", "", 1, ("dp", "tp"), ""),
     ),
     ranks=(142, 142, 142, 142),
-    bounds=(Bound("h.0.w", ("dp",), 200), Bound("h.1.w", ("dp",), 200)),
+    bounds=(Bound("h.0.w", ("dp",), 200), Bound("h.1.w", ("dp",), 200), Bound("h.0.mlp", ("tp",), 20)),
 )
 
 
@@ -47,10 +47,24 @@ def test_totals() -> None:
 
 
 def test_bounds_count_tensors_and_gradients_over_the_axes_of_data() -> None:
-    assert LEDGER.of_tensors == {"h.0.w": Total(200, 200), "h.1.w": Total(300, 200)}
-    assert LEDGER.bounded() == {("dp",): Total(500, 400)}
-    assert LEDGER.of_tensors["h.1.w"].ratio == 1.5
+    assert LEDGER.totals == dict(zip(LEDGER.bounds, (Total(200, 200), Total(300, 200), Total(30, 20)), strict=True))
+    assert LEDGER.bounded() == {("dp",): Total(500, 400), ("tp",): Total(30, 20)}
+    assert LEDGER.totals[LEDGER.bounds[1]].ratio == 1.5
     assert Total(3).ratio is None
+
+
+def test_a_movement_counts_towards_the_innermost_module_around_it() -> None:
+    bounds = Bound("h", ("tp",), 1), Bound("h.0.mlp", ("tp",), 1), Bound("h.0.mlp", ("dp",), 1)
+    ledger = Ledger({"dp": 2, "tp": 2}, bounds=bounds)
+    for path, axes, expected in (
+        ("h.0.mlp.fc", ("tp",), bounds[1]),
+        ("h.0.mlp", ("dp",), bounds[2]),
+        ("h.0.mlpx", ("tp",), bounds[0]),
+        ("h.0.attn", ("dp",), None),
+        ("x.h", ("tp",), None),
+        ("", ("tp",), None),
+    ):
+        assert ledger.bound_of(_entry("all_reduce", path, 1, axes)) == expected
 
 
 def test_json_goes_there_and_back() -> None:
@@ -69,14 +83,15 @@ def test_layers_that_are_alike_share_a_line() -> None:
     assert lines[0] == "mesh dp=2, tp=2: 568 B in one step, at most 142 B from one rank"
     for line in (
         f"reduce_scatter | gradient of h.*.w ×2 | f32[8] | dp (4) | 200 B | 1.25 | {RULE}",
-        f"all_gather | h.*.w ×3 | f32[8] | dp (4) | 300 B | 1.33 | {RULE}",
+        f"all_gather | h.*.w ×3 | f32[8] | dp (4) | 300 B | 1.25 | {RULE}",
         "all_reduce | h.*.mlp ×2 | f32[8] | tp (4) | 60 B | - | h.*.mlp#aten.addmm",
         f"all_reduce | gradient of h.1.w | f32[8] | tp (4) | 7 B | - | {RULE}",
         "all_reduce | - | f32[8] | dp × tp (4) | 1 B | - | -",
         "all_gather | 300 B | 52.8 %",
         "over dp × tp | 1 B | 0.2 %",
-        "parameters and gradients over dp | 500 B | 400 B | 1.25",
-        "everything else | 68 B | - | -",
+        "over dp | 500 B | 400 B | 1.25",
+        "over tp | 30 B | 20 B | 1.50",
+        "everything else | 38 B | - | -",
     ):
         assert line in lines
 
