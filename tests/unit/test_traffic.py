@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.errors import DmcError
 from dmc.analysis.traffic import Movement, traffic
+from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from tests import spmd
 from tests.random_collectives import mesh_text, program, random_arguments
