@@ -16,24 +16,26 @@ Iota = Callable[[int, Placement], ir.Value]
 
 def localise(op: ir.Operation, decision: Decision) -> None:
     """Adapts the attributes of a split operation whose operands and results already have local types."""
-    match op.name:
-        case "tensor.expand_shape":
-            op.attributes["static_output_shape"] = _i64(op.results[0].type.shape)
-        case "tensor.extract_slice" | "tensor.insert_slice":
-            _scale(op, decision, ("static_offsets", "static_sizes"))
-        case "tensor.pad":
-            _scale(op, decision, ("static_low", "static_high"))
-        case _:
-            pass  # Shapes stand in types only.
+    if op.name == "tensor.expand_shape":
+        op.attributes["static_output_shape"] = _i64(op.results[0].type.shape)
+    if op.name in PLACES:
+        loops, split = decision.loops, decision.choice.split
+        dims = loops.operands[0] if op.name == "tensor.extract_slice" else loops.results[0]
+        assert dims is not None
+        scale(op, [prod(split.parts(loop) for loop in each) for each in dims])
 
 
-def _scale(op: ir.Operation, decision: Decision, names: Sequence[str]) -> None:
+# The operations that say places in a tensor, or sizes: a slice's source, the tensor that a slice or padding makes.
+PLACES = {
+    "tensor.extract_slice": ("static_offsets", "static_sizes"),
+    "tensor.insert_slice": ("static_offsets", "static_sizes"),
+    "tensor.pad": ("static_low", "static_high"),
+}
+
+
+def scale(op: ir.Operation, parts: Sequence[int]) -> None:
     """Places and sizes along a split dimension are those of one rank's part: they divide, for it is cut in blocks."""
-    loops, split = decision.loops, decision.choice.split
-    dims = loops.operands[0] if op.name == "tensor.extract_slice" else loops.results[0]
-    assert dims is not None
-    parts = [prod(split.parts(loop) for loop in each) for each in dims]
-    for name in names:
+    for name in PLACES[op.name]:
         numbers = list(ir.DenseI64ArrayAttr(op.attributes[name]))
         op.attributes[name] = _i64([number // count for number, count in zip(numbers, parts, strict=True)])
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.shape_classes import Cuts, shrunk
+from dmc.analysis.shape_classes import Cuts, Shapes, shrunk
 from dmc.analysis.sharding import Decision
 from dmc.errors import DmcError
+from dmc.passes._local_ops import PLACES, scale
 from dmc.passes._splats import Splats
 from dmc.walk import walk
 
@@ -89,6 +90,8 @@ def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Val
 def _shrink(function: func.FuncOp, ends: Ends) -> frozenset[ir.Value]:
     """Gives the function the shapes of a part; what it gives is `Shapes.gathered`."""
     shapes, splats = shrunk(function, dict(ends[0]), ends[1]), Splats()
+    for op in [view.operation for view in function.entry_block.operations if view.operation.name in PLACES]:
+        scale(op, _counts(op, shapes))
     for op, operand, shape in shapes.splats:
         op.operands[operand] = splats.get(op.operands[operand], shape)
     for value, shape in shapes.values.items():
@@ -99,6 +102,15 @@ def _shrink(function: func.FuncOp, ends: Ends) -> frozenset[ir.Value]:
     types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
     function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
     return shapes.gathered
+
+
+def _counts(op: ir.Operation, shapes: Shapes) -> list[int]:
+    """Into how many parts each dimension is cut of the tensor in which `op` says places."""
+    whole = op.operands[0] if op.name == "tensor.extract_slice" else op.results[0]
+    after = shapes.values.get(whole)
+    if after is None:
+        after = next(shape for reader, operand, shape in shapes.splats if reader == op and operand == 0)
+    return [before // size if size else 1 for before, size in zip(whole.type.shape, after, strict=True)]
 
 
 def _resize(value: ir.Value, shape: tuple[int, ...]) -> None:

@@ -105,6 +105,30 @@ func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
 
 // -----
 
+// In a decomposition for parts a slice has the sizes of a part, and so has what is padded.
+// CHECK: func.func private @max_pool2d_0_part0(%[[X:.+]]: tensor<2x2x6x6xf32>) -> tensor<2x2x4x4xf32>
+// CHECK: %[[PADDED:.+]] = tensor.pad %[[X]] low[0, 0, 1, 1] high[0, 0, 1, 1]
+// CHECK: tensor.extract_slice %[[PADDED]][0, 0, 0, 0] [2, 2, 4, 8] [1, 1, 2, 1] : tensor<2x2x8x8xf32> to tensor<2x2x4x8xf32>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @max_pool2d_0(%x: tensor<4x2x6x6xf32>) -> tensor<4x2x4x4xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %padded = tensor.pad %x low[0, 0, 1, 1] high[0, 0, 1, 1] {
+    ^bb0(%n: index, %c: index, %i: index, %j: index):
+      tensor.yield %low : f32
+  } : tensor<4x2x6x6xf32> to tensor<4x2x8x8xf32>
+  %rows = tensor.extract_slice %padded[0, 0, 0, 0] [4, 2, 4, 8] [1, 1, 2, 1] : tensor<4x2x8x8xf32> to tensor<4x2x4x8xf32>
+  %y = tensor.extract_slice %rows[0, 0, 0, 0] [4, 2, 4, 4] [1, 1, 1, 2] : tensor<4x2x4x8xf32> to tensor<4x2x4x4xf32>
+  return %y : tensor<4x2x4x4xf32>
+}
+func.func @step(%x: tensor<4x2x6x6xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>})
+    -> (tensor<4x2x4x4xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>}) {
+  %y = "dm.composite"(%x) {kind = "max_pool2d", decomposition = @max_pool2d_0, parameters = {}, dm.loops = [["dp"], []], dm.sharding = [#dm.sharding<@mesh, [["dp"], [], [], []], {}>]}
+      : (tensor<4x2x6x6xf32>) -> tensor<4x2x4x4xf32>
+  return %y : tensor<4x2x4x4xf32>
+}
+
+// -----
+
 // A reshard says which argument it takes, or the new value of which, and so it says whose gradient; near miss: no name.
 // CHECK-LABEL: func.func @step
 // CHECK: "dm.reshard"(%{{.+}}) {dm.tensor = "w", source
