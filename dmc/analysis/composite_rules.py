@@ -134,14 +134,15 @@ def _cross_entropy_backward(op: ir.Operation) -> Loops:
 
 @_rule("embedding")
 def _embedding(op: ir.Operation) -> Loops:
+    """A rank has some rows, and what it finds of others is zero (`dmc/passes/_vocabulary.py`)."""
     index = _numbered("i", len(_shape(op.operands[1])))
-    return _loops(op, [[WHOLE, "d"], index], [[*index, "d"]])
+    return _loops(op, [["v", "d"], index], [[*index, "d"]], sums=["v"])
 
 
 @_rule("embedding_backward")
 def _embedding_backward(op: ir.Operation) -> Loops:
     index = _numbered("i", len(_shape(op.operands[1])))
-    loops = _loops(op, [[*index, "d"], index], [[WHOLE, "d"]], sums=index)
+    loops = _loops(op, [[*index, "d"], index], [["v", "d"]], sums=index)
     # Linear in what is embedded: where that is a partial sum, as the gradient of positions is, so is the table's.
     return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1,)))
 

@@ -27,16 +27,15 @@ def module_values(step: func.FuncOp, modules: Collection[str]) -> dict[Side, lis
     for op in forward:
         own = inside[op.results[0]]
         for value in op.operands:
-            if not isinstance(value.type, ir.RankedTensorType):
-                continue
-            given = inside.get(value, ())
-            for path in own:
-                if path not in given:
-                    found.setdefault((path, "input"), {})[value] = None
-            for path in given:
-                if path not in own:
-                    found.setdefault((path, "output"), {})[value] = None
+            for side in _crossed(own, inside.get(value, ())) if isinstance(value.type, ir.RankedTensorType) else ():
+                found.setdefault(side, {})[value] = None
     return {side: list(values) for side, values in found.items()}
+
+
+def _crossed(own: Collection[str], given: Collection[str]) -> Iterator[Side]:
+    """What a value crosses that comes from within the modules `given` to within `own`."""
+    yield from ((path, "input") for path in own if path not in given)
+    yield from ((path, "output") for path in given if path not in own)
 
 
 def _paths(module: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Pins: how single values must lie along some axes of the mesh, whatever they are along others.
 
-The attribute `dm.pin` has one entry for each tensor that an operation gives: a sharding, of which the axes that it names
-count, or `unit` where there is no pin.
+The attribute `dm.pin` has one entry for each tensor that an operation gives: a sharding, of which only the axes count
+that it names, or `unit` where there is no pin.
 """
 
 from __future__ import annotations

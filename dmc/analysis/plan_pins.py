@@ -40,8 +40,13 @@ def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, P
         if not _is_update(op) or op.operands[0] not in names:
             continue
         gradient, tensor = op.operands[1], plan.tensors[names[op.operands[0]]]
-        if tensor.optimizer is not None and not isinstance(gradient.owner, ir.Block) and not is_splat(gradient):
-            pins[gradient] = tensor.optimizer.placement()
+        if tensor.optimizer is None or isinstance(gradient.owner, ir.Block) or is_splat(gradient):
+            continue
+        # How the parameter itself is split its gradient is by the way that it is made.
+        own = {use.axis for use in tensor.used.splits}
+        pin = tensor.optimizer.placement().without(tuple(own))
+        if pin.axes:
+            pins[gradient] = pin
 
 
 def _is_update(op: ir.Operation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -11,6 +11,7 @@ from dmc.analysis.sharding_loops import PARALLEL, Dims, Loops
 from dmc.analysis.sharding_rules import captured, loops_of
 from dmc.analysis.splats import is_splat
 from dmc.errors import DmcError
+from dmc.walk import walk
 
 # For each dimension of a tensor the number of parts.
 Cuts = tuple[int, ...]
@@ -21,11 +22,18 @@ class Shapes:
     """The shapes of a function's tensors by value, and of splats by operation and operand, for each use has its own.
 
     gathered: tensors that are made from all parts of a dimension of which only one is left, as a sum over it is.
+    indices, dimensions: every `linalg.index` and every dimension of a value; what are one dimension have the same key.
     """
 
     values: Mapping[ir.Value, tuple[int, ...]]
     splats: Sequence[tuple[ir.Operation, int, tuple[int, ...]]]
     gathered: frozenset[ir.Value]
+    indices: Sequence[tuple[ir.Operation, object]]
+    dimensions: Mapping[tuple[ir.Value, int], object]
+
+    def places_in(self, value: ir.Value, dim: int) -> list[ir.Operation]:
+        """Every `linalg.index` that is a place in this dimension of a value."""
+        return [op for op, dimension in self.indices if dimension == self.dimensions[value, dim]]
 
 
 def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[Cuts]) -> Shapes:
@@ -54,7 +62,15 @@ def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[C
     values = [*block.arguments, *(op_result for op in every for op_result in op.op.results)]
     tensors = [value for value in values if isinstance(value.type, ir.RankedTensorType)]
     shapes = {value: classes.shape(value, value) for value in tensors}
-    return Shapes(shapes, splats, frozenset(_gathered(every, classes)))
+    indices = [(inner, classes.find(loop)) for sized in every for inner, loop in _indices(sized.op)]
+    dimensions = {(value, dim): classes.find((value, dim)) for value in tensors for dim in range(value.type.rank)}
+    return Shapes(shapes, splats, frozenset(_gathered(every, classes)), indices, dimensions)
+
+
+def _indices(op: ir.Operation) -> Iterator[tuple[ir.Operation, object]]:
+    for inner in walk(op) if len(op.regions) else ():
+        if inner.name == "linalg.index":
+            yield inner, (op.results[0], "loop", ir.IntegerAttr(inner.attributes["dim"]).value)
 
 
 def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:
@@ -62,12 +78,29 @@ def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:
     for sized in every:
         op = sized.op
         reduced = [i for i, loop in enumerate(sized.loops.loops) if loop.kind != PARALLEL]
-        read = [inner.operands[i] for inner, i in captured(op)] if len(op.regions) else []
+        read = list(captured(op)) if len(op.regions) else []
         is_gathered = any(classes.count((op.results[0], "loop", loop)) > 1 for loop in reduced)
-        is_gathered |= any(classes.count((value, dim)) > 1 for value in read for dim in range(value.type.rank))
-        if is_gathered or any(value in found for value in (*op.operands, *read)):
+        is_gathered |= any(_reads_other_parts(inner, inner.operands[i], op, classes) for inner, i in read)
+        if is_gathered or any(value in found for value in (*op.operands, *(inner.operands[i] for inner, i in read))):
             found.update(op.results)
     return found
+
+
+def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, classes: _Classes) -> bool:
+    """Whether `inner`, in the body of `op`, reads a cut dimension at places that are not those of a loop."""
+    places = list(inner.operands)[1:]
+    for dim in range(read.type.rank):
+        count = classes.count((read, dim))
+        if count > 1 and (inner.name != "tensor.extract" or _loop_parts(places[dim], op, classes) != count):
+            return True
+    return False
+
+
+def _loop_parts(place: ir.Value, op: ir.Operation, classes: _Classes) -> int:
+    """Into how many parts the loop of `op` is cut that `place` counts; 1 where it counts none."""
+    if isinstance(place.owner, ir.Block) or place.owner.name != "linalg.index":
+        return 1
+    return classes.count((op.results[0], "loop", ir.IntegerAttr(place.owner.attributes["dim"]).value))
 
 
 # A tensor goes by itself; a splat by the first result of the operation that reads it, and the index of the operand.

@@ -11,6 +11,7 @@ from dmc.analysis.sharding import Decision
 from dmc.errors import DmcError
 from dmc.passes._local_ops import PLACES, scale
 from dmc.passes._splats import Splats
+from dmc.passes._vocabulary import number_rows
 from dmc.walk import walk
 
 # How arguments, by index, and results are cut.
@@ -29,8 +30,9 @@ class Parts:
     made: dict[tuple[str, Ends], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def take(self, op: ir.Operation, decision: Decision) -> None:
-        """Lets a split composite name a decomposition for parts.
+    def take(self, op: ir.Operation, decision: Decision, has_places: bool = False) -> None:
+        """Lets a split composite, whose last operand are the places of its rows in the whole if it `has_places`, name a
+        decomposition for parts.
 
         Raises DmcError where the rule of the composite's kind does not hold for its decomposition.
         """
@@ -44,7 +46,7 @@ class Parts:
         )
         name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
         if (name, ends) not in self.made:
-            self.made[name, ends] = self._make(name, ends, decision)
+            self.made[name, ends] = self._make(name, ends, decision, has_places)
         self.taken.add(name)
         op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(self.made[name, ends])
 
@@ -59,7 +61,7 @@ class Parts:
         for name in sorted(self.taken - named):
             symbols[name].erase()
 
-    def _make(self, name: str, ends: Ends, decision: Decision) -> str:
+    def _make(self, name: str, ends: Ends, decision: Decision, has_places: bool) -> str:
         symbols = dm.Symbols.of(self.module).ops
         part = f"{name}_part{sum(1 for other, _ in self.made if other == name)}"
         while part in symbols:
@@ -70,8 +72,23 @@ class Parts:
         copy.attributes["sym_name"] = ir.StringAttr.get(part)
         function = copy.opview
         assert isinstance(function, func.FuncOp)
-        _check(decision, function, _shrink(function, ends))
+        shapes = _shrink(function, ends)
+        _check(decision, function, shapes.gathered)
+        if has_places:
+            _take_places(function, shapes)
         return part
+
+
+def _take_places(function: func.FuncOp, shapes: Shapes) -> None:
+    """One more argument, the numbers of the result's rows: they are read where the places of rows were."""
+    block = function.entry_block
+    result = function.type.results[0]
+    kind = ir.RankedTensorType.get([result.shape[0]], ir.IntegerType.get_signless(64))
+    returned = block.operations[len(block.operations) - 1].operation.operands[0]
+    places = block.add_argument(kind, function.location)
+    number_rows(shapes.places_in(returned, 0), places)
+    types = [*function.type.inputs, kind], list(function.type.results)
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Value]) -> None:
@@ -87,8 +104,8 @@ def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Val
             raise DmcError(op, f"a part of '{kind}' needs data of other ranks, although its rule splits it", hint)
 
 
-def _shrink(function: func.FuncOp, ends: Ends) -> frozenset[ir.Value]:
-    """Gives the function the shapes of a part; what it gives is `Shapes.gathered`."""
+def _shrink(function: func.FuncOp, ends: Ends) -> Shapes:
+    """Gives the function the shapes of a part."""
     shapes, splats = shrunk(function, dict(ends[0]), ends[1]), Splats()
     for op in [view.operation for view in function.entry_block.operations if view.operation.name in PLACES]:
         scale(op, _counts(op, shapes))
@@ -101,7 +118,7 @@ def _shrink(function: func.FuncOp, ends: Ends) -> frozenset[ir.Value]:
     terminator = block.operations[len(block.operations) - 1].operation
     types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
     function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-    return shapes.gathered
+    return shapes
 
 
 def _counts(op: ir.Operation, shapes: Shapes) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmc import dialect as dm
@@ -15,9 +15,11 @@ from dmc.analysis.sharding_rules import captured
 from dmc.analysis.splats import is_splat
 from dmc.analysis.value_labels import value_labels
 from dmc.dialect.placements import sharding_of
+from dmc.errors import DmcError
 from dmc.passes._local_ops import iota_of, localise, read_places
 from dmc.passes._parts_of_composites import Parts
 from dmc.passes._versions import Versions
+from dmc.passes._vocabulary import look_up, with_places
 from dmc.passes.base import Pass
 from dmc.placement.placement import Placement, replicated
 from dmc.step_function import find_step
@@ -110,14 +112,40 @@ class _Body:
                 op.operands[i] = find(op.operands[i], loops.operand(i, split))
         if op.name == "linalg.generic":
             op = read_places(op, decision, self.iota)
+        rows = self.rows(op, decision)
+        if rows is not None:
+            op = self.with_rows(op, decision, *rows)
+            decision = replace(decision, op=op)
         tensors = [result for result in op.results if isinstance(result.type, ir.RankedTensorType)]
         for result, made in zip(tensors, decision.made, strict=True):
             self.versions.define(result, made)
         localise(op, decision)
         if op.name == dm.CompositeOp.OPERATION_NAME:
-            self.parts.take(op, decision)
+            self.parts.take(op, decision, rows is not None)
         for result, kept in zip(tensors, decision.kept, strict=True):
             self.versions.get(result, kept)
+
+    def rows(self, op: ir.Operation, decision: Decision) -> tuple[ir.Value, int] | None:
+        """Which rows of an embedding's table are a rank's, and of how many; None where they are not split."""
+        loops, split = decision.loops, decision.choice.split
+        dims = (
+            loops.operands[0] if _is(op, "embedding") else loops.results[0] if _is(op, "embedding_backward") else None
+        )
+        if dims is None or not split.axes[dims[0][0]]:
+            return None
+        (row,) = dims[0]
+        if any(split.blocks_of(axis) > 1 for axis in split.axes[row]):
+            raise DmcError(op, "has a table whose rows are split within blocks", "split them without blocks")
+        count = loops.loops[row].size
+        return self.iota(count, Placement([split.axes[row]])), count
+
+    def with_rows(self, op: ir.Operation, decision: Decision, places: ir.Value, count: int) -> ir.Operation:
+        """An embedding, or its gradient, for a rank that has these rows."""
+        if _is(op, "embedding_backward"):
+            return with_places(op, places)
+        self.parts.taken.add(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value)
+        (made,) = decision.made
+        return look_up(op, places, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
 
     def loop(self, op: ir.Operation) -> list[ir.Operation]:
         """What a loop carries lies alike before, in, between and after its iterations."""
@@ -137,6 +165,10 @@ class _Body:
             self.iotas[size] = iota_of(self.entry, size)
             self.versions.define(self.iotas[size], replicated(1))
         return self.versions.get(self.iotas[size], placement)
+
+
+def _is(op: ir.Operation, kind: str) -> bool:
+    return op.name == dm.CompositeOp.OPERATION_NAME and ir.StringAttr(op.attributes["kind"]).value == kind
 
 
 def _state_ends(step: func.FuncOp, ends: Ends, symbol: str) -> None:

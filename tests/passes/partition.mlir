@@ -147,3 +147,33 @@ func.func @step(%w: tensor<8xf32> {dm.name = "w", dm.sharding = #dm.sharding<@me
   %n = "dm.composite"(%w, %g) {kind = "optimizer_update_sgd", decomposition = @sgd, parameters = {}} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   return %n : tensor<8xf32>
 }
+
+// -----
+
+// A table that is split by rows: a rank looks up its own rows, and the sum over the ranks is what was wanted.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: %[[TABLE:[^:]+]]: tensor<2x3xf32>{{.*}} %[[INDEX:[^:]+]]: tensor<5xi64>
+// CHECK: %[[PLACES:.+]] = "dm.reshard"({{.+}}) {{.*}}target = #dm.sharding<@mesh, {{\[}}["tp"]], {}>} : (tensor<4xi64>) -> tensor<2xi64>
+// CHECK: %[[FIRST:.+]] = tensor.extract %[[PLACES]]
+// CHECK: %[[PART:.+]] = linalg.generic {{.*}} ins(%[[INDEX]] : tensor<5xi64>)
+// CHECK: arith.subi %{{.+}}, %[[FIRST]]
+// CHECK: tensor.extract %[[TABLE]]
+// CHECK: arith.select
+// CHECK: "dm.reshard"(%[[PART]]) {{.*}}source = #dm.sharding<@mesh, {{\[}}[], []], {tp = #dm.reduction<"sum">}>
+"dm.mesh"() {sym_name = "mesh", axes = ["tp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @embedding_0(%table: tensor<4x3xf32>, %index: tensor<5xi64>) -> tensor<5x3xf32> {
+  %e = tensor.empty() : tensor<5x3xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, d) -> (i)>, affine_map<(i, d) -> (i, d)>], iterator_types = ["parallel", "parallel"]}
+      ins(%index : tensor<5xi64>) outs(%e : tensor<5x3xf32>) {
+    ^bb0(%i: i64, %o: f32):
+      %row = arith.index_cast %i : i64 to index
+      %column = linalg.index 1 : index
+      %v = tensor.extract %table[%row, %column] : tensor<4x3xf32>
+      linalg.yield %v : f32
+  } -> tensor<5x3xf32>
+  return %y : tensor<5x3xf32>
+}
+func.func @step(%table: tensor<4x3xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>}, %index: tensor<5xi64>) -> tensor<5x3xf32> {
+  %y = "dm.composite"(%table, %index) {kind = "embedding", decomposition = @embedding_0, parameters = {padding_index = -1 : i64}, dm.loops = [["tp"], [], []]} : (tensor<4x3xf32>, tensor<5xi64>) -> tensor<5x3xf32>
+  return %y : tensor<5x3xf32>
+}
