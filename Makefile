@@ -3,6 +3,7 @@
 #   make demo              train a small GPT, compiled
 #   make test              every check there is; what continuous integration runs
 #   make lint | lit | pytest   parts of it
+#   make matrix            every model under every plan on a mesh; writes the table into docs/status.md
 #   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
 #   make check-generated   fail where the committed files differ from what tablegen/ gives
 #
@@ -24,7 +25,7 @@ GENERATION := build/generated
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint lit pytest generate check-generated clean
+.PHONY: demo test lint lit pytest matrix generate check-generated clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python examples/train_gpt.py
@@ -41,6 +42,9 @@ lit: $(INSTALLED)
 
 pytest: $(INSTALLED)
 	@$(BIN)/python -m pytest -n $(WORKERS)
+
+matrix: $(INSTALLED)
+	@$(BIN)/python -m tests.matrix --jobs $(WORKERS) --write
 
 generate: $(GENERATION)/build.ninja
 	@$(BIN)/cmake --build $(GENERATION) --target dialect

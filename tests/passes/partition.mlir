@@ -109,6 +109,8 @@ func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
 // CHECK: func.func private @max_pool2d_0_part0(%[[X:.+]]: tensor<2x2x6x6xf32>) -> tensor<2x2x4x4xf32>
 // CHECK: %[[PADDED:.+]] = tensor.pad %[[X]] low[0, 0, 1, 1] high[0, 0, 1, 1]
 // CHECK: tensor.extract_slice %[[PADDED]][0, 0, 0, 0] [2, 2, 4, 8] [1, 1, 2, 1] : tensor<2x2x8x8xf32> to tensor<2x2x4x8xf32>
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.composite"({{.+}}) {decomposition = @max_pool2d_0_part0
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func private @max_pool2d_0(%x: tensor<4x2x6x6xf32>) -> tensor<4x2x4x4xf32> {
   %low = arith.constant 0xFF800000 : f32

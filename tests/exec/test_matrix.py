@@ -1,0 +1,30 @@
+"""A few of the models under plans; `make matrix` runs all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import matrix
+
+# Each plan once, and each model that no other has.
+CASES = (
+    ("moe", "dp4"),
+    ("lstm", "zero1"),
+    ("vit", "zero2"),
+    ("moe", "zero3"),
+    ("bert", "tp2"),
+    ("gpt2", "dp2×tp2"),
+    ("llama", "sp2"),
+    ("moe", "dp2×ep2"),
+)
+
+
+@pytest.mark.parametrize(("model", "plan"), CASES)
+def test_trains_as_one_rank(model: str, plan: str) -> None:
+    assert matrix.check(model, plan) > 0
+
+
+def test_every_case_has_a_plan() -> None:
+    found = set(matrix.cases())
+    assert set(CASES) <= found
+    assert {plan for _, plan in found} == {plan for _, plan in CASES} | {"tp4", "zero2×tp2"}
