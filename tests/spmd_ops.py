@@ -64,6 +64,11 @@ def _transpose(op: Any, values: Values) -> Array:
     return values[op.operands[0]].transpose(list(op.attributes["permutation"]))
 
 
+def _broadcast(op: Any, values: Values) -> Array:
+    source = np.expand_dims(values[op.operands[0]], tuple(op.attributes["dimensions"]))
+    return np.broadcast_to(source, op.results[0].type.shape).copy()
+
+
 def _extract_slice(op: Any, values: Values) -> Array:
     return values[op.operands[0]][_ranges(op, values, 1)].reshape(op.results[0].type.shape)
 
@@ -174,6 +179,7 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "tensor.expand_shape": _reshape,
     "tensor.collapse_shape": _reshape,
     "linalg.transpose": _transpose,
+    "linalg.broadcast": _broadcast,
     "tensor.extract_slice": _extract_slice,
     "tensor.insert_slice": _insert_slice,
     "tensor.pad": _pad,

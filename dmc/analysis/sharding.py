@@ -171,12 +171,11 @@ class _Sweep:
 
     def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
         """What is cut from a split dimension is split again, where it can be: ranks should not all do the same."""
-        source = self.placements[op.operands[0]][0]
-        (placement,) = made
-        if len(source.dims) != len(placement.dims):
-            return made
+        there, (placement,) = self.placements.get(op.operands[0]), made
+        if there is None or len(there[0].dims) != len(placement.dims):
+            return made  # Of a splat, or of another rank.
         shape = op.results[0].type.shape
-        for dim, axes in enumerate(source.dims):
+        for dim, axes in enumerate(there[0].dims):
             for axis in axes:
                 left = placement.local_shape(self.mesh, shape)[dim]
                 if axis not in placement.axes and left % self.mesh.axis_size(axis) == 0:
