@@ -204,9 +204,10 @@ IMPORTED = Form(
 PLACED = Form(
     name="placed",
     dialects=_TENSOR_DIALECTS,
-    ops=("dm.composite", "dm.mesh", *_VALUE_COLLECTIVES),
+    ops=("dm.composite", "dm.mesh", FUSION_BARRIER, *_VALUE_COLLECTIVES),
     verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh and collectives on values only; lower it",
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh, {FUSION_BARRIER} and collectives on "
+    "values only; lower it",
 )
 
 LOWERED = Form(

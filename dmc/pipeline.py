@@ -39,14 +39,13 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(PLACED, (PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
+    Stage(PLACED, (IsolateDraws(), PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
     Stage(
         LOWERED,
         (
             LinkRanks(order="port"),
             CopyOutputs(),
             PackState(),
-            IsolateDraws(),
             InlineComposites(),
             "canonicalize",
             "cse",

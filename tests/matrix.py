@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -105,7 +104,8 @@ def cases() -> Iterator[tuple[str, str]]:
     return ((model, name) for model in MODELS for name in plans_of(model))
 
 
-def _run(model: str, name: str) -> Result:
+def _run(case: tuple[str, str]) -> Result:
+    model, name = case
     torch.set_num_threads(1)
     begin = time.perf_counter()
     try:
@@ -148,10 +148,8 @@ def main() -> int:
     models, names = given.models.split(","), given.plans.split(",") if given.plans else None
     chosen = [(m, n) for m, n in cases() if m in models and (names is None or n in names)]
     results: dict[tuple[str, str], Result] = {}
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=4) as pool:
-        futures: list[Future[Result]] = [pool.submit(_run, *case) for case in chosen]
-        for future in as_completed(futures):
-            result = future.result()
+    with get_context("spawn").Pool(given.jobs, maxtasksperchild=4) as pool:
+        for result in pool.imap_unordered(_run, chosen):
             results[result.model, result.plan] = result
             said = result.error.splitlines()[0] if result.error else f"equal, {result.sent} B"
             print(f"{result.model} {result.plan}: {said} ({result.seconds:.0f} s)", flush=True)

@@ -36,6 +36,9 @@ module @subspan {
 }
 """
 _CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
+_DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
+_BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
+_MOST_BINDINGS = 32
 _ALLOCATION = re.compile(r"stream\.resource\.alloca .*!stream\.resource<(\w+)>\{(%\w+)\}")
 
 
@@ -56,6 +59,7 @@ class Executable:
 def compile_module(module: ir.Module, target: Target) -> Executable:
     """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
     schedule = schedule_of(module.operation.get_asm(), target).decode()
+    _check_bindings(schedule)
     if target.name == CPU.name:
         schedule = with_tiles(schedule, os.cpu_count() or 1)
     data = _run(schedule.encode(), target, "--compile-from=stream")
@@ -88,6 +92,15 @@ def _run(source: bytes, target: Target, *flags: str) -> bytes:
 def _errors(report: str) -> str:
     lines = [line for line in report.splitlines() if "error:" in line]
     return "\n".join(lines[:5]) or report[-2000:]
+
+
+def _check_bindings(schedule: str) -> None:
+    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail when it is called."""
+    for name, buffers in _DISPATCH.findall(schedule):
+        count = len(_BUFFER.findall(buffers))
+        if count > _MOST_BINDINGS:
+            fact = f"IREE makes one kernel of {count} buffers, and its runtime binds {_MOST_BINDINGS} at most"
+            raise DmcError(name, fact, hint="use fewer ranks, or layers, in one program; please report the model")
 
 
 def _statistics(schedule: str) -> dict[str, int]:

@@ -31,10 +31,13 @@ from dmc.mesh import Mesh
 from dmc.passes._linked_collectives import RULES, link_collective
 from dmc.passes.base import Pass
 from dmc.step_function import MEMBERS, NAME, TIE, find_step, functions, symbol
+from dmc.step_function import arguments as step_arguments
 from dmc.walk import walk
 
 # The rank, an i64, to which an argument or a result belongs.
 RANK = "dm.rank"
+# Every rank is given the same of these, and none changes them. What is computed from it is computed once, too.
+SHARED_ROLES = ("seed",)
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,9 @@ class LinkRanks(Pass):
 
     `@step(%x {dm.name = "x"})` with `%y = all_reduce(%x)` becomes `@step(%x0 {dm.name = "x@0", dm.rank = 0},
     %x1 {dm.name = "x@1", dm.rank = 1})` with `%y = %x0 + %x1` for both ranks: all ranks are in one memory, and what a
-    collective gives to all is one value. Every other operation is there once for each rank. A loop with a collective in
-    it stays one loop, which carries the values of all ranks. The mesh, its channels and the stated shardings are gone
-    then; without a mesh nothing changes.
+    collective gives to all is one value, and so is the seed, which is read from the argument of rank 0. Every other
+    operation is there once for each rank. A loop with a collective in it stays one loop, which carries the values of
+    all ranks. The mesh, its channels and the stated shardings are gone then; without a mesh nothing changes.
 
     Arguments and results stand rank by rank (`order=rank`: all of rank 0, all of rank 1, …) or port by port
     (`order=port`: x@0, x@1, …, y@0, …). Form lowered and dm-tie-state want state before all else, so they take the
@@ -112,8 +115,10 @@ def _link(old: func.FuncOp, mesh: Mesh, order: str) -> None:
         new.operation.attributes[name] = attribute
     block = new.add_entry_block()
     linker = _Linker(mesh, [{} for _ in mesh.ranks])
-    for (rank, index), value in zip(arguments, block.arguments, strict=True):
-        linker.values[rank][old.arguments[index]] = value
+    taken = dict(zip(arguments, block.arguments, strict=True))
+    shared = {port.index for port in step_arguments(old) if port.role in SHARED_ROLES}
+    for rank, index in arguments:
+        linker.values[rank][old.arguments[index]] = taken[0 if index in shared else rank, index]
     with ir.InsertionPoint(block):
         returned = linker.link(old.entry_block)
         with old.location:

@@ -211,3 +211,15 @@ func.func @step(%x: tensor<4xf32>, %n: index) -> tensor<4xf32> {
   }
   return %l : tensor<4xf32>
 }
+
+// -----
+
+// The seed is the same for all ranks: all read that of rank 0.
+// CHECK-LABEL: func.func @step(
+// CHECK-SAME: %[[SEED:[^:]+]]: tensor<i64> {dm.name = "seed@0"
+// CHECK-COUNT-2: arith.addi %[[SEED]], %[[SEED]]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%seed: tensor<i64> {dm.name = "seed", dm.role = "seed"}) -> tensor<i64> {
+  %s = arith.addi %seed, %seed : tensor<i64>
+  return %s : tensor<i64>
+}
