@@ -30,8 +30,13 @@ class Mesh:
 
         Raises PlanError on no axis, a name that is no identifier, a size below 1, or a link that does not exist.
         """
+        given: Any = links or {}
+        if not isinstance(given, Mapping):
+            raise PlanError(
+                "mesh", "axis name 'links' is taken", hint="links={…} says how ranks are joined; rename the axis"
+            )
         _check_axes(axes)
-        _check_links(links or {}, axes)
+        _check_links(given, axes)
         # The dataclass is frozen; this is its construction.
         object.__setattr__(self, "axes", tuple(axes))
         object.__setattr__(self, "sizes", tuple(axes.values()))

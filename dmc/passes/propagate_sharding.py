@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from dmc import dialect as dm
@@ -13,6 +14,7 @@ from dmc.analysis.sharding_ends import SHARDING, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding_table import table
 from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
+from dmc.walk import walk
 
 # What opening would not help: in the decomposition the table is looked up as a whole, too.
 _STAYS_WHOLE = ("embedding",)
@@ -27,19 +29,26 @@ class PropagateSharding(Pass):
     `dm.sharding = [#dm.sharding<@mesh, [["dp"], []], {}>], dm.loops = [["dp"], [], []]`. A composite whose rule would
     gather its largest operand is inlined first, for its decomposition may be split where the whole may not.
 
-    Without a mesh nothing changes. reasons: also state why, as `dm.reason`.
+    Without a mesh nothing changes. reasons: also state why, as `dm.reason`. table: print the decisions on stderr, one
+    line each: what is split, what could not be, the bytes that it costs, and why.
     """
 
     name = "dm-propagate-sharding"
     reasons: bool = False
+    table: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where there are several meshes, or a stated sharding does not fit."""
         if not has_mesh(module):
             return
         mesh, _ = find_mesh(module)
-        _open(module, [decision.op for decision in decide(module) if _is_worth_opening(decision)])
-        for decision in decide(module):
+        while names := {_decomposition(each.op) for each in decide(module) if _is_worth_opening(each)}:
+            # All of a kind at once: behind one that gathers, nothing is split, and the next would not seem worth it.
+            _open(module, [op for op in walk(find_step(module)) if _is_composite(op) and _decomposition(op) in names])
+        decisions = decide(module)
+        if self.table:
+            print(table(decisions), file=sys.stderr)
+        for decision in decisions:
             write(decision, mesh, self.reasons)
 
 
@@ -51,19 +60,22 @@ def decide(module: ir.Module) -> tuple[Decision, ...]:
     return propagate(step, mesh, ends_of(step, mesh), fixed_in(step, mesh), pins_in(step))
 
 
-def decisions_table(module: ir.Module) -> str:
-    """The decisions as plain text: what is split, what could not be, and why."""
-    return table(decide(module))
-
-
 def _is_worth_opening(decision: Decision) -> bool:
     op = decision.op
-    if op.name != dm.CompositeOp.OPERATION_NAME or SHARDING in op.attributes:
+    if not _is_composite(op) or SHARDING in op.attributes:
         return False
     if ir.StringAttr(op.attributes["kind"]).value in _STAYS_WHOLE:
         return False
     sizes = [_size(operand) for operand in op.operands]
     return any(sizes[operand] == max(sizes) for operand, _ in decision.choice.refused)
+
+
+def _is_composite(op: ir.Operation) -> bool:
+    return op.name == dm.CompositeOp.OPERATION_NAME
+
+
+def _decomposition(op: ir.Operation) -> str:
+    return ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
 
 
 def _size(value: ir.Value) -> int:
@@ -83,5 +95,4 @@ def _open(module: ir.Module, composites: list[ir.Operation]) -> None:
         for old, new in zip(op.results, call.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
-    if composites:
-        run_passes(module, ("inline{default-pipeline=}",))
+    run_passes(module, ("inline{default-pipeline=}",))

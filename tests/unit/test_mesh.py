@@ -93,3 +93,9 @@ def test_a_mesh_becomes_the_op() -> None:
             op = dialect.mesh(sym_name="mesh", axes=mesh.axes, sizes=mesh.sizes, device="cpu", links=LINKS)
         assert tuple(op.sizes) == mesh.sizes
         assert tuple(axis.value for axis in op.axes) == mesh.axes
+
+
+def test_links_is_no_axis() -> None:
+    axes: Any = {"dp": 2, "links": 2}
+    with pytest.raises(PlanError, match="axis name 'links' is taken"):
+        Mesh(**axes)
