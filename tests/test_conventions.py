@@ -34,6 +34,7 @@ TORCH_MLIR = {
 CONTEXTS = {
     "dmc/api.py": "entry point",
     "dmc/cli/opt.py": "entry point",
+    "bench/placement_time.py": "times passes one by one",
 }
 
 # In the base itself, a module may use those before it.
