@@ -44,6 +44,16 @@ def place(module: ir.Module, mesh: Mesh, placements: Mapping[str, Placement]) ->
     step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(placed)
 
 
+def run_on_one_rank(module: ir.Module, arguments: Sequence[Array]) -> list[Array]:
+    """The results of `@step` of form imported, without a mesh."""
+    functions = {
+        ir.StringAttr(op.attributes["sym_name"]).value: op
+        for op in (view.operation for view in module.body.operations)
+        if op.name == "func.func"
+    }
+    return spmd.Interpreter(Mesh(one=1), functions).run(functions["step"], [arguments]).results[0]
+
+
 def run_on_all_ranks(module: ir.Module, mesh: Mesh, arguments: Sequence[Array]) -> tuple[list[Array], int]:
     """Places, partitions and lowers `module`, runs it, and gives the whole results and the bytes that were sent.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations, product
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmc._mlir import ir
 from dmc.dialect.placements import sharding_of
 from dmc.mesh import Mesh
-from dmc.placement.placement import Placement
+from dmc.placement.placement import Placement, replicated
 
 Array = NDArray[Any]
 REDUCE = {"sum": np.sum, "mean": np.mean, "prod": np.prod, "min": np.min, "max": np.max}
@@ -25,6 +25,19 @@ def all_placements(mesh: Mesh, rank: int, kinds: Sequence[str] = ("sum",)) -> It
         splits = [[axis for axis, role in zip(mesh.axes, roles, strict=True) if role == dim] for dim in range(rank)]
         for dims in product(*(permutations(axes) for axes in splits)):
             yield Placement(dims, partial)
+
+
+def random_placement(choose: Callable[[int], int], mesh: Mesh, shape: Sequence[int]) -> Placement:
+    """A placement that divides a tensor of this shape; `choose(n)` gives numbers in 0 … n-1."""
+    placement = replicated(len(shape))
+    axes = list(mesh.axes)
+    while axes:
+        axis, dim, blocks = axes.pop(choose(len(axes))), choose(len(shape) + 1), (1, 1, 1, 2)[choose(4)]
+        left = placement.local_shape(mesh, shape)
+        # No dimension: the axis replicates.
+        if dim < len(shape) and left[dim] % (mesh.axis_size(axis) * blocks) == 0:
+            placement = placement.split(dim, [axis], blocks)
+    return placement
 
 
 def spread(placement: Placement, mesh: Mesh, shape: Sequence[int], seed: int, dtype: Any) -> list[Array]:
@@ -42,12 +55,13 @@ def part_of(whole: Array, placement: Placement, mesh: Mesh, rank: int) -> Array:
 def gathered(placement: Placement, mesh: Mesh, shape: Sequence[int], parts: Sequence[Array]) -> Array:
     """The tensor whose parts these are, in float64; asserts that ranks that should hold the same do."""
     sizes = [mesh.axis_size(axis) for axis, _ in placement.partial]
-    contributions = np.full((*sizes, *shape), np.nan)
+    contributions, is_there = np.empty((*sizes, *shape)), np.zeros((*sizes, *shape), bool)
     for rank, part in zip(mesh.ranks, parts, strict=True):
         where = _where(placement, mesh, rank, shape)
-        if not np.isnan(contributions[where]).all():
+        if is_there[where].any():
             np.testing.assert_array_equal(contributions[where], part.astype(np.float64), "replicas differ")
-        contributions[where] = part
+        contributions[where], is_there[where] = part, True
+    assert is_there.all()
     for _, kind in placement.partial:
         contributions = REDUCE[kind](contributions, axis=0)
     return np.asarray(contributions)

@@ -129,8 +129,9 @@ def _all_gather(op: Any, group: Group) -> list[Array]:
 
 
 def _all_slice(op: Any, group: Group) -> list[Array]:
-    for operand in group.operands[1:]:
-        np.testing.assert_array_equal(operand, group.operands[0], "all_slice of a value that differs between ranks")
+    wide = [operand.astype(np.float64) for operand in group.operands]  # NaN equals NaN there, as it may not in bf16.
+    for operand in wide[1:]:
+        np.testing.assert_array_equal(operand, wide[0], "all_slice of a value that differs between ranks")
     return [np.split(operand, group.size, op.dim.value)[i] for i, operand in enumerate(group.operands)]
 
 

@@ -23,6 +23,7 @@ REDUCTIONS = {
     "arith.maximumf": (np.maximum, -np.inf),
     "arith.maxsi": (np.maximum, -(2**31)),
 }
+STRUCTURED = ("linalg.generic", "linalg.conv_2d_nchw_fchw")
 MATRIX_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
 
@@ -30,7 +31,7 @@ def evaluate(op: Any, values: Values) -> list[Array]:
     """The results of `op`, whose operands are in `values`."""
     if op.name in RULES:
         return [RULES[op.name](op, values)]
-    if op.name == "linalg.generic":
+    if op.name in STRUCTURED:
         return _generic(op, values)
     if op.name in MATRIX_PRODUCTS:
         a, b, c = (values[operand] for operand in op.operands)

@@ -30,6 +30,10 @@ FLOAT_COMPARISONS: dict[int, Callable[[Any, Any], Any]] = {
     5: np.less_equal,
     6: lambda a, b: (a < b) | (a > b),
     8: lambda a, b: ~((a < b) | (a > b)),
+    9: lambda a, b: ~(a <= b),
+    10: lambda a, b: ~(a < b),
+    11: lambda a, b: ~(a >= b),
+    12: lambda a, b: ~(a > b),
     13: np.not_equal,
     14: lambda a, b: np.isnan(a) | np.isnan(b),
 }
@@ -49,6 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arith.shrsi": np.right_shift,
     "arith.select": np.where,
     "math.exp": np.exp,
+    "math.fpowi": np.power,
     "math.log": np.log,
     "math.sqrt": np.sqrt,
     "math.rsqrt": lambda x: np.reciprocal(np.sqrt(x)),

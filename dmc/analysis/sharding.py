@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dmc._mlir import func, ir
 from dmc.analysis.pins import pinned
 from dmc.analysis.sharding_choice import Choice, Operand, choose, movement_bytes
-from dmc.analysis.sharding_loops import Loops
+from dmc.analysis.sharding_loops import SUM, Loops
 from dmc.analysis.sharding_rules import captured, loops_of
 from dmc.analysis.sharding_wishes import wishes_of
 from dmc.analysis.splats import is_splat, is_zero
@@ -131,10 +131,11 @@ class _Sweep:
 
     def visit(self, op: ir.Operation) -> None:
         loops = loops_of(op)
-        shapes = [each for each in (tensor_of(result, self.mesh) for result in op.results) if each is not None]
-        operands = [self.operand(value) for value in op.operands]
+        every = (tensor_of(result, self.mesh) for result in op.results)
+        shapes = tuple(each for each in every if each is not None)
+        operands = tuple(self.operand(value) for value in op.operands)
         fixed = self.fixed.get(key_of(op))
-        wishes = fixed or [self.wishes.get(result) for result in op.results]
+        wishes = tuple(fixed or [self.wishes.get(result) for result in op.results])
         choice = choose(loops, operands, wishes, shapes, self.mesh)
         for i, _ in loops.read():
             self.is_there(op.operands[i], loops.operand(i, choice.split))
@@ -211,17 +212,25 @@ class _Sweep:
             self.placements[results[i]] = [placement]
 
     def carried(self, init: ir.Value, argument: ir.Value, new: ir.Value) -> Placement:
-        """As the body gives it, where bringing the first value there is free; else as the first value lies."""
+        """As the body gives it, where bringing the first value there is free; else as the first value lies.
+
+        Partial only where both are, by a sum: what is complete becomes partial by no other reduction.
+        """
         tensor = tensor_of(new, self.mesh)
         assert tensor is not None
         if new in self.undecided or is_splat(new):
             return replicated(len(tensor.shape)) if argument in self.undecided else self.placements[init][0]
         made = self.placements[new][0]
         if argument in self.undecided:
-            return made if self.undecided[argument] else made.complete()
+            return made if self.undecided[argument] and _is_sum(made) else made.complete()
         before = self.placements[init][0]
-        is_free = not made.partial and movement_bytes(before, made, tensor) == 0
-        return made if is_free else before
+        if not made.partial and movement_bytes(before, made, tensor) == 0:
+            return made
+        return before if made.partial == before.partial and _is_sum(before) else before.complete()
+
+
+def _is_sum(placement: Placement) -> bool:
+    return all(kind == SUM for _, kind in placement.partial)
 
 
 def _makes_splat(op: ir.Operation) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dmc.analysis.sharding_loops import SUM, Dims, Loops, Split
 from dmc.mesh import Mesh
@@ -28,7 +29,7 @@ class Operand:
         """What it costs to have it in `target`, over all ranks."""
         if self.is_splat or target in self.placements:
             return 0
-        return min(movement_bytes(source, target, self.tensor) for source in self.placements)
+        return movement_bytes(nearest(self.placements, target, self.tensor), target, self.tensor)
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,13 @@ class Choice:
     refused: tuple[tuple[int, str], ...]
 
 
+# Layers repeat, and so do the questions that they ask.
+@lru_cache(maxsize=4096)
 def choose(
     loops: Loops,
-    operands: Sequence[Operand | None],
-    wishes: Sequence[Placement | None],
-    shapes: Sequence[Tensor],
+    operands: tuple[Operand | None, ...],
+    wishes: tuple[Placement | None, ...],
+    shapes: tuple[Tensor, ...],
     mesh: Mesh,
 ) -> Choice:
     """Decides axis by axis, in the order of the mesh.
@@ -72,6 +75,16 @@ def choose(
         if wanting:
             reasons.append(f"{axis} splits operand {wanting[0]}, but {loops.why or 'the parts would not be equal'}")
     return Choice(split, _bytes(loops, operands, shapes, split, results=False), tuple(reasons), tuple(refused))
+
+
+def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> Placement:
+    """The placement from which the way to `target` moves the fewest bytes, and of equals the first.
+
+    What is to be partial, but by no sum, can only come from what is partial so.
+    """
+    fixed = [(axis, kind) for axis, kind in target.partial if kind != SUM]
+    possible = [source for source in sources if all(source.kind(axis) == kind for axis, kind in fixed)]
+    return min(possible, key=lambda source: movement_bytes(source, target, tensor))
 
 
 def movement_bytes(source: Placement, target: Placement, tensor: Tensor) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.sharding_choice import movement_bytes
+from dmc.analysis.sharding_choice import nearest
 from dmc.analysis.splats import is_splat, is_zero
 from dmc.dialect.labels import Label, put_label
 from dmc.dialect.placements import sharding_of
@@ -47,7 +47,7 @@ class Versions:
         there = self.placed[value]
         if target not in there:
             tensor = Tensor(self.mesh, self.shapes[value], element_bytes=1)
-            source = min(there, key=lambda each: movement_bytes(each, target, tensor))
+            source = nearest(there, target, tensor)
             there[target] = self._reshard(there[source], source, target, tensor.shape)
             put_label(there[target].owner.operation, self.labels.get(value, Label()))
         return there[target]

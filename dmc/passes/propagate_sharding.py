@@ -42,10 +42,11 @@ class PropagateSharding(Pass):
         if not has_mesh(module):
             return
         mesh, _ = find_mesh(module)
-        while names := {_decomposition(each.op) for each in decide(module) if _is_worth_opening(each)}:
+        decisions = decide(module)
+        while names := {_decomposition(each.op) for each in decisions if _is_worth_opening(each)}:
             # All of a kind at once: behind one that gathers, nothing is split, and the next would not seem worth it.
             _open(module, [op for op in walk(find_step(module)) if _is_composite(op) and _decomposition(op) in names])
-        decisions = decide(module)
+            decisions = decide(module)
         if self.table:
             print(table(decisions), file=sys.stderr)
         for decision in decisions:
