@@ -136,15 +136,21 @@ def _cross_entropy_backward(op: ir.Operation) -> Loops:
 def _embedding(op: ir.Operation) -> Loops:
     """A rank has some rows, and what it finds of others is zero (`dmc/passes/_vocabulary.py`)."""
     index = _numbered("i", len(_shape(op.operands[1])))
-    return _loops(op, [["v", "d"], index], [[*index, "d"]], sums=["v"])
+    return _rows_in_order(_loops(op, [["v", "d"], index], [[*index, "d"]], sums=["v"]), 0)
 
 
 @_rule("embedding_backward")
 def _embedding_backward(op: ir.Operation) -> Loops:
     index = _numbered("i", len(_shape(op.operands[1])))
-    loops = _loops(op, [[*index, "d"], index], [["v", "d"]], sums=index)
+    loops = _rows_in_order(_loops(op, [[*index, "d"], index], [["v", "d"]], sums=index), len(index) + 1)
     # Linear in what is embedded: where that is a partial sum, as the gradient of positions is, so is the table's.
     return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1,)))
+
+
+def _rows_in_order(loops: Loops, row: int) -> Loops:
+    """A rank knows its rows by the number of the first."""
+    ordered = replace(loops.loops[row], in_order=True)
+    return replace(loops, loops=(*loops.loops[:row], ordered, *loops.loops[row + 1 :]))
 
 
 @_rule("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward")

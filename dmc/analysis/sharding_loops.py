@@ -17,10 +17,14 @@ Dims = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Loop:
-    """`size` iterations. Where a result lacks the loop it is a reduction of this `kind`, or, for PARALLEL, the same."""
+    """`size` iterations. Where a result lacks the loop it is a reduction of this `kind`, or, for PARALLEL, the same.
+
+    in_order: a rank's iterations must follow one another, so that no axis may split within blocks.
+    """
 
     size: int
     kind: str = PARALLEL
+    in_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Loops:
         }
         if FIXED in kinds or len(kinds) > 1:
             return False  # A sum of maxima is no maximum of sums.
-        return all(_divides(loop.size, axes, split) for loop, axes in zip(self.loops, split.axes, strict=True))
+        return all(_divides(loop, axes, split) for loop, axes in zip(self.loops, split.axes, strict=True))
 
     def extended(self, split: Split, dims: Dims, placement: Placement, axis: str) -> Split | None:
         """`split` with `axis` where it splits a tensor of these dimensions that lies like this; None where it cannot.
@@ -151,10 +155,11 @@ def whole(operand_ranks: Sequence[int | None], result_ranks: Sequence[int], why:
     return Loops((), operands, tuple(((),) * rank for rank in result_ranks), why=why)
 
 
-def _divides(size: int, axes: Sequence[str], split: Split) -> bool:
+def _divides(loop: Loop, axes: Sequence[str], split: Split) -> bool:
+    size = loop.size
     for axis in axes:
-        ranks = split.mesh.axis_size(axis)
-        if size % (ranks * split.blocks_of(axis)):
+        ranks, blocks = split.mesh.axis_size(axis), split.blocks_of(axis)
+        if size % (ranks * blocks) or (loop.in_order and blocks > 1):
             return False
         size //= ranks
     return True

@@ -15,7 +15,6 @@ from dmc.analysis.sharding_rules import captured
 from dmc.analysis.splats import is_splat
 from dmc.analysis.value_labels import value_labels
 from dmc.dialect.placements import sharding_of
-from dmc.errors import DmcError
 from dmc.passes._local_ops import iota_of, localise, read_places
 from dmc.passes._parts_of_composites import Parts
 from dmc.passes._versions import Versions
@@ -134,8 +133,6 @@ class _Body:
         if dims is None or not split.axes[dims[0][0]]:
             return None
         (row,) = dims[0]
-        if any(split.blocks_of(axis) > 1 for axis in split.axes[row]):
-            raise DmcError(op, "has a table whose rows are split within blocks", "split them without blocks")
         count = loops.loops[row].size
         return self.iota(count, Placement([split.axes[row]])), count
 
