@@ -41,8 +41,9 @@ class Placement:
         object.__setattr__(self, "partial", tuple(sorted((partial or {}).items())))
         object.__setattr__(self, "blocks", tuple(sorted(each for each in (blocks or {}).items() if each[1] != 1)))
         splitting = [axis for axes in self.dims for axis in axes]
-        for i, axis in enumerate(self.axes):
-            if axis in self.axes[:i]:
+        used = self.axes
+        for i, axis in enumerate(used):
+            if axis in used[:i]:
                 raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used once at most")
         for axis, count in self.blocks:
             if count < 1 or axis not in splitting:
