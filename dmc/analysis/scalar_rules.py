@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dmc._mlir import ir
 from dmc.analysis.sharding_loops import MAX, MIN, SUM
 
+# No unsigned extremes: ranks would combine theirs as signed numbers.
 _KINDS = {
     **dict.fromkeys(("arith.addf", "arith.addi"), SUM),
-    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi", "arith.maxui"), MAX),
-    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi", "arith.minui"), MIN),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), MAX),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), MIN),
 }
 _ADDITIONS = ("arith.addf", "arith.subf", "arith.addi", "arith.subi")
 _PRODUCTS = ("arith.mulf", "arith.muli")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.mesh import Mesh
+from dmc.passes.propagate_sharding import decide
 from dmc.placement.placement import Placement
 from tests.partitioned import place, run_on_all_ranks, run_on_one_rank
 from tests.placements import random_placement
@@ -115,3 +116,27 @@ func.func @step(%a0: tensor<4x4x2xf64> {dm.name = "a0"})
 def test_a_maximum_is_read_as_a_whole_and_in_parts() -> None:
     for placement in (Placement([["a"], [], []]), Placement([["a"], ["b"], []]), Placement([["a", "b"], [], []])):
         _compare(TWO_READERS_OF_A_MAXIMUM, Mesh(a=2, b=2), [(4, 4, 2)], {"a0": placement})
+
+
+UNSIGNED_MAXIMUM = """
+func.func @step(%a0: tensor<4x4xi64> {dm.name = "a0"}) -> (tensor<4xi64> {dm.name = "r"}) {
+  %zero = arith.constant dense<0> : tensor<4xi64>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>],
+      iterator_types = ["reduction", "parallel"]} ins(%a0 : tensor<4x4xi64>) outs(%zero : tensor<4xi64>) {
+    ^bb0(%a: i64, %m: i64):
+      %l = arith.maxui %a, %m : i64
+      linalg.yield %l : i64
+  } -> tensor<4xi64>
+  return %r : tensor<4xi64>
+}
+"""
+
+
+def test_an_unsigned_maximum_is_not_taken_in_parts() -> None:
+    """Ranks combine maxima as signed numbers."""
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(UNSIGNED_MAXIMUM)
+        place(module, Mesh(a=2), {"a0": ROWS})
+        (decision,) = decide(module)
+    assert not any(decision.choice.split.axes)
