@@ -1,14 +1,15 @@
 """Pins: how single values must lie along some axes of the mesh, whatever they are along others.
 
-The attribute `dm.pin` has one entry for each tensor that an operation gives: a sharding, of which only the axes count
-that it names, or `unit` where there is no pin.
+The attribute `dm.pin` has one entry for each tensor that an operation gives: `{at = #dm.sharding<…>, along = ["tp"],
+brought = ["tp"]}`, or `unit` where there is no pin. Along the axes `along` the value lies as `at` says; `brought` are
+those of them that readers may not wish for, because the value is brought there, however it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.dialect.placements import placement_of, sharding_of
 from dmc.placement.placement import Placement
@@ -17,33 +18,62 @@ from dmc.walk import walk
 PIN = "dm.pin"
 
 
-def state_pins(pins: Mapping[ir.Value, Placement], mesh: str) -> None:
+@dataclass(frozen=True)
+class Pin:
+    """`at` holds along the axes `along`; of these `brought` decide nothing about how the value is made."""
+
+    at: Placement
+    along: tuple[str, ...]
+    brought: tuple[str, ...]
+
+    def of(self, made: Placement) -> Placement:
+        """How a value is kept that is made so."""
+        kept = made.without(self.along)
+        for dim, axes in enumerate(self.at.dims):
+            for axis in axes:
+                kept = kept.split(dim, [axis], self.at.blocks_of(axis))
+        return kept
+
+    def and_also(self, other: Pin) -> Pin:
+        """Both pins; where both say something of an axis, the other is right."""
+        along, brought = (
+            tuple(dict.fromkeys(pair)) for pair in ((*self.along, *other.along), (*self.brought, *other.brought))
+        )
+        return Pin(other.of(self.at), along, brought)
+
+
+def state_pins(pins: Mapping[ir.Value, Pin], mesh: str) -> None:
     """Writes pins of results of operations as attributes; `mesh` is the symbol."""
     for first in dict.fromkeys(value.owner.results[0] for value in pins):
         op = first.owner
-        entries = [
-            sharding_of(pins[value], mesh) if value in pins else ir.UnitAttr.get(op.context) for value in _tensors(op)
-        ]
-        op.attributes[PIN] = ir.ArrayAttr.get(entries, op.context)
+        with op.context:
+            entries = [_attribute(pins[value], mesh) if value in pins else ir.UnitAttr.get() for value in _tensors(op)]
+            op.attributes[PIN] = ir.ArrayAttr.get(entries)
 
 
-def pins_in(function: func.FuncOp) -> dict[ir.Value, Placement]:
+def pins_in(function: func.FuncOp) -> dict[ir.Value, Pin]:
     """The pins that attributes state, by value."""
-    pins: dict[ir.Value, Placement] = {}
+    pins: dict[ir.Value, Pin] = {}
     for op in walk(function):
         if PIN in op.attributes:
             stated = zip(_tensors(op), op.attributes[PIN], strict=True)
-            pins |= {value: placement_of(each) for value, each in stated if isinstance(each, dm.ShardingAttr)}
+            pins |= {value: _pin(each) for value, each in stated if isinstance(each, ir.DictAttr)}
     return pins
 
 
-def pinned(made: Placement, pin: Placement) -> Placement:
-    """`made`, as `pin` has it along the axes of `pin`."""
-    kept = made.without(pin.axes)
-    for dim, axes in enumerate(pin.dims):
-        for axis in axes:
-            kept = kept.split(dim, [axis], pin.blocks_of(axis))
-    return kept
+def _attribute(pin: Pin, mesh: str) -> ir.DictAttr:
+    return ir.DictAttr.get(
+        {"at": sharding_of(pin.at, mesh), "along": _strings(pin.along), "brought": _strings(pin.brought)}
+    )
+
+
+def _pin(attribute: ir.DictAttr) -> Pin:
+    along, brought = (tuple(ir.StringAttr(axis).value for axis in attribute[name]) for name in ("along", "brought"))
+    return Pin(placement_of(attribute["at"]), along, brought)
+
+
+def _strings(words: Sequence[str]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
 
 
 def _tensors(op: ir.Operation) -> list[ir.Value]:

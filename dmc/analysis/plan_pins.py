@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.module_values import module_values
-from dmc.analysis.pins import pinned, state_pins
+from dmc.analysis.pins import Pin, state_pins
 from dmc.analysis.splats import is_splat
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
@@ -28,13 +28,13 @@ def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
     plan names, or whose parts would not be equal.
     """
     step = find_step(module)
-    pins: dict[ir.Value, Placement] = {}
+    pins: dict[ir.Value, Pin] = {}
     _pin_gradients(step, plan, pins)
     _pin_activations(step, plan, pins)
     state_pins(pins, mesh)
 
 
-def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Placement]) -> None:
+def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
     names = {step.arguments[port.index]: port.name for port in arguments(step) if port.name in plan.tensors}
     for op in walk(step):
         if not _is_update(op) or op.operands[0] not in names:
@@ -44,9 +44,8 @@ def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, P
             continue
         # How the parameter itself is split its gradient is by the way that it is made.
         own = {use.axis for use in tensor.used.splits}
-        pin = tensor.optimizer.placement().without(tuple(own))
-        if pin.axes:
-            pins[gradient] = pin
+        at = tensor.optimizer.placement()
+        pins[gradient] = Pin(at, plan.mesh.axes, tuple(axis for axis in at.axes if axis not in own))
 
 
 def _is_update(op: ir.Operation) -> bool:
@@ -56,7 +55,7 @@ def _is_update(op: ir.Operation) -> bool:
     return kind.startswith(_UPDATE) and kind != _KEEP
 
 
-def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Placement]) -> None:
+def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
     values = module_values(step, {each.module for each in plan.activations})
     parameters = {step.arguments[port.index] for port in arguments(step) if port.name in plan.tensors}
     for each in plan.activations:
@@ -66,8 +65,9 @@ def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value,
             if isinstance(value.owner, ir.Block):
                 fact = f"is what {_where(each)} takes, but comes with the batch or from a loop"
                 raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
-            pin = _placement(each, value, plan.mesh)
-            pins[value] = pinned(pins[value], pin) if value in pins else pin
+            at = _placement(each, value, plan.mesh)
+            pin = Pin(at, at.axes, at.axes)
+            pins[value] = pins[value].and_also(pin) if value in pins else pin
 
 
 def _placement(plan: ActivationPlan, value: ir.Value, mesh: Mesh) -> Placement:

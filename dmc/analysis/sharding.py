@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
-from dmc.analysis.pins import pinned
+from dmc.analysis.pins import Pin
 from dmc.analysis.sharding_choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding_loops import SUM, Loops
 from dmc.analysis.sharding_rules import captured, loops_of
@@ -54,12 +54,12 @@ def propagate(
     mesh: Mesh,
     ends: Ends,
     fixed: Mapping[ir.Value, Sequence[Placement]],
-    pins: Mapping[ir.Value, Placement],
+    pins: Mapping[ir.Value, Pin],
 ) -> tuple[Decision, ...]:
     """The decisions for all operations on tensors, in order; those inside a loop stand before the loop's.
 
-    fixed: how the results of single operations (`key_of`) must be kept. pins: how single values must be kept along the
-    axes that their pins name (`dmc/analysis/pins.py`). Operations that make splats (`is_splat`) have
+    fixed: how the results of single operations (`key_of`) must be kept. pins: how single values must be kept along
+    some axes. Operations that make splats (`is_splat`) have
     no decision: each use takes the part that it needs. Raises DmcError for tensors without a static shape.
     """
     first = _Sweep(mesh, ends, fixed, pins, {})
@@ -108,7 +108,7 @@ class _Sweep:
     mesh: Mesh
     ends: Ends
     fixed: Mapping[ir.Value, Sequence[Placement]]
-    pins: Mapping[ir.Value, Placement]
+    pins: Mapping[ir.Value, Pin]
     wishes: Mapping[ir.Value, Placement]
     placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
     # What a loop carries, while it is not known how: a splat, and whether of zeros.
@@ -168,7 +168,7 @@ class _Sweep:
             there.append(placement)
 
     def pinned(self, value: ir.Value, made: Placement) -> Placement:
-        return pinned(made, self.pins[value]) if value in self.pins else made
+        return self.pins[value].of(made) if value in self.pins else made
 
     def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
         """What is cut from a split dimension is split again, where it can be: ranks should not all do the same."""

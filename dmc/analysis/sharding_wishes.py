@@ -12,6 +12,7 @@ from dmc.analysis.sharding_rules import captured
 from dmc.placement.placement import Placement, replicated
 
 if TYPE_CHECKING:
+    from dmc.analysis.pins import Pin
     from dmc.analysis.sharding import Decision
 
 
@@ -19,13 +20,13 @@ def wishes_of(
     decisions: Sequence[Decision],
     returned: Sequence[tuple[ir.Value, Placement]],
     fixed: Mapping[ir.Value, Sequence[Placement]],
-    pins: Mapping[ir.Value, Placement],
+    pins: Mapping[ir.Value, Pin],
 ) -> dict[ir.Value, Placement]:
     """For each value the splits on which all its readers agree; what one reader needs whole is not split for another.
 
     `returned` are values that leave the function, and how. Where an operation was not split over an axis, it wants of
-    its operands what its own readers want of it. Along the axes of a pin nobody wants anything: the value is brought
-    there, however it is made.
+    its operands what its own readers want of it. Along the axes over which a pin brings a value nobody wants
+    anything.
     """
     wishes: dict[ir.Value, Placement] = {}
     for value, placement in returned:
@@ -37,7 +38,7 @@ def wishes_of(
             continue
         for result in op.results:
             if result in pins and result in wishes:
-                wishes[result] = wishes[result].without(pins[result].axes)
+                wishes[result] = wishes[result].without(pins[result].brought)
         wanted = fixed.get(op.results[0]) or [wishes.get(result) for result in op.results]
         split = _extended(decision.loops, decision.choice.split, wanted)
         for i, _ in decision.loops.read():

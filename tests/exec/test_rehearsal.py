@@ -119,6 +119,15 @@ def _assert_close(actual: list[tuple[float, torch.Tensor]], expected: list[tuple
         torch.testing.assert_close(y, one_y, rtol=1e-5, atol=1e-6)
 
 
+def test_micro_batches_of_one_row_each() -> None:
+    # Labels are padded on each rank alike, in a loop.
+    plan = dmc.plan(DP2).use(dmc.plans.zero2("dp"))
+    batches = [build("llama", 0.0).example(seed) for seed in range(STEPS)]
+    expected = train(compile_case(build("llama", 0.0), OPTIMIZER, accumulate=2), batches)
+    losses = train(_compiled(build("llama", 0.0), plan, accumulate=2), batches)
+    assert_losses_close(losses, expected, TOLERANCE["mesh"])
+
+
 def test_dropout_has_the_bits_of_one_rank() -> None:
     # On 4 ranks also because IREE binds 32 buffers to a kernel at most: what is computed from the seed is shared.
     plan = dmc.plan(dmc.Mesh(dp=2, tp=2)).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))

@@ -147,7 +147,7 @@ func.func private @dropout_0(%x: tensor<8x4xf32>, %seed: tensor<i64>, %draw: ten
 func.func @step(%x: tensor<4x8xf32> {dm.sharding = #dm.sharding<@mesh, [[], ["dp"]], {}>},
                 %dy: tensor<8x6xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> tensor<4x6xf32> {
   %zero = arith.constant dense<0.0> : tensor<4x6xf32>
-  %g = linalg.matmul {dm.pin = [#dm.sharding<@mesh, [["dp"], []], {}>]}
+  %g = linalg.matmul {dm.pin = [{at = #dm.sharding<@mesh, [["dp"], []], {}>, along = ["dp"], brought = ["dp"]}]}
       ins(%x, %dy : tensor<4x8xf32>, tensor<8x6xf32>) outs(%zero : tensor<4x6xf32>) -> tensor<4x6xf32>
   %y = math.exp %g : tensor<4x6xf32>
   return %y : tensor<4x6xf32>

@@ -51,3 +51,34 @@ func.func @taken(%a: tensor<3xf32>, %b: tensor<3xf32>, %c: tensor<3xf32>, %d: te
   %db = tensor.concat dim(0) %d, %b : (tensor<3xf32>, tensor<3xf32>) -> tensor<6xf32>
   return %ab, %ac, %db : tensor<6xf32>, tensor<6xf32>, tensor<6xf32>
 }
+
+// -----
+
+// Paddings alike would be insertions into one filled tensor: each is joined, and begins with what is padded. Near miss:
+// the last has another value, and stays.
+
+// CHECK-LABEL: func.func @paddings
+// CHECK-SAME: (%[[A:.*]]: tensor<2x3xf32>, %[[B:.*]]: tensor<2x3xf32>)
+func.func @paddings(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> (tensor<2x5xf32>, tensor<2x5xf32>, tensor<2x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  // CHECK: %[[EDGE:.*]] = linalg.fill {{.*}} -> tensor<2x1xf32>
+  // CHECK: tensor.insert_slice %[[A]] into %{{.*}}[0, 1] [2, 3] [1, 1]
+  // CHECK: tensor.insert_slice %[[EDGE]] into %{{.*}}[0, 0] [2, 1] [1, 1]
+  // CHECK: tensor.insert_slice %[[EDGE]] into %{{.*}}[0, 4] [2, 1] [1, 1]
+  %pa = tensor.pad %a low[0, 1] high[0, 1] {
+    ^bb0(%i: index, %j: index):
+      tensor.yield %zero : f32
+  } : tensor<2x3xf32> to tensor<2x5xf32>
+  // CHECK: tensor.insert_slice %[[B]] into %{{.*}}[0, 1] [2, 3] [1, 1]
+  %pb = tensor.pad %b low[0, 1] high[0, 1] {
+    ^bb0(%i: index, %j: index):
+      tensor.yield %zero : f32
+  } : tensor<2x3xf32> to tensor<2x5xf32>
+  // CHECK: tensor.pad %[[B]]
+  %pc = tensor.pad %b low[0, 1] high[0, 1] {
+    ^bb0(%i: index, %j: index):
+      tensor.yield %one : f32
+  } : tensor<2x3xf32> to tensor<2x5xf32>
+  return %pa, %pb, %pc : tensor<2x5xf32>, tensor<2x5xf32>, tensor<2x5xf32>
+}
