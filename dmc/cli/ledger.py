@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from typing import Any
 
 from dmc.runtime.artifact import Artifact
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(ledger.to_json(), indent=2))
     else:
-        # Where there is no terminal, as in a pipe, nothing needs to be folded.
-        print(ledger.table(arguments.all, shutil.get_terminal_size((_WIDE, 0)).columns))
+        # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
+        print(ledger.table(arguments.all, width))
     return 0
