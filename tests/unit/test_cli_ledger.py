@@ -44,7 +44,8 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Print:
     return call
 
 
-def test_ten_layers_are_one_line(shown: Print) -> None:
+def test_ten_layers_are_one_line(shown: Print, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # Of a terminal that the output does not go to.
     out = shown()
     assert out.startswith("mesh dp=2: 1,280 B in one step, at most 640 B from one rank\n")
     (line,) = [line for line in out.splitlines() if "gradient of" in line]
@@ -70,6 +71,7 @@ def test_one_rank_says_so(shown: Print) -> None:
 
 def test_a_narrow_terminal_folds(shown: Print, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     out = shown()
     assert max(map(len, out.splitlines())) <= 70
     assert "1,280 B" in out
