@@ -18,9 +18,11 @@ PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "t
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Writes `record` as JSON, after the date, the command and the versions of what is installed."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
+    # Where a machine keeps its files is nobody else's matter.
+    arguments = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     head = {
         "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["python", "-m", module.name if module else sys.argv[0], *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module.name if module else sys.argv[0], *arguments]),
         "versions": {"python": platform.python_version(), **_versions()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dmc._mlir import func, ir
 from dmc.walk import walk
 
-# What the importer writes behind the name of an operation that belongs to a gradient.
-_BACKWARD = ", backward"
+# Stands behind the name of an operation, in the location of what its gradient computes.
+BACKWARD = ", backward"
 # A module and which of its sides, "input" or "output".
 Side = tuple[str, str]
 
@@ -51,7 +51,7 @@ def _module(op: ir.Operation) -> str:
 
 def _is_forward(op: ir.Operation) -> bool:
     name = _name(op)
-    return "#" in name and not name.endswith(_BACKWARD)
+    return "#" in name and not name.endswith(BACKWARD)
 
 
 def _name(op: ir.Operation) -> str:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.module_values import module_values
 from dmc.analysis.pins import Pin, state_pins
 from dmc.analysis.splats import is_splat
+from dmc.analysis.updates import gradients
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
 from dmc.plans.resolved import ActivationPlan
 from dmc.step_function import arguments, find_step
-from dmc.walk import walk
-
-_UPDATE, _KEEP = "optimizer_update_", "optimizer_update_keep"
 
 
 def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
@@ -36,23 +33,15 @@ def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
 
 def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
     names = {step.arguments[port.index]: port.name for port in arguments(step) if port.name in plan.tensors}
-    for op in walk(step):
-        if not _is_update(op) or op.operands[0] not in names:
+    for parameter, gradient in gradients(step):
+        if parameter not in names or isinstance(gradient.owner, ir.Block) or is_splat(gradient):
             continue
-        gradient, tensor = op.operands[1], plan.tensors[names[op.operands[0]]]
-        if tensor.optimizer is None or isinstance(gradient.owner, ir.Block) or is_splat(gradient):
-            continue
+        tensor = plan.tensors[names[parameter]]
+        assert tensor.optimizer is not None, "what has a gradient is trained"
         # How the parameter itself is split its gradient is by the way that it is made.
         own = {use.axis for use in tensor.used.splits}
         at = tensor.optimizer.placement()
         pins[gradient] = Pin(at, plan.mesh.axes, tuple(axis for axis in at.axes if axis not in own))
-
-
-def _is_update(op: ir.Operation) -> bool:
-    if op.name != dm.CompositeOp.OPERATION_NAME:
-        return False
-    kind = ir.StringAttr(op.attributes["kind"]).value
-    return kind.startswith(_UPDATE) and kind != _KEEP
 
 
 def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.updates import gradients
 from dmc.dialect.labels import Label
 from dmc.runtime.ledger import GRADIENT
 from dmc.step_function import arguments, results
-from dmc.walk import walk
 
-_UPDATE = "optimizer_update_"
-_KEEP = "optimizer_update_keep"  # Of a buffer, which has no gradient.
 # What gives no elements of its own to what reads it.
 _EMPTY = ("tensor.empty", "linalg.fill", "arith.constant")
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "linalg.transpose")
@@ -31,17 +28,10 @@ def value_labels(step: func.FuncOp) -> dict[ir.Value, Label]:
     for port in results(step):
         if port.name in names:
             labels.setdefault(terminator.operands[port.index], Label(port.name))
-    for op in walk(step):
-        if _is_update(op) and op.operands[0] in labels:
-            _label_gradient(op.operands[1], Label(GRADIENT + labels[op.operands[0]].tensor), labels)
+    for parameter, gradient in gradients(step):
+        if parameter in labels:
+            _label_gradient(gradient, Label(GRADIENT + labels[parameter].tensor), labels)
     return labels
-
-
-def _is_update(op: ir.Operation) -> bool:
-    if op.name != dm.CompositeOp.OPERATION_NAME:
-        return False
-    kind = ir.StringAttr(op.attributes["kind"]).value
-    return kind.startswith(_UPDATE) and kind != _KEEP
 
 
 def _label_gradient(value: ir.Value, label: Label, labels: dict[ir.Value, Label]) -> None:

@@ -17,8 +17,6 @@ import dmc
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
 META_KEY = "dmc_origin"
-# Behind the name of an operation, in the location of what its gradient computes.
-BACKWARD = ", backward"
 
 
 @dataclass(frozen=True)

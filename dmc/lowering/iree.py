@@ -59,7 +59,7 @@ class Executable:
 def compile_module(module: ir.Module, target: Target) -> Executable:
     """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
     schedule = schedule_of(module.operation.get_asm(), target).decode()
-    _check_bindings(schedule)
+    check_bindings(schedule)
     if target.name == CPU.name:
         schedule = with_tiles(schedule, os.cpu_count() or 1)
     data = _run(schedule.encode(), target, "--compile-from=stream")
@@ -94,7 +94,7 @@ def _errors(report: str) -> str:
     return "\n".join(lines[:5]) or report[-2000:]
 
 
-def _check_bindings(schedule: str) -> None:
+def check_bindings(schedule: str) -> None:
     """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail when it is called."""
     for name, buffers in _DISPATCH.findall(schedule):
         count = len(_BUFFER.findall(buffers))

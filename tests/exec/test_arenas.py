@@ -118,8 +118,10 @@ def test_agrees_with_eager_and_survives_a_file(name: str, accumulate: int, tmp_p
 
 
 def test_two_groups_whose_parameters_have_one_gradient() -> None:
+    def sum_of_two(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :OUTPUTS] + self.a + self.b + 0 * self.linear(x)
+
     def model() -> nn.Module:
-        sum_of_two = lambda self, x: x[:, :OUTPUTS] + self.a + self.b + 0 * self.linear(x)  # noqa: E731
         return Model(sum_of_two, a=Parameter(torch.randn(OUTPUTS)), b=Parameter(torch.randn(OUTPUTS)))
 
     def reference(model: nn.Module) -> torch.optim.Optimizer:
