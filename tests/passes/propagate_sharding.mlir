@@ -152,3 +152,20 @@ func.func @step(%x: tensor<4x8xf32> {dm.sharding = #dm.sharding<@mesh, [[], ["dp
   %y = math.exp %g : tensor<4x6xf32>
   return %y : tensor<4x6xf32>
 }
+
+// -----
+
+// A sum that is partial goes on so: what every rank has whole is added in parts, and the sum is completed once.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.composite"(%arg0, %{{.+}}) {{.*}}dm.loops = {{\[}}["dp"]]{{.*}}dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]
+// CHECK: "dm.composite"(%arg1, %{{.+}}) {{.*}}dm.loops = {{\[}}["dp"]]{{.*}}dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @squares(%x: tensor<8xf32>, %sum: tensor<f32>) -> tensor<f32> {
+  return %sum : tensor<f32>
+}
+func.func @step(%g: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %h: tensor<8xf32>) -> tensor<f32> {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %a = "dm.composite"(%g, %zero) {kind = "sum_of_squares", decomposition = @squares, parameters = {}} : (tensor<8xf32>, tensor<f32>) -> tensor<f32>
+  %b = "dm.composite"(%h, %a) {kind = "sum_of_squares", decomposition = @squares, parameters = {}} : (tensor<8xf32>, tensor<f32>) -> tensor<f32>
+  return %b : tensor<f32>
+}
