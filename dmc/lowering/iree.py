@@ -90,8 +90,9 @@ def _run(source: bytes, target: Target, *flags: str) -> bytes:
 
 
 def _errors(report: str) -> str:
-    lines = [line for line in report.splitlines() if "error:" in line]
-    return "\n".join(lines[:5]) or report[-2000:]
+    said = report.partition("Diagnostics:")[2].partition("Invoked with:")[0].strip() or report
+    lines = [line for line in said.splitlines() if "error:" in line]
+    return "\n".join(lines[:5]) or said[:2000]
 
 
 def check_bindings(schedule: str) -> None:
