@@ -3,35 +3,35 @@
 #ifndef DM_COMPUTE
 #define DM_COMPUTE
 
-include "base.td"
+include "attributes.td"
 
-def Dm_KernelOp : Dm_Op<"kernel", [Pure, IsolatedFromAbove, SingleBlock]> {
+def Dm_KernelOp : Dm_Op<"kernel", [Pure]> {
   let summary = "a computation that is scheduled as one unit";
   let description = [{
-    Inputs and results are exactly what the kernel reads from and writes to device memory. `implementation` names the
-    code that will run and `tiles` its parameters, once they are chosen; `estimated_ns` and `estimated_bytes` are the
-    cost model's estimates of its duration in nanoseconds and its traffic in bytes.
+    Runs the function `body` on the operands, which are exactly what it reads from device memory; the results are exactly
+    what it writes there. Equal computations share one function. Where ranks differ, `variants` names a function for each
+    member of `group`, in its order, and `body` is the first of them.
+    `flops` counts floating-point operations, `bytes` the traffic through device memory, `scratch` the bytes of device
+    memory that the kernel needs beside its operands; `estimated_ns` is the cost model's estimate of its duration.
+    `implementation` names the code that will run and `tiles` its parameters, once they are chosen.
 
-    Rules: nothing is captured; the region takes exactly `inputs` and yields exactly the results; it holds no movement,
-    so no `dm` op but `dm.composite` and `dm.yield`.
+    Rules: in a module `body` is a private function with a body, of exactly the operand and result types, that holds no
+    `dm` op but `dm.composite`, and so is each of `variants`; `variants` and `group` come together, one for each member.
 
     Lifespan: added by dm-form-kernels; completed by dm-select-kernels; consumed by dm-lower-to-plan; absent from form
     "planned".
 
     ```mlir
-    %y = "dm.kernel"(%x) ({
-    ^bb0(%a: tensor<8xf32>):
-      %r = arith.addf %a, %a : tensor<8xf32>
-      "dm.yield"(%r) : (tensor<8xf32>) -> ()
-    }) {implementation = "triton.add", tiles = {block = 128 : i64}} : (tensor<8xf32>) -> tensor<8xf32>
+    %y = "dm.kernel"(%x) {body = @double, implementation = "triton.add", tiles = {block = 128 : i64}}
+        : (tensor<8xf32>) -> tensor<8xf32>
     ```
   }];
-  let handBuilt = 1;
-  let arguments = (ins Variadic<Dm_Value>:$inputs, OptionalAttr<StrAttr>:$implementation,
-                       OptionalAttr<DictionaryAttr>:$tiles, OptionalAttr<Dm_NonNegative>:$estimated_ns,
-                       OptionalAttr<Dm_NonNegative>:$estimated_bytes);
-  let results = (outs Variadic<Dm_Value>:$outputs);
-  let regions = (region SizedRegion<1>:$body);
+  let arguments = (ins Variadic<AnyStaticShapeTensor>:$inputs, FlatSymbolRefAttr:$body,
+                       OptionalAttr<FlatSymbolRefArrayAttr>:$variants, OptionalAttr<Dm_GroupAttr>:$group,
+                       OptionalAttr<StrAttr>:$implementation, OptionalAttr<DictionaryAttr>:$tiles,
+                       OptionalAttr<Dm_NonNegative>:$flops, OptionalAttr<Dm_NonNegative>:$bytes,
+                       OptionalAttr<Dm_NonNegative>:$scratch, OptionalAttr<Dm_NonNegative>:$estimated_ns);
+  let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
 }
 
 def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
@@ -57,12 +57,12 @@ def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
   let results = (outs Variadic<Dm_Value>:$outputs);
 }
 
-def Dm_YieldOp : Dm_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "StartOp"]>]> {
-  let summary = "ends the region of a kernel or a start";
+def Dm_YieldOp : Dm_Op<"yield", [Pure, Terminator, HasParent<"StartOp">]> {
+  let summary = "ends the region of a start";
   let description = [{
     Gives the region's values to the op around it.
 
-    Rules: directly inside `dm.kernel` or `dm.start`.
+    Rules: directly inside `dm.start`.
 
     Lifespan: with the op around it.
 

@@ -1,4 +1,4 @@
-// The value-level part of `dm`, in the order of the reference page.
+// `dm`, in the order of the reference page.
 
 include "symbols.td"
 include "collectives.td"
@@ -7,3 +7,4 @@ include "transfers.td"
 include "async.td"
 include "buckets.td"
 include "compute.td"
+include "plan.td"

@@ -38,14 +38,27 @@ CONTEXTS = {
 }
 
 # In the base itself, a module may use those before it.
-BASE_ORDER = ("_mlir", "errors", "walk", "observer", "target", "optim", "step_function", "mesh", "placement", "plans")
+BASE_ORDER = (
+    "_mlir",
+    "errors",
+    "walk",
+    "observer",
+    "program",
+    "machine",
+    "target",
+    "optim",
+    "step_function",
+    "mesh",
+    "placement",
+    "plans",
+)
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by api and cli only.
 CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
     **dict.fromkeys(("dialect", "kernels"), 1),
-    "analysis": 2,
+    **dict.fromkeys(("analysis", "proof", "simulator", "interpreter"), 2),
     "forms": 3,
     **dict.fromkeys(("importer", "passes", "lowering"), 4),
     "pipeline": 5,
@@ -155,7 +168,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == target or target == "__version__":
         return True
     if package == "runtime":
-        return target in ("errors", "observer")
+        return target in ("errors", "observer", "program")
     if target == "runtime":
         return package in ("api", "cli")
     if RANKS[package] == RANKS[target] == 0:

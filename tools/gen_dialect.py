@@ -9,6 +9,7 @@ The stamp is a hash over everything that decides the output, so that staleness s
 from __future__ import annotations
 
 import hashlib
+import keyword
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,7 +119,7 @@ def _builder(op: Op) -> str:
     signature += [f"{each.name}: {each.constraint.takes} | None = None" for each in optional]
     signature += ["loc: ir.Location | None = None", "ip: ir.InsertionPoint | None = None"]
     results = [f"{inferred[each.name]}.type" if each.name in inferred else each.name for each in op.results]
-    name = f"{op.mnemonic}_" if op.mnemonic == "yield" else op.mnemonic
+    name = f"{op.mnemonic}_" if keyword.iskeyword(op.mnemonic) else op.mnemonic
     lines = [f"def {name}(", *[f"    {each}," for each in signature], f") -> {op.cls}:"]
     lines += [f'    """Builds `dm.{op.mnemonic}`: {op.summary}.', "", "    Raises DmcError where a rule does not hold."]
     lines += ['    """', "    return b.build(", f"        {op.cls},"]

@@ -45,6 +45,7 @@ TRAITS = {
     "NoMemoryEffect": "NoMemoryEffect",
     "IsolatedFromAbove": "ir.IsIsolatedFromAboveTrait",
     "Terminator": "ir.IsTerminatorTrait",
+    "NoTerminator": "ir.NoTerminatorTrait",
     "SingleBlock": None,
     "Symbol": None,
 }
@@ -206,8 +207,9 @@ class Ods:
             return Constraint(name, text, check, base.irdl, base.takes, base.convert)
         if "TypedArrayAttrBase" in bases:
             element = self._constraint(record["elementAttr"])
-            convert = f"b.array_of({element.convert})"
-            return Constraint(name, text, f"c.array_of({element.check})", "ir.ArrayAttr", "Sequence[str]", convert)
+            takes = f"Sequence[{element.takes}]"
+            convert = f"b.array_of({element.convert})" if element.convert else "ir.ArrayAttr.get"
+            return Constraint(name, text, f"c.array_of({element.check})", "ir.ArrayAttr", takes, convert)
         raise SystemExit(f"{name} ({text}): no predicate is known for this constraint; add one to tools/ods.py")
 
 

@@ -77,7 +77,10 @@ def wait_delivers_the_payload(op: WaitOp) -> None:
 @rule(StartOp)
 def start_takes_its_input(op: StartOp) -> None:
     """The region's argument is the input."""
-    check_region_takes([] if op.input is None else [op.input.type], op.regions[0].blocks[0])
+    types = [] if op.input is None else [op.input.type]
+    given = [argument.type for argument in op.regions[0].blocks[0].arguments]
+    if given != types:
+        raise Violation(f"region takes ({listed(given)}), but the inputs are ({listed(types)}); they must be the same")
 
 
 @region_rule(StartOp)
@@ -115,13 +118,6 @@ def instances_are_unique(ops: Sequence[StartOp]) -> None:
                 where = taken[key].location
                 raise DmcError(op.operation, f"instance {key[0]} is taken by the dm.start at {where}")
             taken[key] = op.operation
-
-
-def check_region_takes(types: Sequence[ir.Type], block: ir.Block) -> None:
-    """Raises Violation where the block's arguments are not of these types."""
-    given = [argument.type for argument in block.arguments]
-    if given != list(types):
-        raise Violation(f"region takes ({listed(given)}), but the inputs are ({listed(types)}); they must be the same")
 
 
 def _check_queue(queue: str, movement: ir.OpView) -> None:

@@ -1,0 +1,77 @@
+"""The programs of all ranks of a mesh with the kernels they launch, and their compact file form."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+import msgspec
+
+from dmc.errors import ArtifactError
+from dmc.program.program import Program
+
+SCHEMA = 1
+_MAGIC = b"DMCJOB"
+
+
+class Operand(msgspec.Struct, frozen=True, array_like=True):
+    """The type of one operand or result of a kernel: MLIR's name of the element type, and the shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Kernel(msgspec.Struct, frozen=True, array_like=True):
+    """A computation as one unit of work, shared by whatever launches it.
+
+    flops: floating-point operations of a launch. traffic: bytes that it reads from and writes to device memory.
+    scratch: bytes it needs beside its operands. implementation: whose code it is ("iree").
+    kind: what dominates its time: "matmul" (matrix units), "reduction", "elementwise" or "other".
+    """
+
+    name: str
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    flops: int
+    traffic: int
+    scratch: int = 0
+    implementation: str = "iree"
+    kind: str = "other"
+
+
+class Channel(msgspec.Struct, frozen=True, array_like=True):
+    """A communicator for each group of ranks that differ along `axes`; every rank makes them in the order declared."""
+
+    name: str
+    axes: tuple[str, ...]
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """A planned step: one program for each rank of the mesh (axis to size, major first), in the order of the ranks."""
+
+    mesh: dict[str, int]
+    channels: tuple[Channel, ...]
+    kernels: dict[str, Kernel]
+    programs: tuple[Program, ...]
+
+    def to_bytes(self) -> bytes:
+        """The job as a compact file: schema and content, compressed. Equal jobs give equal bytes."""
+        return _MAGIC + SCHEMA.to_bytes(2, "little") + zlib.compress(msgspec.msgpack.encode(self), 6)
+
+    @staticmethod
+    def from_bytes(data: bytes, where: str = "the plan") -> Job:
+        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
+        head = len(_MAGIC) + 2
+        if data[: len(_MAGIC)] != _MAGIC:
+            raise ArtifactError(where, "holds no plan", hint="compile the step again")
+        schema = int.from_bytes(data[len(_MAGIC) : head], "little")
+        if schema != SCHEMA:
+            raise ArtifactError(where, f"is of schema {schema}, this is {SCHEMA}", hint="compile the step again")
+        try:
+            return msgspec.msgpack.decode(zlib.decompress(data[head:]), type=Job)
+        except (zlib.error, msgspec.DecodeError) as error:
+            raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
+
+    def digest(self) -> str:
+        """SHA-256 of what the job says, in hexadecimal."""
+        return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()

@@ -1,0 +1,220 @@
+// The planned form: what each rank's lanes do on byte ranges of its arenas.
+
+#ifndef DM_PLAN
+#define DM_PLAN
+
+include "attributes.td"
+
+def Dm_RangeAttr : Dm_Attr<"Range", "range"> {
+  let summary = "bytes of an arena";
+  let description = [{
+    `bounds` is the first byte and the number of bytes.
+
+    Rules: two bounds, the first at least 0 and the second at least 1; in a program the arena exists and holds them.
+
+    Example: `#dm.range<@device, [256, 64]>`
+  }];
+  let parameters = (ins
+    Dm_Parameter<FlatSymbolRefAttr, "::mlir::FlatSymbolRefAttr", "the arena", "@device">:$arena,
+    Dm_Parameter<I64ArrayAttr, "::mlir::ArrayAttr", "first byte and number of bytes", "[256, 64]">:$bounds);
+  let assemblyFormat = "`<` $arena `,` $bounds `>`";
+}
+
+def Dm_RangeArrayAttr : TypedArrayAttrBase<Dm_RangeAttr, "array of ranges">;
+
+def Dm_ProgramOp : Dm_Op<"program", [Symbol, SingleBlock, NoTerminator, IsolatedFromAbove,
+                                     HasParent<"::mlir::ModuleOp">]> {
+  let summary = "all that one rank does in a step";
+  let description = [{
+    The region declares arenas, lanes, slots and buffers, then holds commands (`dm.launch`, `dm.move`, `dm.collective`,
+    `dm.record`, `dm.await`) in the order in which they are issued. The commands of one lane run in that order;
+    commands of different lanes run at the same time unless events lie between them. Nothing else synchronises.
+
+    Rules: it holds ops of the plan only, declarations before commands; a module has one program for each rank of its
+    mesh, or one where there is no mesh; the arenas and lanes that are named exist, and arenas hold their ranges.
+
+    Lifespan: made by dm-lower-to-plan; completed by dm-place-events; lowered to IREE's stream dialect, or replayed.
+
+    ```mlir
+    "dm.program"() ({
+      "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
+      "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+      "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>],
+                     writes = [#dm.range<@device, [256, 64]>]} : () -> ()
+    }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+    ```
+  }];
+  let handBuilt = 1;
+  let arguments = (ins SymbolNameAttr:$sym_name, Dm_NonNegative:$rank);
+  let regions = (region SizedRegion<1>:$body);
+}
+
+class Dm_PlanOp<string mnemonic, list<Trait> traits = []>
+    : Dm_Op<mnemonic, traits # [HasParent<"ProgramOp">]>;
+
+def Dm_ArenaOp : Dm_PlanOp<"arena", [Symbol]> {
+  let summary = "the memory that a rank uses of one space";
+  let description = [{
+    Allocated once, before the first step. Its symbol is the name of its space.
+
+    Rules: named as its space; at most one for each space; at least one byte.
+
+    Lifespan: with `dm.program`.
+
+    ```mlir
+    "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Dm_SpaceAttr:$space, Dm_NonNegative:$bytes);
+}
+
+def Dm_LaneOp : Dm_PlanOp<"lane", [Symbol]> {
+  let summary = "an in-order queue of a rank";
+  let description = [{
+    A lane of queue `comm` has the communicator `channel`, and no other lane of the rank has it.
+
+    Rules: exactly the lanes of queue `comm` have a channel; a channel has one lane.
+
+    Lifespan: with `dm.program`.
+
+    ```mlir
+    "dm.lane"() {sym_name = "gradients", queue = #dm.queue<"comm">, channel = @gradients} : () -> ()
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Dm_QueueAttr:$queue, OptionalAttr<FlatSymbolRefAttr>:$channel);
+}
+
+def Dm_SlotOp : Dm_PlanOp<"slot"> {
+  let summary = "where the host finds a tensor of the step";
+  let description = [{
+    State stays in its slot from step to step and is updated there; the host fills the slots of controls and batch
+    before a step and reads those of outputs after it. `type` is that of the rank's part.
+
+    Rules: the range has the size of the type; no two slots have one name.
+
+    Lifespan: with `dm.program`.
+
+    ```mlir
+    "dm.slot"() {name = "fc.weight", role = "parameter", type = tensor<4x4xf32>, range = #dm.range<@device, [0, 64]>}
+        : () -> ()
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, StrAttr:$role, TypeAttr:$type, Dm_RangeAttr:$range);
+}
+
+def Dm_BufferOp : Dm_PlanOp<"buffer"> {
+  let summary = "what a range holds for part of the step";
+  let description = [{
+    For people and for reports: between the commands with the numbers `first` and `last` (from 0, both included) the
+    range holds the value that `label` names, of the category `category`.
+
+    Rules: `first` is not behind `last`.
+
+    Lifespan: with `dm.program`.
+
+    ```mlir
+    "dm.buffer"() {label = "fc.weight", category = "gradient", range = #dm.range<@device, [256, 64]>,
+                   first = 4 : i64, last = 9 : i64} : () -> ()
+    ```
+  }];
+  let arguments = (ins StrAttr:$label, StrAttr:$category, Dm_RangeAttr:$range, Dm_NonNegative:$first,
+                       Dm_NonNegative:$last);
+}
+
+class Dm_Command<string mnemonic> : Dm_PlanOp<mnemonic>;
+
+def Dm_LaunchOp : Dm_Command<"launch"> {
+  let summary = "runs a kernel on ranges";
+  let description = [{
+    `reads` and `writes` are the kernel's operands and results, in order; `scratch` is what it may overwrite besides.
+    A range of `writes` may equal one of `reads` where the kernel works in place. `label` says where it comes from.
+
+    Rules: the lane is not of queue `comm`; in a module `kernel` is a private function, and ranges have the sizes of
+    its types.
+
+    Lifespan: made by dm-lower-to-plan of `dm.kernel`.
+
+    ```mlir
+    "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>],
+                   writes = [#dm.range<@device, [256, 64]>], label = "fc"} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$lane, FlatSymbolRefAttr:$kernel, Dm_RangeArrayAttr:$reads,
+                       Dm_RangeArrayAttr:$writes, OptionalAttr<Dm_RangeAttr>:$scratch, OptionalAttr<StrAttr>:$label);
+}
+
+def Dm_MoveOp : Dm_Command<"move"> {
+  let summary = "copies bytes of one rank";
+  let description = [{
+    Between memory spaces, or within one.
+
+    Rules: both ranges are of one length and do not overlap.
+
+    Lifespan: made by dm-lower-to-plan of `dm.copy`.
+
+    ```mlir
+    "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [256, 64]>,
+                 label = "batch.0"} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$lane, Dm_RangeAttr:$source, Dm_RangeAttr:$target,
+                       OptionalAttr<StrAttr>:$label);
+}
+
+def Dm_CollectiveOp : Dm_Command<"collective"> {
+  let summary = "a rank's part in a movement between ranks";
+  let description = [{
+    `kind` is the op that it was (`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `permute`,
+    `send`, `recv`), `ranks` the members in the order of the group, `instance` which movement of the job it is.
+    `source` holds `count` elements of `type`. With n members `target` holds as many for an all_reduce, all_to_all,
+    broadcast, permute or recv, n times as many for an all_gather, an n-th for a reduce_scatter. Pieces lie one behind
+    the other in the order of the members: gather and scatter act on whole pieces. `peer` is the root of a broadcast or
+    the other end of a message, as an index in `ranks`; `pairs` are sources and targets of a permutation.
+
+    Rules: the kind exists; the lane is of queue `comm`; a reduction has a reduction and a type to accumulate in, and
+    nothing else has; sizes are as above; the rank is a member.
+
+    Lifespan: made by dm-lower-to-plan of the movement in a `dm.start`.
+
+    ```mlir
+    "dm.collective"() {lane = @gradients, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32,
+                       count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>,
+                       reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$lane, StrAttr:$kind, DenseI64ArrayAttr:$ranks, Dm_NonNegative:$instance,
+                       TypeAttr:$type, Dm_NonNegative:$count, OptionalAttr<Dm_RangeAttr>:$source,
+                       OptionalAttr<Dm_RangeAttr>:$target, OptionalAttr<Dm_ReductionAttr>:$reduction,
+                       OptionalAttr<TypeAttr>:$accumulate, OptionalAttr<Dm_NonNegative>:$peer,
+                       OptionalAttr<DenseI64ArrayAttr>:$pairs, OptionalAttr<StrAttr>:$label);
+}
+
+def Dm_RecordOp : Dm_Command<"record"> {
+  let summary = "signals an event when all before it on its lane is done";
+  let description = [{
+    Rules: an event is recorded once in a program.
+
+    Lifespan: added by dm-place-events.
+
+    ```mlir
+    "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$lane, Dm_NonNegative:$event);
+}
+
+def Dm_AwaitOp : Dm_Command<"await"> {
+  let summary = "holds a lane until an event was signalled";
+  let description = [{
+    Rules: the event is recorded before, in the order of the program.
+
+    Lifespan: added by dm-place-events.
+
+    ```mlir
+    "dm.await"() {lane = @gradients, event = 0 : i64} : () -> ()
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$lane, Dm_NonNegative:$event);
+}
+
+#endif // DM_PLAN
