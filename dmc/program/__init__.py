@@ -15,6 +15,7 @@ from dmc.program.program import (
     Range,
     Record,
     Slot,
+    Space,
     Work,
     accesses,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "Range",
     "Record",
     "Slot",
+    "Space",
     "Work",
     "accesses",
 ]
