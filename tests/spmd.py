@@ -1,8 +1,8 @@
 """An interpreter of `dm` for tests: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
 
 It takes the value level only: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
-`tests/spmd_ops.py` computes. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and,
-for an all-reduce, passes it on.
+`dmc/interpreter/tensors.py` computes. A reduction is sent as a direct algorithm would send it: every rank reduces a
+piece and, for an all-reduce, passes it on.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of
+from dmc.interpreter.dtypes import DTYPES
+from dmc.interpreter.tensors import evaluate
 from dmc.mesh import Mesh
-from tests.spmd_ops import evaluate
-from tests.spmd_scalars import DTYPES
 
 Array = NDArray[Any]
 # One rank's values.

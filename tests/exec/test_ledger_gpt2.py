@@ -17,6 +17,7 @@ from dmc._mlir import ir
 from dmc.analysis.plan_attributes import write_plan
 from dmc.importer.precision import Precision
 from dmc.importer.step import import_step
+from dmc.interpreter.dtypes import DTYPES
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.passes.base import run_passes
@@ -31,7 +32,6 @@ from dmc.plans import Plan, ResolvedPlan, resolve
 from dmc.runtime.ledger import Bound, Total
 from dmc.step_function import find_step
 from tests.job import Job
-from tests.spmd_scalars import DTYPES
 
 RANKS = 4
 # Of one all-reduce of one f32, by rank: the first reduces it and sends it to the others.

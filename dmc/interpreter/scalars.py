@@ -1,4 +1,4 @@
-"""Scalar operations of `arith` and `math` in numpy, for the interpreter of `dm`: they take arrays of any shape."""
+"""Scalar operations of `arith` and `math` in numpy: they take arrays of any shape."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from dmc.interpreter.dtypes import DTYPES, Array
 
-DTYPES: dict[str, Any] = {
-    "f32": np.float32,
-    "f64": np.float64,
-    "bf16": ml_dtypes.bfloat16,
-    "i64": np.int64,
-    "i32": np.int32,
-    "i8": np.int8,
-    "i1": np.bool_,
-    "index": np.int64,
-}
 FLOAT_COMPARISONS: dict[int, Callable[[Any, Any], Any]] = {
     1: np.equal,
     2: np.greater,

@@ -1,4 +1,4 @@
-"""What operations on tensors compute on one rank, in numpy, for the interpreter of `dm`.
+"""What operations on tensors compute on one rank, in numpy.
 
 `linalg` operations are computed over all their iterations at once, which is meant for small tensors.
 """
@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmc._mlir import ir, linalg
-from tests.spmd_scalars import compute, dtype_of
+from dmc.interpreter.dtypes import Array
+from dmc.interpreter.scalars import compute, dtype_of
 
-Array = NDArray[Any]
 Values = Mapping[Any, Any]
 # Each as a ufunc, and what is neutral to it (of 32-bit integers and wider).
 REDUCTIONS = {
