@@ -1,0 +1,60 @@
+"""dm-copy-ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.passes.base import Pass
+from dmc.step_function import arguments, find_step, outputs
+
+# What the host hands over anew for every step.
+HOST_ROLES = ("control", "batch")
+DEVICE, HOST = "device", "pinned_host"
+
+
+@dataclass(frozen=True)
+class CopyPorts(Pass):
+    """Copies what comes from the host to the device before it is used, and what the host wants back to the host.
+
+    Controls and the batch arrive in pinned host memory: `f(%input)` becomes `f(copy(%input))`. Outputs, as opposed to
+    new values of state, are returned as `copy(%loss)`, each in a place of its own. State stays on the device. A port
+    that is copied already is left alone. Linear in the number of operations.
+    """
+
+    name = "dm-copy-ports"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where a result does not fit the state whose new value it is."""
+        step = find_step(module)
+        with step.operation.location, ir.InsertionPoint.at_block_begin(step.entry_block):
+            for port in arguments(step):
+                if port.role in HOST_ROLES:
+                    _copy_argument(step.arguments[port.index])
+        _copy_outputs(step)
+
+
+def _copy_argument(argument: ir.Value) -> None:
+    # Without readers there is nothing to copy, and what a copy alone reads is copied already.
+    if all(isinstance(use.owner, dm.CopyOp) for use in argument.uses):
+        return
+    copy = dm.copy(argument, source=HOST, target=DEVICE)
+    argument.replace_all_uses_except(copy.result, copy.operation)
+
+
+def _copy_outputs(step: func.FuncOp) -> None:
+    *_, terminator = [view.operation for view in step.entry_block.operations]
+    for port in outputs(step):
+        value = terminator.operands[port.index]
+        if isinstance(value.owner, ir.Block) or not _is_on_host(value.owner):
+            with _location_of(value, terminator), ir.InsertionPoint(terminator):
+                terminator.operands[port.index] = dm.copy(value, source=DEVICE, target=HOST).result
+
+
+def _is_on_host(op: ir.Operation) -> bool:
+    return isinstance(op.opview, dm.CopyOp) and op.opview.target.value == HOST
+
+
+def _location_of(value: ir.Value, otherwise: ir.Operation) -> ir.Location:
+    return otherwise.location if isinstance(value.owner, ir.Block) else value.owner.location
