@@ -1,0 +1,38 @@
+"""Machines as data, and what a kernel, a move and a collective cost on them. Knows of no compiler and no run."""
+
+from dmc.machine.collectives import collective_ns
+from dmc.machine.cost import kernel_key, kernel_ns, launch_ns, move_ns
+from dmc.machine.machine import (
+    Copying,
+    Device,
+    Floor,
+    Link,
+    Machine,
+    Measured,
+    Memory,
+    Rates,
+    Shares,
+    cost_table_hash,
+    machine,
+    machine_names,
+)
+
+__all__ = [
+    "Copying",
+    "Device",
+    "Floor",
+    "Link",
+    "Machine",
+    "Measured",
+    "Memory",
+    "Rates",
+    "Shares",
+    "collective_ns",
+    "cost_table_hash",
+    "kernel_key",
+    "kernel_ns",
+    "launch_ns",
+    "machine",
+    "machine_names",
+    "move_ns",
+]

@@ -1,0 +1,142 @@
+"""What a collective costs: a measured curve where there is one, else latency and bandwidth (α-β) of rings and trees.
+
+Formulas: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005), and
+NCCL's `src/graph/tuning.cc`. With n members and B bytes, a ring passes B/n in each of its steps.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc.errors import DmcError
+from dmc.machine.cost import move_ns
+from dmc.machine.machine import Link, Machine
+
+_NS = 1e9
+
+
+@dataclass(frozen=True)
+class _Members:
+    """How the members of a group lie on the nodes of a machine: `local` is the fewest of them on one node."""
+
+    count: int
+    nodes: int
+    local: int
+
+
+def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int) -> float:
+    """Nanoseconds from when all members are there to when all are done, with the links to themselves.
+
+    ranks: the members, by which node boundaries are known. bytes: of the larger of source and target of one member.
+    kind: one of `dmc.program.CollectiveKind`. Raises DmcError for another, where the machine does not have these ranks,
+    and where no link joins them.
+    """
+    _check_ranks(machine, ranks)
+    if len(ranks) == 1:
+        return move_ns(machine, "device", "device", bytes)
+    per_node = Counter(map(machine.node, ranks))
+    members = _Members(len(ranks), len(per_node), min(per_node.values()))
+    link = link_of(machine, ranks)
+    if kind not in link.bandwidth:
+        hint = f"kinds are {', '.join(link.bandwidth)}"
+        raise DmcError(f"collective of kind '{kind}'", f"has no bandwidth over {link.name}", hint=hint)
+    measured = link.curves.get(f"{kind}/{members.count}")
+    if measured is not None and (members.nodes == 1 or members.local == 1):
+        return _interpolated(measured, bytes)
+    if link.topology == "memory":
+        return link.start_ns + _copied(kind, members.count, bytes) / link.bandwidth[kind] * _NS
+    if members.nodes > 1 and machine.link is not None:
+        return _over_network(machine.link, link, kind, members, bytes)
+    return _within(link, kind, members.count, bytes)
+
+
+def link_of(machine: Machine, ranks: Sequence[int]) -> Link:
+    """The slowest link that joins these ranks; raises DmcError where none does."""
+    nodes = {machine.node(rank) for rank in ranks}
+    link = machine.link if len(nodes) == 1 else machine.network
+    if link is None:
+        hint = "take a machine with more devices, or one with a network (node8)"
+        raise DmcError(f"ranks {', '.join(map(str, ranks))}", f"are not joined on {machine.name}", hint=hint)
+    return link
+
+
+def _check_ranks(machine: Machine, ranks: Sequence[int]) -> None:
+    if machine.network is None and machine.ranks_per_node is not None and max(ranks) >= machine.ranks_per_node:
+        hint = "take a machine with more devices, or one with a network (node8)"
+        raise DmcError(f"rank {max(ranks)}", f"{machine.name} has {machine.ranks_per_node} ranks", hint=hint)
+
+
+def _within(link: Link, kind: str, n: int, bytes: int) -> float:
+    """Ranks that all reach each other over one link."""
+    sending = _sent(kind, n, bytes) / link.bandwidth[kind] * _NS
+    return link.start_ns + _hops(kind, n) * link.hop_ns + sending
+
+
+def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes: int) -> float:
+    """Ranks of several nodes, each with a port of its own to the network.
+
+    Rings and trees cross a node's border once for each of its ports, so all its ports carry one ring's bytes together.
+    Whoever exchanges in pairs sends what leaves the node through its own port, beside what stays.
+    """
+    start = max(link.start_ns, network.start_ns)
+    if kind == "all_to_all":
+        near = bytes * (members.local - 1) / members.count / link.bandwidth[kind]
+        far = bytes * (members.count - members.local) / members.count / network.bandwidth[kind]
+        return start + network.hop_ns + max(near, far) * _NS
+    if kind in ("permute", "send", "recv"):
+        return start + network.hop_ns + bytes / network.bandwidth[kind] * _NS
+    bandwidth = min(link.bandwidth[kind], members.local * network.bandwidth[kind])
+    share = members.nodes / members.count  # of the hops of a ring that cross a border
+    hops = _hops(kind, members.count) * ((1 - share) * link.hop_ns + share * network.hop_ns)
+    tree = _hops(kind, members.nodes) * network.hop_ns + _hops(kind, members.count // members.nodes) * link.hop_ns
+    latency = min(hops, tree) if kind in ("all_reduce", "broadcast") else hops
+    return start + latency + _sent(kind, members.count, bytes) / bandwidth * _NS
+
+
+def _sent(kind: str, n: int, bytes: int) -> float:
+    """The bytes that a member sends: `bytes` is what the larger of its source and target has."""
+    match kind:
+        case "all_reduce":
+            return 2 * (n - 1) / n * bytes
+        case "all_gather" | "reduce_scatter" | "all_to_all":
+            return (n - 1) / n * bytes
+        case _:
+            return bytes
+
+
+def _hops(kind: str, n: int) -> int:
+    """Steps one after another: of the tree or the ring, whichever has fewer where both can do it."""
+    match kind:
+        case "all_reduce":
+            return min(2 * (n - 1), 2 * math.ceil(math.log2(n))) if n > 1 else 0
+        case "all_gather" | "reduce_scatter":
+            return n - 1
+        case "broadcast":
+            return math.ceil(math.log2(n)) if n > 1 else 0
+        case _:
+            return 1
+
+
+def _copied(kind: str, n: int, bytes: int) -> float:
+    """The bytes that all members together read and write where they share a memory."""
+    match kind:
+        case "send" | "recv":
+            return 2 * bytes
+        case "reduce_scatter":
+            return (n + 1) * bytes
+        case _:
+            return 2 * n * bytes
+
+
+def _interpolated(curve: Sequence[tuple[float, float]], bytes: int) -> float:
+    """Linear between the sizes that were measured, and beyond the last; the first one's time below it."""
+    sizes = [size for size, _ in curve]
+    if bytes <= sizes[0] or len(curve) == 1:
+        return curve[0][1] * (max(1.0, bytes / sizes[0]) if len(curve) == 1 else 1.0)
+    upper = min(max(bisect.bisect_left(sizes, bytes), 1), len(curve) - 1)
+    (low, low_ns), (high, high_ns) = curve[upper - 1], curve[upper]
+    return low_ns + (bytes - low) / (high - low) * (high_ns - low_ns)
