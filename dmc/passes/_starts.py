@@ -1,0 +1,47 @@
+"""Reading and rewriting the starts of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+
+# The queue of a movement and, of queue comm, its communicator: work on one lane runs in the order of issue.
+Lane = tuple[str, str]
+
+
+def starts_in(block: ir.Block) -> Iterator[dm.StartOp]:
+    """The starts of a block, in order; the one just given may be erased."""
+    return (view for view in list(block.operations) if isinstance(view, dm.StartOp))
+
+
+def lane_of(start: dm.StartOp) -> Lane:
+    """The in-order lane that a start goes on; before dm-assign-queues all of queue comm is one."""
+    channel = getattr(dm.movement_of(start), "channel", None)
+    return start.queue.value, "" if channel is None else channel.value
+
+
+def wait_of(start: dm.StartOp) -> dm.WaitOp:
+    """The wait for what a start delivers."""
+    (use,) = start.handle.uses
+    return use.owner.opview
+
+
+def with_tokens(start: dm.StartOp, tokens: Sequence[ir.Value]) -> dm.StartOp:
+    """The start that also waits for `tokens`, in the place of `start`, which is erased."""
+    old = start.operation
+    attributes = {name: old.attributes[name] for name in old.attributes}
+    inputs = 0 if start.input is None else 1
+    sizes = [inputs, len(old.operands) - inputs + len(tokens)]
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+    types = [result.type for result in old.results]
+    operands = [*old.operands, *tokens]
+    new = ir.Operation.create(
+        old.name, types, operands, attributes, regions=1, loc=old.location, ip=ir.InsertionPoint(old)
+    )
+    old.regions[0].blocks[0].append_to(new.regions[0])
+    for before, after in zip(old.results, new.results, strict=True):
+        before.replace_all_uses_with(after)
+    old.erase()
+    return new.opview
