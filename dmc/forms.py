@@ -7,11 +7,23 @@ from dataclasses import dataclass
 
 from dmc._mlir import func, ir
 from dmc.analysis.in_place import verify_in_place
+from dmc.analysis.pieces import is_view
 from dmc.analysis.views import is_of_argument
-from dmc.dialect import AllSliceOp, MeshOp, verify_symbols
+from dmc.dialect import (
+    AllSliceOp,
+    KernelOp,
+    MeshOp,
+    PackOp,
+    ProgramOp,
+    StartOp,
+    UnpackOp,
+    WaitOp,
+    verify_symbols,
+)
 from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.placements import placement_of
+from dmc.dialect.plan import COMMANDS, DECLARATIONS
 from dmc.dialect.transfers import SHARDING
 from dmc.errors import DmcError, PipelineError
 from dmc.placement.placement import Placement
@@ -186,12 +198,35 @@ def _verify_only_step(module: ir.Module) -> None:
             raise DmcError(function.operation, f"@{symbol(function)} stands beside @step", "run dm-inline-composites")
 
 
+def _verify_only_kernels_compute(module: ir.Module) -> None:
+    *body, _ = find_step(module).entry_block.operations
+    for view in body:
+        op = view.operation
+        if op.name not in _SCHEDULED_OPS and not is_view(op):
+            hint = "computation stands in dm.kernel (dm-form-kernels), movements in dm.start (dm-async)"
+            raise DmcError(op, "stands in @step in form 'scheduled'", hint)
+
+
+def _verify_only_programs(module: ir.Module) -> None:
+    programs = [op for op in module.body.operations if isinstance(op, ProgramOp)]
+    if not programs:
+        raise DmcError(module.operation, "has no dm.program", "lower the step (dm-lower-to-plan)")
+    for function in functions(module):
+        if is_public(function):
+            raise DmcError(function.operation, f"@{symbol(function)} is public", "kernels are private functions")
+
+
 _SIGNATURE = (_verify_one_public_step, _verify_static_shapes, _verify_names, _verify_roles, _verify_mutated_state)
 
 # builtin is there for the module itself; func for @step, decompositions and calls of these.
 _TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf")
 # Not asynchronous yet, and of a whole group: what is left of a change of placement.
 _VALUE_COLLECTIVES = tuple(op.OPERATION_NAME for op in (*COLLECTIVES, AllSliceOp))
+
+_MODULE_OPS = ("dm.mesh", "dm.channel", "dm.composite")
+# What @step may hold in form scheduled, beside views.
+_SCHEDULED_OPS = tuple(op.OPERATION_NAME for op in (KernelOp, StartOp, WaitOp, PackOp, UnpackOp))
+_PLAN_OPS = tuple(op.OPERATION_NAME for op in (ProgramOp, *DECLARATIONS, *COMMANDS))
 
 IMPORTED = Form(
     name="imported",
@@ -210,6 +245,22 @@ PLACED = Form(
     "values only; lower it",
 )
 
+SCHEDULED = Form(
+    name="scheduled",
+    dialects=_TENSOR_DIALECTS,
+    ops=(*_SCHEDULED_OPS, *_MODULE_OPS, *_VALUE_COLLECTIVES, "dm.copy", "dm.send", "dm.recv", "dm.yield"),
+    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings, _verify_only_kernels_compute),
+    way_out="a step holds kernels, movements in dm.start, buckets and views only; lower it",
+)
+
+PLANNED = Form(
+    name="planned",
+    dialects=_TENSOR_DIALECTS,
+    ops=(*_MODULE_OPS, *_PLAN_OPS),
+    verifiers=(verify_symbols, _verify_only_programs),
+    way_out="it holds dm.program, the functions of kernels, dm.mesh and dm.channel only; lower it",
+)
+
 LOWERED = Form(
     name="lowered",
     dialects=_TENSOR_DIALECTS,
@@ -219,4 +270,4 @@ LOWERED = Form(
 )
 
 # In the order in which a module passes through them.
-FORMS = (IMPORTED, PLACED, LOWERED)
+FORMS = (IMPORTED, PLACED, SCHEDULED, PLANNED, LOWERED)

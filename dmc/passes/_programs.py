@@ -1,0 +1,79 @@
+"""`dmc.program.Program` as a `dm.program`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.program import Await, Collective, Command, Launch, Move, Program, Range, Record
+
+
+def write_program(program: Program) -> dm.ProgramOp:
+    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it breaks a rule."""
+    return dm.program(program.rank, lambda: _fill(program))
+
+
+def _fill(program: Program) -> None:
+    for space, size in program.arenas.items():
+        dm.arena(sym_name=space, space=space, bytes=size)
+    for lane in program.lanes:
+        dm.lane(sym_name=lane.name, queue=lane.queue, channel=lane.channel)
+    for slot in program.slots:
+        type_ = ir.RankedTensorType.get(list(slot.shape), ir.Type.parse(slot.dtype))
+        dm.slot(name=slot.name, role=slot.role, type=type_, range=_range(slot.range))
+    for buffer in program.buffers:
+        where = _range(buffer.range)
+        dm.buffer(label=buffer.label, category=buffer.category, range=where, first=buffer.first, last=buffer.last)
+    names = [lane.name for lane in program.lanes]
+    for command in program.commands:
+        _write(command, names[command.lane])
+
+
+def _write(command: Command, lane: str) -> None:
+    match command:
+        case Launch():
+            dm.launch(
+                lane=lane,
+                kernel=command.kernel,
+                reads=[_range(each) for each in command.reads],
+                writes=[_range(each) for each in command.writes],
+                scratch=_optional(command.scratch),
+                label=command.label or None,
+            )
+        case Move():
+            source, target = _range(command.source), _range(command.target)
+            dm.move(lane=lane, source=source, target=target, label=command.label or None)
+        case Collective():
+            _write_collective(command, lane)
+        case Record():
+            dm.record(lane=lane, event=command.event)
+        case Await():
+            dm.await_(lane=lane, event=command.event)
+
+
+def _write_collective(command: Collective, lane: str) -> None:
+    accumulate = None if command.accumulate is None else ir.Type.parse(command.accumulate)
+    dm.collective(
+        lane=lane,
+        kind=command.kind,
+        ranks=list(command.ranks),
+        instance=command.instance,
+        type=ir.Type.parse(command.dtype),
+        count=command.count,
+        source=_optional(command.source),
+        target=_optional(command.target),
+        reduction=command.reduction,
+        accumulate=accumulate,
+        peer=command.peer,
+        pairs=[rank for pair in command.pairs for rank in pair] or None,
+        label=command.label or None,
+    )
+
+
+def _range(where: Range) -> dm.RangeAttr:
+    return dm.byte_range(where.space, where.offset, where.length)
+
+
+def _optional(where: Range | None) -> Any:
+    return None if where is None else _range(where)

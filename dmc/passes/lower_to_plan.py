@@ -1,0 +1,94 @@
+"""dm-lower-to-plan: the step becomes one program for each rank, on byte ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH
+from dmc.dialect.placements import mesh_of
+from dmc.errors import DmcError
+from dmc.mesh import Mesh
+from dmc.passes._programs import write_program
+from dmc.passes._rank_programs import rank_program
+from dmc.passes.base import Pass
+from dmc.program import Buffer, Launch, Program, Range
+from dmc.step_function import find_step, functions, symbol
+from dmc.walk import walk
+
+_OF_LAUNCHES = {"flops": FLOPS, "bytes": BYTES, "scratch": SCRATCH, "implementation": IMPLEMENTATION}
+
+
+@dataclass(frozen=True)
+class LowerToPlan(Pass):
+    """Makes of `@step`, whose values have places in memory, one `dm.program` for each rank of the mesh.
+
+    `%y = dm.kernel(%x) {body = @f}` becomes `dm.launch {kernel = @f, reads = […], writes = […]}` on lane compute; the
+    movement in a `dm.start` becomes `dm.collective` on the lane of its channel, or `dm.move` on that of its queue. What
+    differs between ranks is decided here: which slice, which variant of a kernel, who takes part. A wait leaves nothing
+    behind: lanes run freely until dm-place-events orders them. New state that does not lie in its slot is moved there
+    at the end.
+    """
+
+    name = "dm-lower-to-plan"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for a value without a place, and for what is not of form scheduled."""
+        step = find_step(module)
+        meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
+        mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
+        held: Sequence[Any] = ()
+        programs = [_with_buffers(*rank_program(step, mesh, rank), held) for rank in mesh.ranks]
+        _describe_kernels(module, step)
+        with ir.InsertionPoint(module.body), step.location:
+            for program in programs:
+                write_program(program)
+        step.operation.erase()
+        _drop_unused(module, {c.kernel for p in programs for c in p.commands if isinstance(c, Launch)})
+
+
+def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Any]) -> Program:
+    """The program with what its memory holds; `firsts` are the first commands of the operations of @step."""
+    last = len(program.commands) - 1
+    buffers = tuple(
+        Buffer(
+            each.label,
+            each.category,
+            Range(each.space, each.offset, each.length),
+            min(firsts[each.first], last),
+            last if each.last >= len(firsts) - 1 else max(firsts[each.last + 1] - 1, min(firsts[each.first], last)),
+        )
+        for each in held
+    )
+    return msgspec.structs.replace(program, buffers=buffers)
+
+
+def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:
+    """Notes on the functions of kernels what `dm.kernel` says of them. Raises DmcError where two kernels disagree."""
+    by_name = {symbol(function): function.operation for function in functions(module)}
+    for op in walk(step):
+        if op.name != dm.KernelOp.OPERATION_NAME:
+            continue
+        for name in op.attributes["variants"] if "variants" in op.attributes else [op.attributes["body"]]:
+            _describe(by_name[name.value], op)
+
+
+def _describe(function: ir.Operation, kernel: ir.Operation) -> None:
+    for source, target in _OF_LAUNCHES.items():
+        if source not in kernel.attributes:
+            continue
+        if target in function.attributes and function.attributes[target] != kernel.attributes[source]:
+            fact = f"says {source} = {kernel.attributes[source]}, another kernel {function.attributes[target]}"
+            raise DmcError(kernel, fact, "kernels with one body need the same")
+        function.attributes[target] = kernel.attributes[source]
+
+
+def _drop_unused(module: ir.Module, kernels: set[str]) -> None:
+    for function in functions(module):
+        if symbol(function) not in kernels:
+            function.operation.erase()

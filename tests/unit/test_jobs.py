@@ -1,0 +1,97 @@
+"""A job is the same as data, as IR and as a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.jobs import job_of
+from dmc.errors import ArtifactError, DmcError
+from dmc.passes._programs import write_program
+from dmc.program import (
+    Await,
+    Buffer,
+    Channel,
+    Collective,
+    Job,
+    Kernel,
+    Lane,
+    Launch,
+    Move,
+    Operand,
+    Program,
+    Range,
+    Record,
+    Slot,
+)
+
+MODULE = """
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+"dm.channel"() {sym_name = "g", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<16xbf16>
+    attributes {dm.kind = "matmul", dm.flops = 7 : i64, dm.bytes = 96 : i64, dm.scratch = 64 : i64} {
+  %0 = tensor.empty() : tensor<16xbf16>
+  return %0 : tensor<16xbf16>
+}
+"""
+KERNEL = Kernel("f", (Operand("f32", (4, 4)),), (Operand("bf16", (16,)),), 7, 96, 64, "iree", "matmul")
+LANES = (Lane("compute", "compute"), Lane("g", "comm", "g"), Lane("copy_in", "copy_in"))
+
+
+def _at(offset: int, length: int) -> Range:
+    return Range("device", offset, length)
+
+
+def _program(rank: int) -> Program:
+    commands = (
+        Move(2, Range("pinned_host", 0, 64), _at(0, 64), "x"),
+        Record(2, 0),
+        Await(0, 0),
+        Launch(0, "f", (_at(0, 64),), (_at(256, 32),), _at(512, 64), "h.0"),
+        Collective(1, "all_reduce", "g", (0, 1), 5, "bf16", 16, _at(256, 32), _at(256, 32), "sum", "f32", label="w"),
+        Collective(1, "permute", "g", (0, 1), 6, "bf16", 16, _at(256, 32), _at(288, 32), pairs=((0, 1), (1, 0))),
+        Collective(1, "broadcast", "g", (0, 1), 7, "i1", 2, _at(0, 2), _at(2, 2), peer=1),
+        Collective(1, "send" if rank == 0 else "recv", "g", (0, 1), 8, "i64", 1, *_message(rank), peer=1 - rank),
+    )
+    slots = (Slot("x", "batch", "f32", (4, 4), Range("pinned_host", 0, 64)),)
+    buffers = (Buffer("h.0", "activation", _at(256, 32), 3, 5),)
+    return Program(rank, {"device": 1024, "pinned_host": 256}, LANES, slots, commands, buffers)
+
+
+def _message(rank: int) -> tuple[Range | None, Range | None]:
+    return (_at(0, 8), None) if rank == 0 else (None, _at(0, 8))
+
+
+JOB = Job({"dp": 2}, (Channel("g", ("dp",)),), {"f": KERNEL}, (_program(0), _program(1)))
+
+
+def test_a_job_survives_ir() -> None:
+    with ir.Context() as context, ir.Location.unknown():
+        dm.load(context)
+        module = ir.Module.parse(MODULE)
+        with ir.InsertionPoint(module.body):
+            for program in JOB.programs:
+                write_program(program)
+        module.operation.verify()
+        dm.verify_symbols(module)
+        assert job_of(ir.Module.parse(str(module))) == JOB
+
+
+def test_a_job_survives_a_file() -> None:
+    assert Job.from_bytes(JOB.to_bytes()) == JOB
+    assert JOB.to_bytes() == Job.from_bytes(JOB.to_bytes()).to_bytes()
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", JOB.to_bytes()[:-4], JOB.to_bytes()[:6] + b"\xff\xff"])
+def test_damaged_files_are_refused(damage: bytes) -> None:
+    with pytest.raises(ArtifactError, match="compile the step again"):
+        Job.from_bytes(damage, "step.dmc")
+
+
+def test_a_module_without_programs_is_no_job() -> None:
+    with ir.Context() as context, ir.Location.unknown():
+        dm.load(context)
+        with pytest.raises(DmcError, match="dm-lower-to-plan"):
+            job_of(ir.Module.parse("module {}"))
