@@ -14,6 +14,7 @@ import safetensors
 from safetensors.numpy import save as save_tensors
 
 from dmc.errors import ArtifactError, StateError
+from dmc.program import Job
 from dmc.runtime.container import read_container, write_container
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
@@ -25,6 +26,7 @@ _MODULES = "modules/{}.vmfb"
 _IR = "ir/{}.mlir"
 _STATE = "state.safetensors"
 _LEDGER = "ledger.json"
+_JOB = "job.bin"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Artifact:
     requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
     "avx2"); empty where the code is not for a CPU.
     ledger: what its ranks send each other; empty for a step of one rank.
+    job: the static programs of its ranks; None where IREE schedules the step.
     """
 
     signature: Signature
@@ -54,6 +57,7 @@ class Artifact:
     statistics: Mapping[str, int] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
+    job: Job | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
@@ -74,6 +78,8 @@ class Artifact:
         members = {_STATE: _state_to_bytes(self.signature.state, self.state), _LEDGER: ledger}
         members |= {_MODULES.format(name): data for name, data in self.modules.items()}
         members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
+        if self.job is not None:
+            members[_JOB] = self.job.to_bytes()
         write_container(Path(path), manifest, members)
 
     @staticmethod
@@ -121,6 +127,7 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
         statistics=manifest["statistics"],
         requires=tuple(manifest["requires"]),
         ledger=Ledger.from_json(json.loads(members[_LEDGER])),
+        job=Job.from_bytes(members[_JOB], _JOB) if _JOB in members else None,
     )
 
 
