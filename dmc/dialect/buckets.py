@@ -1,24 +1,39 @@
-"""Rules of buckets: the offset table tiles the flat buffer."""
+"""Buckets: how tensors lie in one flat buffer, and the rules of the offset table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
 
 from dmc._mlir import ir
 from dmc.dialect._dm_gen import PackOp, UnpackOp
+from dmc.dialect.plan import element_bytes
 from dmc.dialect.rules import Violation, rule
+
+# Bytes. Members begin at multiples of it, as buffers of their own would; what is left between them is less.
+ALIGNMENT = 256
+
+
+def bucket_layout(counts: Sequence[int], element: ir.Type) -> tuple[list[int], int]:
+    """Where tensors of `counts` elements lie in a bucket, one behind the other, and its length; all in elements.
+
+    Each begins at a multiple of `ALIGNMENT` bytes, and the length is one. Raises Violation for elements without a size.
+    """
+    step = ALIGNMENT // element_bytes(element)
+    *offsets, end = accumulate((-(-count // step) * step for count in counts), initial=0)
+    return offsets, end
 
 
 @rule(PackOp)
 def pack_tiles_its_result(op: PackOp) -> None:
-    """The operands lie in the result without overlap or gap."""
+    """The operands lie in the result without overlap, and without gaps but for padding."""
     _check_tiling([value.type for value in op.inputs], list(op.offsets), op.result.type)
 
 
 @rule(UnpackOp)
 def unpack_tiles_its_operand(op: UnpackOp) -> None:
-    """The results lie in the operand without overlap or gap."""
+    """The results lie in the operand without overlap, and without gaps but for padding."""
     _check_tiling([value.type for value in op.outputs], list(op.offsets), op.input.type)
 
 
@@ -30,11 +45,16 @@ def _check_tiling(tensors: Sequence[ir.Type], offsets: Sequence[int], flat: ir.T
     for tensor in tensors:
         if tensor.element_type != flat.element_type:
             raise Violation(f"mixes {tensor} with {flat}; a bucket has one element type")
+    padding = (ALIGNMENT - 1) // element_bytes(flat.element_type)
     end = 0
     for offset, size, i in sorted((offset, prod(tensors[i].shape), i) for i, offset in enumerate(offsets)):
-        if offset != end:
+        if not end <= offset <= end + padding:
             fact = "overlaps the tensor before it" if offset < end else f"leaves a gap of {offset - end} elements"
-            raise Violation(f"tensor {i} ({tensors[i]}) at offset {offset} {fact}; it must start at {end}")
-        end += size
-    if end != flat.shape[0]:
-        raise Violation(f"the tensors have {end} elements together, but the buffer is {flat}")
+            raise Violation(
+                f"tensor {i} ({tensors[i]}) at offset {offset} {fact}; it must start at {end} or up to {padding} "
+                "elements behind"
+            )
+        end = offset + size
+    if not end <= flat.shape[0] <= end + padding:
+        fact = f"end at {end}, but the buffer is {flat}; it must have {end} elements, or up to {padding} more"
+        raise Violation(f"the tensors {fact}")

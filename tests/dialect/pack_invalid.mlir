@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @overlap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 3 overlaps the tensor before it; it must start at 4}}
+  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 3 overlaps the tensor before it; it must start at 4 or up to 63 elements behind}}
   %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 3>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<7xf32>
   return
 }
@@ -9,15 +9,15 @@ func.func @overlap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
 // -----
 
 func.func @gap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 6 leaves a gap of 2 elements; it must start at 4}}
-  %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 6>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 68 leaves a gap of 64 elements; it must start at 4 or up to 63 elements behind}}
+  %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 68>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<71xf32>
   return
 }
 
 // -----
 
 func.func @negative(%a: tensor<2xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 0 (tensor<2xf32>) at offset -2 overlaps the tensor before it; it must start at 0}}
+  // expected-error @+1 {{dm.pack: tensor 0 (tensor<2xf32>) at offset -2 overlaps the tensor before it; it must start at 0 or up to 63 elements behind}}
   %f = "dm.pack"(%a) {offsets = array<i64: -2>} : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
@@ -25,7 +25,7 @@ func.func @negative(%a: tensor<2xf32>) {
 // -----
 
 func.func @too_small(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
-  // expected-error @+1 {{dm.pack: the tensors have 7 elements together, but the buffer is tensor<6xf32>}}
+  // expected-error @+1 {{dm.pack: the tensors end at 7, but the buffer is tensor<6xf32>; it must have 7 elements, or up to 63 more}}
   %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 4>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<6xf32>
   return
 }

@@ -8,3 +8,10 @@ func.func @two(%f: tensor<7xf32>) -> (tensor<2x2xf32>, tensor<3xf32>) {
   %a, %b = "dm.unpack"(%f) {offsets = array<i64: 3, 0>} : (tensor<7xf32>) -> (tensor<2x2xf32>, tensor<3xf32>)
   return %a, %b : tensor<2x2xf32>, tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @padded
+// CHECK: "dm.unpack"({{.*}}) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<1xf32>, tensor<3xf32>)
+func.func @padded(%f: tensor<128xf32>) -> (tensor<1xf32>, tensor<3xf32>) {
+  %a, %b = "dm.unpack"(%f) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<1xf32>, tensor<3xf32>)
+  return %a, %b : tensor<1xf32>, tensor<3xf32>
+}

@@ -1,24 +1,25 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @overlap(%f: tensor<7xf32>) {
-  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xf32>) at offset 0 overlaps the tensor before it; it must start at 3}}
+  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xf32>) at offset 0 overlaps the tensor before it; it must start at 3 or up to 63 elements behind}}
   %a, %b = "dm.unpack"(%f) {offsets = array<i64: 0, 0>} : (tensor<7xf32>) -> (tensor<4xf32>, tensor<3xf32>)
   return
 }
 
 // -----
 
-func.func @gap(%f: tensor<9xf32>) {
-  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xf32>) at offset 2 leaves a gap of 2 elements; it must start at 0}}
-  %a, %b = "dm.unpack"(%f) {offsets = array<i64: 2, 6>} : (tensor<9xf32>) -> (tensor<4xf32>, tensor<3xf32>)
+// 256 bytes are no padding.
+func.func @gap(%f: tensor<135xbf16>) {
+  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xbf16>) at offset 128 leaves a gap of 128 elements; it must start at 0 or up to 127 elements behind}}
+  %a, %b = "dm.unpack"(%f) {offsets = array<i64: 128, 132>} : (tensor<135xbf16>) -> (tensor<4xbf16>, tensor<3xbf16>)
   return
 }
 
 // -----
 
-func.func @rest(%f: tensor<9xf32>) {
-  // expected-error @+1 {{dm.unpack: the tensors have 7 elements together, but the buffer is tensor<9xf32>}}
-  %a, %b = "dm.unpack"(%f) {offsets = array<i64: 0, 4>} : (tensor<9xf32>) -> (tensor<4xf32>, tensor<3xf32>)
+func.func @rest(%f: tensor<71xf32>) {
+  // expected-error @+1 {{dm.unpack: the tensors end at 7, but the buffer is tensor<71xf32>; it must have 7 elements, or up to 63 more}}
+  %a, %b = "dm.unpack"(%f) {offsets = array<i64: 0, 4>} : (tensor<71xf32>) -> (tensor<4xf32>, tensor<3xf32>)
   return
 }
 
