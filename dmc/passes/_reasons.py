@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.labels import label_of, place_of
+
+# The module path of a kernel's main operation.
+LABEL = "dm.label"
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -18,6 +22,16 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def named(op: ir.Operation) -> str:
-    """The operation for people: its name, what it carries or where it comes from."""
-    what = label_of(op).tensor or place_of(op.location)
-    return f"{op.name} ({what})" if what else op.name
+    """The operation for people: what it is, and what it carries or where it comes from."""
+    view = op.opview
+    if isinstance(view, dm.StartOp):
+        return f"start of {named(dm.movement_of(view).operation)}"
+    if isinstance(view, dm.WaitOp) and not isinstance(view.handle.owner, ir.Block):
+        return f"wait for {named(dm.movement_of(view.handle.owner.opview).operation)}"
+    what = f"@{view.body.value}" if isinstance(view, dm.KernelOp) else op.name
+    where = _label(op) or label_of(op).tensor or place_of(op.location)
+    return f"{what} ({where})" if where else what
+
+
+def _label(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes[LABEL]).value if LABEL in op.attributes else ""
