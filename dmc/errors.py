@@ -44,6 +44,17 @@ class PlanError(DmcError):
     """A mesh, or a plan of placements, that does not fit together or does not fit the model."""
 
 
+class ProofError(DmcError):
+    """A program of ranks that breaks a property which every job must have; the fact tells a counterexample.
+
+    property: its short name, "V1" to "V10" (docs/design.md).
+    """
+
+    def __init__(self, property: str, where: Any, fact: str, hint: str = "") -> None:
+        self.property = property
+        super().__init__(where, f"{property}: {fact}", hint)
+
+
 class PipelineError(DmcError):
     """A pass, an option or a form that does not exist or does not fit."""
 

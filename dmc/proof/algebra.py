@@ -1,0 +1,159 @@
+"""V3: names exist, sizes fit, and ranges lie inside their arenas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from math import prod
+
+from dmc.errors import ProofError
+from dmc.program import Collective, Job, Launch, Move, Operand, Program, Range, Slot, accesses
+from dmc.program.sizes import tensor_bytes
+from dmc.proof.collective_sizes import Communicators, check_collective, communicators
+from dmc.proof.story import lane_name, told, where
+
+STATE = ("parameter", "frozen", "buffer", "optimizer", "counter", "seed")
+
+
+def check_algebra(job: Job) -> None:
+    """Raises ProofError for the first lane, slot or command that does not fit what the job declares."""
+    if prod(job.mesh.values()) != len(job.programs):
+        raise ProofError("V3", None, f"the mesh {job.mesh} has not as many ranks as there are programs")
+    for rank, program in enumerate(job.programs):
+        if program.rank != rank:
+            raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs stand in order of rank")
+        _check_lanes(job, program)
+        _check_slots(program)
+        _check_buffers(program)
+        known = communicators(job, rank)
+        for index in range(len(program.commands)):
+            _check_command(job, known, program, index)
+
+
+def _check_lanes(job: Job, program: Program) -> None:
+    declared = {channel.name for channel in job.channels}
+    for lane in program.lanes:
+        place = f"rank {program.rank}, lane {lane.name}"
+        if (lane.queue == "comm") != (lane.channel is not None):
+            raise ProofError("V3", place, f"is of queue {lane.queue} and has channel {lane.channel}")
+        if lane.channel is not None and lane.channel not in declared:
+            raise ProofError("V3", place, f"its channel {lane.channel} is not declared")
+    _check_unique(f"rank {program.rank}", "lane", (lane.name for lane in program.lanes))
+    _check_unique(f"rank {program.rank}", "channel", (lane.channel for lane in program.lanes if lane.channel))
+
+
+def _check_slots(program: Program) -> None:
+    _check_unique(f"rank {program.rank}", "input", (slot.name for slot in program.slots if slot.role != "output"))
+    _check_unique(f"rank {program.rank}", "output", (slot.name for slot in program.slots if slot.role == "output"))
+    for slot in program.slots:
+        place = f"rank {program.rank}, slot {slot.name}"
+        _check_inside(program, place, slot.range)
+        if slot.range.length != tensor_bytes(slot.dtype, slot.shape):
+            fact = f"has {slot.range.length} bytes for {slot.shape} of {slot.dtype}"
+            raise ProofError("V3", place, fact)
+    # What the host gives is there before the first command, and what it reads is there after the last.
+    _check_apart(program, "before the step", [slot for slot in program.slots if slot.role != "output"])
+    _check_apart(program, "after the step", [slot for slot in program.slots if slot.role in (*STATE, "output")])
+
+
+def _check_buffers(program: Program) -> None:
+    for buffer in program.buffers:
+        if not 0 <= buffer.first <= buffer.last < len(program.commands):
+            fact = f"lives from command {buffer.first} to {buffer.last} of {len(program.commands)}"
+            raise ProofError("V3", f"rank {program.rank}, buffer {buffer.label}", fact)
+
+
+def _check_command(job: Job, known: Communicators, program: Program, index: int) -> None:
+    command = program.commands[index]
+    place = where(program, index)
+    if not 0 <= command.lane < len(program.lanes):
+        raise ProofError("V3", place, f"its lane does not exist; there are {len(program.lanes)}")
+    reads, writes = accesses(command)
+    for touched in (*reads, *writes):
+        _check_inside(program, place, touched)
+    if isinstance(command, Launch):
+        _check_queue(program, index, ("compute",))
+        _check_launch(job, place, command)
+    elif isinstance(command, Move):
+        _check_move(program, index, command)
+    elif isinstance(command, Collective):
+        _check_queue(program, index, ("comm",))
+        check_collective(known, program, place, command)
+
+
+def _check_launch(job: Job, place: str, launch: Launch) -> None:
+    kernel = job.kernels.get(launch.kernel)
+    if kernel is None:
+        raise ProofError("V3", place, "its kernel is not in the job")
+    _check_operands(place, "reads", launch.reads, kernel.reads)
+    _check_operands(place, "writes", launch.writes, kernel.writes)
+    has = 0 if launch.scratch is None else launch.scratch.length
+    if has != kernel.scratch:
+        raise ProofError("V3", place, f"has {has} bytes of scratch; its kernel needs {kernel.scratch}")
+    for written in launch.writes:
+        if any(written.overlaps(read) and written != read for read in launch.reads):
+            fact = f"writes {told(written)}, which overlaps an operand without being exactly it"
+            raise ProofError("V3", place, fact, "in place means the very same bytes")
+    _check_disjoint(place, "results and scratch", accesses(launch)[1])
+    scratch = launch.scratch
+    if scratch is not None and any(scratch.overlaps(read) for read in launch.reads):
+        raise ProofError("V3", place, f"its scratch {told(scratch)} overlaps an operand")
+
+
+def _check_operands(place: str, name: str, ranges: tuple[Range, ...], operands: tuple[Operand, ...]) -> None:
+    if len(ranges) != len(operands):
+        raise ProofError("V3", place, f"{name} {len(ranges)} ranges; its kernel has {len(operands)}")
+    for i, (given, operand) in enumerate(zip(ranges, operands, strict=True)):
+        wanted = tensor_bytes(operand.dtype, operand.shape)
+        if given.length != wanted:
+            raise ProofError("V3", place, f"{name} {told(given)} as number {i}, which is {wanted} bytes in its kernel")
+
+
+def _check_move(program: Program, index: int, move: Move) -> None:
+    place = where(program, index)
+    if move.source.length != move.target.length:
+        raise ProofError("V3", place, f"copies {move.source.length} bytes to {move.target.length}")
+    if move.source.overlaps(move.target):
+        raise ProofError("V3", place, f"copies {told(move.source)} onto {told(move.target)}, which overlaps it")
+    fitting = [
+        queue for queue, space in (("copy_in", move.target.space), ("copy_out", move.source.space)) if space == "device"
+    ]
+    _check_queue(program, index, ("compute", *fitting))
+
+
+def _check_queue(program: Program, index: int, queues: tuple[str, ...]) -> None:
+    lane = program.commands[index].lane
+    queue = program.lanes[lane].queue
+    if queue not in queues:
+        fact = f"cannot run on {lane_name(program, lane)}, of queue {queue}; it belongs on {' or '.join(queues)}"
+        raise ProofError("V3", where(program, index), fact)
+
+
+def _check_inside(program: Program, place: str, touched: Range) -> None:
+    room = program.arenas.get(touched.space)
+    if room is None:
+        raise ProofError("V3", place, f"uses {told(touched)}, but the rank has no arena there")
+    if touched.offset < 0 or touched.length < 1 or touched.end > room:
+        raise ProofError("V3", place, f"uses {told(touched)}, outside the arena of {room} bytes")
+
+
+def _check_apart(program: Program, when: str, slots: list[Slot]) -> None:
+    ordered = sorted(slots, key=lambda slot: slot.range)
+    for first, second in pairwise(ordered):
+        if first.range.overlaps(second.range):
+            fact = f"shares bytes with slot {second.name}, and both are to hold their own {when}"
+            raise ProofError("V3", f"rank {program.rank}, slot {first.name}", fact)
+
+
+def _check_disjoint(place: str, name: str, ranges: Iterable[Range]) -> None:
+    ordered = sorted(ranges)
+    for first, second in pairwise(ordered):
+        if first.overlaps(second):
+            raise ProofError("V3", place, f"its {name} {told(first)} and {told(second)} overlap")
+
+
+def _check_unique(place: str, what: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ProofError("V3", place, f"declares {what} '{name}' {count} times")

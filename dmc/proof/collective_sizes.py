@@ -1,0 +1,95 @@
+"""V3 of movements between ranks: what each kind takes and gives, and on which communicator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from dmc.errors import ProofError
+from dmc.mesh import Mesh
+from dmc.program import Collective, CollectiveKind, Job, Program, Range
+from dmc.program.sizes import element_bytes
+from dmc.proof.story import told
+
+REDUCING = ("all_reduce", "reduce_scatter")
+WITH_PEER = ("broadcast", "send", "recv")
+MESSAGES = ("send", "recv")
+
+
+# By channel, the communicator that one rank is in: its members in order.
+Communicators = Mapping[str, tuple[int, ...]]
+
+
+def communicators(job: Job, rank: int) -> Communicators:
+    """The communicators of `rank`. Raises ProofError for a channel along an axis that the mesh does not have."""
+    for channel in job.channels:
+        for axis in channel.axes:
+            if axis not in job.mesh:
+                raise ProofError("V3", f"channel {channel.name}", f"is along {axis}, no axis of the mesh {job.mesh}")
+    mesh = Mesh(links=None, **job.mesh)
+    return {channel.name: mesh.group(rank, channel.axes) for channel in job.channels}
+
+
+def check_collective(known: Communicators, program: Program, place: str, command: Collective) -> None:
+    """Raises ProofError where one rank's part in a movement does not fit its kind, its lane or the mesh."""
+    if command.kind not in get_args(CollectiveKind):
+        raise ProofError("V3", place, f"is of no kind there is; use one of {', '.join(get_args(CollectiveKind))}")
+    _check_communicator(known, program, place, command)
+    _check_sizes(place, command)
+    combines = (command.reduction is not None, command.accumulate is not None)
+    if combines != ((True, True) if command.kind in REDUCING else (False, False)):
+        raise ProofError("V3", place, f"exactly {' and '.join(REDUCING)} have a reduction and a type to add up in")
+    if (command.peer is not None) != (command.kind in WITH_PEER):
+        raise ProofError("V3", place, f"exactly {', '.join(WITH_PEER)} have a peer; it has {command.peer}")
+    if command.peer is not None and not 0 <= command.peer < len(command.ranks):
+        raise ProofError("V3", place, f"its peer {command.peer} is no member of {command.ranks}")
+    if command.kind in MESSAGES and command.ranks[command.peer or 0] == program.rank:
+        raise ProofError("V3", place, "is a message to itself")
+    _check_pairs(place, command)
+
+
+def _check_communicator(known: Communicators, program: Program, place: str, command: Collective) -> None:
+    lane = program.lanes[command.lane]
+    if lane.channel != command.channel:
+        raise ProofError("V3", place, f"is of channel {command.channel}, but its lane is of {lane.channel}")
+    members = known[command.channel]
+    if command.ranks != members:
+        fact = f"names ranks {command.ranks}; its communicator {command.channel} has, in this order, {members}"
+        raise ProofError("V3", place, fact)
+
+
+def _check_sizes(place: str, command: Collective) -> None:
+    members, count = len(command.ranks), command.count
+    if command.kind in ("reduce_scatter", "all_to_all") and count % members:
+        raise ProofError("V3", place, f"{members} members do not divide {count} elements")
+    given = count
+    if command.kind == "all_gather":
+        given = count * members
+    elif command.kind == "reduce_scatter":
+        given = count // members
+    element = element_bytes(command.dtype)
+    _check_bytes(place, "source", command.source, None if command.kind == "recv" else count * element)
+    _check_bytes(place, "target", command.target, None if command.kind == "send" else given * element)
+    source, target = command.source, command.target
+    if source is None or target is None or not source.overlaps(target):
+        return
+    if command.kind != "all_reduce" or source != target:
+        fact = f"writes {told(target)} over its source {told(source)}; only an all_reduce may, and in place exactly"
+        raise ProofError("V3", place, fact)
+
+
+def _check_bytes(place: str, name: str, given: Range | None, wanted: int | None) -> None:
+    has = None if given is None else given.length
+    if has != wanted:
+        raise ProofError("V3", place, f"its {name} has {has} bytes; {wanted} are wanted by its kind, count and type")
+
+
+def _check_pairs(place: str, command: Collective) -> None:
+    if command.kind != "permute":
+        if command.pairs:
+            raise ProofError("V3", place, "has pairs, which only a permute has")
+        return
+    for end, name in ((0, "source"), (1, "target")):
+        indices = [pair[end] for pair in command.pairs]
+        if len(set(indices)) != len(indices) or not all(0 <= index < len(command.ranks) for index in indices):
+            raise ProofError("V3", place, f"its {name}s {indices} are not different members of {command.ranks}")

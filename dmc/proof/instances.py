@@ -1,0 +1,48 @@
+"""The movements of a job: who takes part in each, with which command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dmc.program import Collective, Job, Program
+from dmc.proof.collective_sizes import MESSAGES
+
+# What makes two commands parts of one movement: its number, its channel, and its members; for a message the two ends.
+Key = tuple[int, str, tuple[int, ...]]
+
+
+@dataclass
+class Movement:
+    """One movement: the place of its part in each rank's program, by rank, in the order in which ranks stand."""
+
+    key: Key
+    parts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks whose parts it needs."""
+        return self.key[2]
+
+
+def key_of(program: Program, command: Collective) -> Key:
+    """The movement that a rank's command is a part of; the ends of a message are its sender and its receiver."""
+    if command.kind not in MESSAGES:
+        return command.instance, command.channel, command.ranks
+    ends = (program.rank, command.ranks[command.peer or 0])
+    return command.instance, command.channel, ends if command.kind == "send" else ends[::-1]
+
+
+def collectives(program: Program) -> Iterator[tuple[int, Collective]]:
+    """A rank's parts in movements, with their places in its program."""
+    return ((i, command) for i, command in enumerate(program.commands) if isinstance(command, Collective))
+
+
+def movements(job: Job) -> dict[Key, Movement]:
+    """Every movement of a job in which each rank has one part at most. Linear in commands."""
+    found: dict[Key, Movement] = {}
+    for program in job.programs:
+        for index, command in collectives(program):
+            key = key_of(program, command)
+            found.setdefault(key, Movement(key)).parts[program.rank] = index
+    return found

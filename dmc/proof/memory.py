@@ -1,0 +1,57 @@
+"""V8: no rank uses more memory than it may, and an arena is as large as what lies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmc.errors import ProofError
+from dmc.program import ALIGNMENT, Buffer, Job, Program
+from dmc.program.program import Space
+from dmc.proof.story import told
+
+# So many of the largest values are named where a cap is broken.
+_NAMED = 5
+
+
+def check_memory(job: Job, caps: Mapping[Space, int]) -> None:
+    """Raises ProofError for an arena above its cap (bytes by space), or larger or smaller than its buffers reach."""
+    for program in job.programs:
+        for space, size in program.arenas.items():
+            _check_arena(program, space, size)
+            if space in caps and size > caps[space]:
+                fact = f"is {size} bytes; {caps[space]} are allowed. At the peak it holds {_peak(program, space)}"
+                raise ProofError("V8", f"rank {program.rank}, arena {space}", fact, f"allow {size} bytes")
+
+
+def _check_arena(program: Program, space: Space, size: int) -> None:
+    place = f"rank {program.rank}, arena {space}"
+    reach = 0
+    for buffer in _in(program, space):
+        if buffer.range.offset < 0 or buffer.range.length < 1 or buffer.range.end > size:
+            raise ProofError("V8", place, f"has {size} bytes, but '{buffer.label}' lies in {told(buffer.range)}")
+        reach = max(reach, buffer.range.end)
+    if size > -(-reach // ALIGNMENT) * ALIGNMENT:
+        raise ProofError("V8", place, f"is {size} bytes, of which only {reach} are ever used", "make it smaller")
+
+
+def _in(program: Program, space: Space) -> list[Buffer]:
+    return [buffer for buffer in program.buffers if buffer.range.space == space]
+
+
+def _peak(program: Program, space: Space) -> str:
+    """The largest of the buffers that are alive when most bytes are."""
+    change: dict[int, int] = {}
+    buffers = _in(program, space)
+    for buffer in buffers:
+        change[buffer.first] = change.get(buffer.first, 0) + buffer.range.length
+        change[buffer.last + 1] = change.get(buffer.last + 1, 0) - buffer.range.length
+    live, most, peak = 0, -1, 0
+    for index in sorted(change):
+        live += change[index]
+        if live > most:
+            most, peak = live, index
+    alive = [buffer for buffer in buffers if buffer.first <= peak <= buffer.last]
+    alive.sort(key=lambda buffer: (-buffer.range.length, buffer.range.offset))
+    named = ", ".join(f"'{buffer.label}' ({buffer.range.length} bytes)" for buffer in alive[:_NAMED])
+    more = f" and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
+    return f"{most} bytes at command {peak}: {named}{more}"
