@@ -1,0 +1,104 @@
+"""The kernels of a job as CUDA code: PTX, and the size of each launch."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmc.errors import DmcError
+from dmc.lowering.iree import run_iree
+from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, Place, leaves
+from dmc.program import code
+from dmc.program.code import DeviceCode, Extent
+from dmc.target import Target
+
+_EXPORT = re.compile(
+    r"hal\.executable\.export public @(?P<entry>[\w$.]+)[^\n]*\n(?P<count>.*?)\n\s*\} <(?P<properties>[^\n]*)>",
+    re.DOTALL,
+)
+_CONSTANT = re.compile(r"(%[\w#]+) = arith\.constant (\d+) : index")
+_COUNT = re.compile(r"hal\.return (%[\w#]+), (%[\w#]+), (%[\w#]+) : index, index, index")
+_BLOCK = re.compile(r"workgroup_size = \[(\d+) : index, (\d+) : index, (\d+) : index\]")
+_SHARED = re.compile(r"workgroup_local_memory = (\d+) : index")
+_VALUE = re.compile(r"(-?\d+|true|false)(?: : i(\d+))?$")
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    grid: Extent
+    block: Extent
+    shared: int
+
+
+def device_code(library: CodeLibrary, target: Target) -> DeviceCode:
+    """The code of `library`, which was made for `target`, for launches from outside of IREE.
+
+    Raises DmcError, naming the entry, where the size of a launch is not known at compile time.
+    """
+    text = _module(library)
+    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
+    geometries = _geometries(configured.decode())
+    with tempfile.TemporaryDirectory() as directory:
+        dump = f"--iree-hal-dump-executable-binaries-to={directory}"
+        run_iree(configured, target, "--compile-from=executable-targets", dump)
+        (ptx,) = Path(directory).glob("*.ptx")
+        kernels = {name: _steps(kernel, geometries) for name, kernel in library.kernels.items()}
+        return DeviceCode(ptx.read_text(), kernels)
+
+
+def _module(library: CodeLibrary) -> str:
+    """A module of the executables alone."""
+    executables = "\n".join(library.executables.values())
+    device = f"util.global private @__device_0 = {library.device} : !hal.device"
+    affinity = "stream.affinity.default = #hal.device.affinity<@__device_0>"
+    return f"module attributes {{{affinity}}} {{\n{device}\n{executables}\n}}\n"
+
+
+def _geometries(text: str) -> dict[str, _Geometry]:
+    return {match["entry"]: _geometry(match) for match in _EXPORT.finditer(text)}
+
+
+def _geometry(export: re.Match[str]) -> _Geometry:
+    constants = {name: int(value) for name, value in _CONSTANT.findall(export["count"])}
+    count, block = _COUNT.search(export["count"]), _BLOCK.search(export["properties"])
+    if count is None or block is None or not set(count.groups()) <= set(constants):
+        fact = "the number of its blocks or threads is not constant"
+        raise DmcError(f"kernel entry {export['entry']}", fact, hint="shapes must be static; please report the model")
+    shared = _SHARED.search(export["properties"])
+    x, y, z = (constants[name] for name in count.groups())
+    i, j, k = (int(size) for size in block.groups())
+    return _Geometry((x, y, z), (i, j, k), int(shared[1]) if shared else 0)
+
+
+def _steps(kernel: KernelCode, geometries: Mapping[str, _Geometry]) -> tuple[code.Step, ...]:
+    return tuple(_step(command, geometries) for command in leaves(kernel.commands))
+
+
+def _step(command: Dispatch | Fill | Copy, geometries: Mapping[str, _Geometry]) -> code.Step:
+    match command:
+        case Fill():
+            return code.Fill(_pattern(command.value), _part(command.target))
+        case Copy():
+            return code.Copy(_part(command.source), _part(command.target))
+        case Dispatch():
+            known = geometries[command.entry]
+            buffers = tuple(_part(binding.place) for binding in command.bindings)
+            scalars = tuple(int.from_bytes(_pattern(value), "little", signed=True) for value in command.scalars)
+            return code.Dispatch(command.entry, known.grid, known.block, known.shared, buffers, scalars)
+
+
+def _part(place: Place) -> code.Part:
+    return code.Part(place.role, place.index, place.offset, place.length)
+
+
+def _pattern(value: str) -> bytes:
+    """`0 : i32` as bytes in memory."""
+    match = _VALUE.match(value.strip())
+    if match is None:
+        raise DmcError("a fill", f"writes '{value}', which is no integer", hint="please report the model")
+    number = {"true": 1, "false": 0}.get(match[1]) if match[1] in ("true", "false") else int(match[1])
+    width = max(int(match[2] or 8), 8) // 8
+    return (number % (1 << 8 * width)).to_bytes(width, "little")

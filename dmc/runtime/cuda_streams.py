@@ -1,0 +1,131 @@
+"""Streams, memory and graphs of one CUDA device, by CuPy, which only machines with a GPU need."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dmc.errors import DmcError
+from dmc.program.code import DeviceCode, Dispatch
+
+# Above this a block must ask for its shared memory.
+_FREE_SHARED = 48 << 10
+
+
+def open_device(ordinal: int = 0) -> CudaStreams:
+    """The CUDA device of this number. Raises DmcError where there is no CuPy or no such device."""
+    try:
+        cupy: Any = importlib.import_module("cupy")
+        driver: Any = importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        hint = "pip install cupy-cuda12x cuda-bindings"
+        raise DmcError("device 'cuda'", f"needs {error.name}", hint) from error
+    try:
+        cupy.cuda.Device(ordinal).use()
+        return CudaStreams(cupy, driver)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DmcError(
+            f"device 'cuda:{ordinal}'", f"cannot be opened ({error})", hint="run where there is one"
+        ) from error
+
+
+class CudaStreams:
+    """A stream for each lane, and what `dmc.runtime.replay` issues on them."""
+
+    def __init__(self, cupy: Any, driver: Any) -> None:
+        self._driver = driver
+        self._cuda = cupy.cuda
+        self._runtime = cupy.cuda.runtime
+        self._streams: list[Any] = []
+        self._entries: dict[str, Any] = {}
+        self._events: list[Any] = []
+        self._module: Any = None
+
+    def prepare(self, lanes: int, code: DeviceCode) -> None:
+        """Makes the lanes' streams and loads the code; entries that need much shared memory are allowed it."""
+        self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
+        self._module = self._cuda.function.Module()
+        self._module.load(code.ptx.encode())
+        dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
+        for dispatch in dispatches:
+            entry = self._entries.get(dispatch.entry) or self._module.get_function(dispatch.entry)
+            self._entries[dispatch.entry] = entry
+            if dispatch.shared > _FREE_SHARED:
+                entry.max_dynamic_shared_size_bytes = dispatch.shared
+
+    def allocate(self, length: int) -> Any:
+        """Device memory, at the address `.ptr` as long as the object lives. Raises DmcError if there is no room."""
+        try:
+            return self._cuda.Memory(length)
+        except self._runtime.CUDARuntimeError as error:
+            hint = "free device memory or make the model smaller"
+            raise DmcError("device 'cuda'", f"gives no {length} bytes ({error})", hint) from error
+
+    def allocate_pinned(self, length: int) -> Any:
+        """Host memory that the device copies from and to; it is a buffer of bytes, and `.ptr` is its address."""
+        return self._cuda.alloc_pinned_memory(length)
+
+    @property
+    def main(self) -> Any:
+        """The stream of lane 0."""
+        return self._streams[0]
+
+    def upload(self, target: int, data: bytes) -> None:
+        """Copies `data` to the device and returns when it is there."""
+        source = np.frombuffer(data, np.uint8)
+        self._runtime.memcpy(target, source.ctypes.data, len(data), self._runtime.memcpyHostToDevice)
+
+    def download(self, source: int, length: int) -> np.ndarray:
+        """A copy of `length` bytes of the device, as bytes."""
+        target = np.empty(length, np.uint8)
+        self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
+        return target
+
+    def used_bytes(self) -> int:
+        """Device memory that is in use by anyone."""
+        free, total = self._runtime.memGetInfo()
+        return total - free
+
+    def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        # CuPy passes numpy scalars by value: a pointer is a 64-bit number.
+        arguments = (*map(np.uint64, pointers), *map(np.int32, dispatch.scalars))
+        entry = self._entries[dispatch.entry]
+        entry(dispatch.grid, dispatch.block, arguments, shared_mem=dispatch.shared, stream=self._streams[lane])
+
+    def copy(self, lane: int, target: int, source: int, length: int) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyDefault, self._streams[lane].ptr)
+
+    def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        width = len(pattern)
+        fill = {1: self._driver.cuMemsetD8Async, 2: self._driver.cuMemsetD16Async, 4: self._driver.cuMemsetD32Async}
+        (status,) = fill[width](target, int.from_bytes(pattern, "little"), length // width, self._streams[lane].ptr)
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            raise DmcError("device 'cuda'", f"cannot fill {length} bytes ({status})", hint="please report the model")
+
+    def record(self, lane: int) -> Any:
+        """See `dmc.runtime.replay.Streams`."""
+        event = self._cuda.Event(disable_timing=True)
+        event.record(self._streams[lane])
+        self._events.append(event)
+        return event
+
+    def wait(self, lane: int, event: Any) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        self._streams[lane].wait_event(event)
+
+    def captured(self, work: Callable[[], None]) -> Any:
+        """`work`, which issues from lane 0 and returns to it, as one graph."""
+        stream = self._streams[0]
+        stream.begin_capture()
+        try:
+            work()
+        finally:
+            graph = stream.end_capture()
+        self._events.clear()
+        return graph

@@ -1,0 +1,85 @@
+"""Issues the program of one rank on the streams of a device: each lane a stream, events between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from dmc.errors import ArtifactError
+from dmc.program import Await, Launch, Move, Program, Range, Record, Space
+from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Part
+
+
+class Streams(Protocol):
+    """What a program needs of a device. Addresses are in bytes; work goes to the stream of the lane."""
+
+    def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
+        """Runs a kernel's entry."""
+
+    def copy(self, lane: int, target: int, source: int, length: int) -> None:
+        """Copies bytes, between memories too."""
+
+    def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
+        """Writes a pattern of 1, 2 or 4 bytes over and over."""
+
+    def record(self, lane: int) -> Any:
+        """An event that is signalled when all that was issued on the lane so far is done."""
+
+    def wait(self, lane: int, event: Any) -> None:
+        """What is issued on the lane from now on waits for the event."""
+
+
+def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
+    """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
+
+    Lane 0 begins before all others and ends after them, so that the whole can be captured as one graph from its stream.
+    Raises ArtifactError for a movement between ranks: one rank runs alone here.
+    """
+    events: dict[int, Any] = {}
+    others = range(1, len(program.lanes))
+    if others:
+        begun = streams.record(0)
+        for lane in others:
+            streams.wait(lane, begun)
+    for command in program.commands:
+        match command:
+            case Launch():
+                _launch(command, code, bases, streams)
+            case Move():
+                target, source = (_address(each, bases) for each in (command.target, command.source))
+                streams.copy(command.lane, target, source, command.source.length)
+            case Record():
+                events[command.event] = streams.record(command.lane)
+            case Await():
+                streams.wait(command.lane, events[command.event])
+            case _:
+                fact = f"moves data between ranks ({command.kind}, {command.label or 'unnamed'})"
+                raise ArtifactError(f"rank {program.rank}", fact, hint="replay a step of one rank")
+    for lane in others:
+        streams.wait(0, streams.record(lane))
+
+
+def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
+    def address(part: Part) -> int:
+        match part.role:
+            case "read":
+                where = command.reads[part.index]
+            case "write":
+                where = command.writes[part.index]
+            case "scratch":
+                assert command.scratch is not None, "a kernel with scratch is launched with it"
+                where = command.scratch
+        return _address(where, bases) + part.offset
+
+    for step in code.kernels[command.kernel]:
+        match step:
+            case Dispatch():
+                streams.launch(command.lane, step, [address(part) for part in step.buffers])
+            case Fill():
+                streams.fill(command.lane, address(step.target), step.target.length, step.pattern)
+            case Copy():
+                streams.copy(command.lane, address(step.target), address(step.source), step.source.length)
+
+
+def _address(where: Range, bases: Mapping[Space, int]) -> int:
+    return bases[where.space] + where.offset

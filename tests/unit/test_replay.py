@@ -1,0 +1,87 @@
+"""What is issued on a device is the program: its lanes, its order, its events, its offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmc.errors import ArtifactError
+from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record
+from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Part
+from dmc.runtime.replay import issue
+
+LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
+CODE = DeviceCode(
+    "",
+    {
+        "k": (
+            Fill(b"\x00\x01", Part("scratch", 0, 8, 16)),
+            Dispatch("entry", (4, 1, 1), (32, 1, 1), 0, (Part("read", 1, 0, 4), Part("write", 0, 4, 4)), (7,)),
+            Copy(Part("scratch", 0, 0, 4), Part("write", 0, 0, 4)),
+        )
+    },
+)
+
+
+class Recorder:
+    """Writes down what is issued."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
+        self.calls.append(("launch", lane, dispatch.entry, pointers))
+
+    def copy(self, lane: int, target: int, source: int, length: int) -> None:
+        self.calls.append(("copy", lane, target, source, length))
+
+    def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
+        self.calls.append(("fill", lane, target, length, pattern))
+
+    def record(self, lane: int) -> Any:
+        self.calls.append(("record", lane))
+        return len(self.calls)
+
+    def wait(self, lane: int, event: Any) -> None:
+        self.calls.append(("wait", lane, event))
+
+
+def _issued(*commands: Command, lanes: tuple[Lane, ...] = LANES) -> list[tuple[Any, ...]]:
+    recorder = Recorder()
+    issue(Program(0, {}, lanes, (), commands), CODE, {"device": 1000, "pinned_host": 5000}, recorder)
+    return recorder.calls
+
+
+def test_lanes_begin_and_end_on_the_first() -> None:
+    assert _issued() == [("record", 0), ("wait", 1, 1), ("record", 1), ("wait", 0, 3)]
+    assert _issued(lanes=LANES[:1]) == []
+
+
+def test_steps_of_a_kernel_are_at_the_offsets_of_the_launch() -> None:
+    at = [Range("device", offset, 32) for offset in (0, 100, 200, 300)]
+    calls = _issued(Launch(0, "k", (at[0], at[1]), (at[2],), at[3]), lanes=LANES[:1])
+    assert calls == [
+        ("fill", 0, 1308, 16, b"\x00\x01"),
+        ("launch", 0, "entry", [1100, 1204]),
+        ("copy", 0, 1200, 1300, 4),
+    ]
+
+
+def test_moves_and_events_go_between_lanes() -> None:
+    move = Move(1, Range("pinned_host", 64, 8), Range("device", 32, 8))
+    calls = _issued(move, Record(1, 5), Await(0, 5))
+    assert calls[2:-2] == [("copy", 1, 1032, 5064, 8), ("record", 1), ("wait", 0, 4)]
+
+
+def test_movements_between_ranks_are_refused() -> None:
+    where = Range("device", 0, 4)
+    collective = Collective(0, "all_reduce", "dp", (0, 1), 0, "f32", 1, where, where, "sum", "f32", label="loss")
+    with pytest.raises(ArtifactError, match="all_reduce, loss"):
+        _issued(collective)
+
+
+def test_code_survives_a_file() -> None:
+    assert DeviceCode.from_bytes(CODE.to_bytes()) == CODE
+    with pytest.raises(ArtifactError, match="damaged"):
+        DeviceCode.from_bytes(CODE.to_bytes()[:-3])
