@@ -5,7 +5,7 @@ by being imported here. docs/dialect.md is the reference.
 """
 
 from dmc._mlir import ir
-from dmc.dialect import buckets, compute, meshes, plan, point_to_point, transfers
+from dmc.dialect import buckets, commands, compute, meshes, plan, point_to_point, transfers
 from dmc.dialect._dm_gen import (
     AllGatherOp,
     AllReduceOp,
@@ -168,7 +168,7 @@ __all__ = [
 ]
 
 # Imported for their rules, which they register.
-RULE_MODULES = (buckets, compute, meshes, plan, point_to_point, transfers)
+RULE_MODULES = (buckets, commands, compute, meshes, plan, point_to_point, transfers)
 
 
 def load(context: ir.Context) -> None:

@@ -57,13 +57,17 @@ def all_to_all_moves_a_factor(op: AllToAllOp) -> None:
 @rule(AllReduceOp, ReduceScatterOp)
 def reduction_suits_the_element_type(op: AllReduceOp | ReduceScatterOp) -> None:
     """`accumulate` is of the element type's class and no narrower; a mean needs floating point."""
-    element, accumulate = op.input.type.element_type, op.accumulate.value
+    check_reduction(op.input.type.element_type, op.accumulate.value, op.reduction.value)
+
+
+def check_reduction(element: ir.Type, accumulate: ir.Type, reduction: str) -> None:
+    """Raises Violation where elements of this type cannot be combined so."""
     classes = [cls for cls in (ir.FloatType, ir.IntegerType) if isinstance(element, cls)]
     if not classes:
         raise Violation(f"elements of type {element} cannot be reduced; they must be floating point or integers")
     if not isinstance(accumulate, classes[0]) or accumulate.width < element.width:
         raise Violation(f"accumulates {element} in {accumulate}; it must be of the same class and no narrower")
-    if op.reduction.value == "mean" and classes[0] is not ir.FloatType:
+    if reduction == "mean" and classes[0] is not ir.FloatType:
         raise Violation(f"has no mean of {element}; reduce with sum and divide, or convert to floating point first")
 
 

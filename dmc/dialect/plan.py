@@ -1,13 +1,13 @@
-"""The planned form: builders and rules of `dm.program` and of what stands in it."""
+"""The planned form: `dm.program`, byte ranges, what a program declares, and the programs of all ranks together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, get_args
+from typing import Any
 
-from dmc._mlir import func, ir
+from dmc._mlir import ir
 from dmc.dialect import build as b
 from dmc.dialect._dm_gen import (
     ArenaOp,
@@ -17,6 +17,7 @@ from dmc.dialect._dm_gen import (
     CollectiveOp,
     LaneOp,
     LaunchOp,
+    MeshOp,
     MoveOp,
     ProgramOp,
     RangeAttr,
@@ -27,16 +28,14 @@ from dmc.dialect.rules import Violation, region_rule, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols, module_rule
 from dmc.errors import DmcError
-from dmc.program import CollectiveKind
 
 DECLARATIONS = (ArenaOp, LaneOp, SlotOp, BufferOp)
 COMMANDS = (LaunchOp, MoveOp, CollectiveOp, RecordOp, AwaitOp)
-REDUCING = ("all_reduce", "reduce_scatter")
 
 
 def program(
     rank: int,
-    body: Callable[[], None],
+    body: Callable[[], object],
     *,
     name: str | None = None,
     loc: ir.Location | None = None,
@@ -113,47 +112,14 @@ def buffer_ends_after_it_begins(op: BufferOp) -> None:
 @rule(SlotOp)
 def slot_has_room_for_its_type(op: SlotOp) -> None:
     """The range has the size of the type."""
-    type_ = ir.TypeAttr(op.attributes["type"]).value
-    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        raise Violation(f"its type is {type_}; it must be a tensor of static shape")
-    _check_size("range", op.range, type_)
-
-
-@rule(MoveOp)
-def move_copies_as_much_as_it_reads(op: MoveOp) -> None:
-    """Both ranges are of one length and apart."""
-    (source, length), (target, room) = bounds(op.source), bounds(op.target)
-    if length != room:
-        raise Violation(f"copies {length} bytes to {room}; both ranges must be of one length")
-    if op.source.arena == op.target.arena and source < target + room and target < source + length:
-        raise Violation(f"copies {op.source} onto {op.target}, which overlaps it")
-
-
-@rule(CollectiveOp)
-def collective_has_the_sizes_of_its_kind(op: CollectiveOp) -> None:
-    """The kind exists, and source and target hold what it says."""
-    kind = op.kind.value
-    if kind not in get_args(CollectiveKind):
-        raise Violation(f"its kind is '{kind}'; it must be one of {', '.join(get_args(CollectiveKind))}")
-    has = (op.reduction is not None, op.accumulate is not None)
-    if has != ((True, True) if kind in REDUCING else (False, False)):
-        raise Violation(f"{kind}: exactly {' and '.join(REDUCING)} have a reduction and a type to accumulate in")
-    members, element = len(op.ranks), element_bytes(ir.TypeAttr(op.attributes["type"]).value)
-    count = op.count.value
-    if kind in ("reduce_scatter", "all_to_all") and count % members:
-        raise Violation(f"{kind}: {members} members do not divide {count} elements")
-    given = count * {"all_gather": members}.get(kind, 1) // (members if kind == "reduce_scatter" else 1)
-    _check_bytes(kind, "source", op.source, None if kind == "recv" else count * element)
-    _check_bytes(kind, "target", op.target, None if kind == "send" else given * element)
-    if kind in ("broadcast", "send", "recv") and not (op.peer is not None and op.peer.value < members):
-        raise Violation(f"{kind}: its peer must be an index below {members}")
+    check_size("range", op.range, ir.TypeAttr(op.attributes["type"]).value)
 
 
 @region_rule(ProgramOp)
 def program_declares_what_it_uses(op: ProgramOp) -> None:
     """Declarations stand before commands, and lanes, arenas and events that are named exist."""
     ops = list(op.regions[0].blocks[0].operations)
-    declared = _Declared.of(ops)
+    declared = _Declared.of(op.rank.value, ops)
     seen_command = False
     for inner in ops:
         is_command = isinstance(inner, COMMANDS)
@@ -167,22 +133,25 @@ def program_declares_what_it_uses(op: ProgramOp) -> None:
 
 @dataclass(frozen=True)
 class _Declared:
+    rank: int
     arenas: Mapping[str, int]
     lanes: Mapping[str, str]
     recorded: set[int]
 
     @staticmethod
-    def of(ops: list[Any]) -> _Declared:
+    def of(rank: int, ops: list[Any]) -> _Declared:
         arenas = _by_name("arena", ((op.sym_name.value, op.bytes.value) for op in ops if isinstance(op, ArenaOp)))
         lanes = [op for op in ops if isinstance(op, LaneOp)]
         _by_name("channel", ((op.channel.value, op) for op in lanes if op.channel is not None))
         _by_name("slot", ((op.attributes["name"].value, op) for op in ops if isinstance(op, SlotOp)))
-        return _Declared(arenas, _by_name("lane", ((op.sym_name.value, op.queue.value) for op in lanes)), set())
+        return _Declared(rank, arenas, _by_name("lane", ((op.sym_name.value, op.queue.value) for op in lanes)), set())
 
     def check(self, op: Any) -> None:
         """Raises Violation where `op` names what does not exist."""
         for attribute in ranges_of(op):
             self._check_range(op, attribute)
+        if isinstance(op, CollectiveOp) and self.rank not in list(op.ranks):
+            raise Violation(f"{op.operation.name} at {op.location} is of ranks {list(op.ranks)}, without {self.rank}")
         if not isinstance(op, COMMANDS):
             return
         lane = op.lane.value
@@ -207,20 +176,6 @@ class _Declared:
             raise Violation(fact)
 
 
-@symbol_rule(LaunchOp)
-def launch_fits_its_kernel(op: LaunchOp, symbols: Symbols) -> None:
-    """The kernel is a private function whose types have the sizes of the ranges."""
-    function = symbols.ops.get(op.kernel.value)
-    if function is None or function.name != func.FuncOp.OPERATION_NAME:
-        raise Violation(f"its kernel {op.kernel} is no function of the module")
-    type_ = function.attributes["function_type"].value
-    for kind, ranges, types in (("reads", op.reads, type_.inputs), ("writes", op.writes, type_.results)):
-        if len(ranges) != len(types):
-            raise Violation(f"{kind} {len(ranges)} ranges, but {op.kernel} has {len(types)}")
-        for attribute, each in zip(ranges, types, strict=True):
-            _check_size(kind, attribute, each)
-
-
 @symbol_rule(LaneOp)
 def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
     """The channel is one of the module."""
@@ -231,16 +186,21 @@ def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
         raise Violation(f"its channel {op.channel} is not declared in the module")
 
 
-@module_rule(ProgramOp)
-def ranks_have_one_program_each(ops: list[ProgramOp]) -> None:
-    """Programs are those of the ranks 0 to n - 1."""
-    seen: dict[int, ProgramOp] = {}
-    for op in ops:
+@module_rule(ProgramOp, MeshOp)
+def ranks_have_one_program_each(ops: list[ProgramOp | MeshOp]) -> None:
+    """Programs are those of all ranks of the mesh, or of the one rank that there is without a mesh."""
+    programs = [op for op in ops if isinstance(op, ProgramOp)]
+    if not programs:
+        return
+    seen: set[int] = set()
+    for op in programs:
         if op.rank.value in seen:
             raise DmcError(op.operation, f"rank {op.rank.value} has a program already")
-        seen[op.rank.value] = op
-    if ops and set(seen) != set(range(len(ops))):
-        raise DmcError(ops[0].operation, f"programs are of ranks {sorted(seen)}; they must be of 0 to {len(ops) - 1}")
+        seen.add(op.rank.value)
+    ranks = max((prod(op.sizes) for op in ops if isinstance(op, MeshOp)), default=1)
+    if seen != set(range(ranks)):
+        fact = f"programs are of ranks {sorted(seen)}; there must be one for each of {ranks}, numbered from 0"
+        raise DmcError(programs[0].operation, fact, "lower the step for the mesh that the module declares")
 
 
 def ranges_of(op: Any) -> Iterator[RangeAttr]:
@@ -253,15 +213,23 @@ def ranges_of(op: Any) -> Iterator[RangeAttr]:
 
 
 def element_bytes(type_: ir.Type) -> int:
-    """Bytes of one element in memory; an i1 takes one."""
+    """Bytes of one element in memory; an i1 takes one. Raises Violation on a type without a size."""
     if not isinstance(type_, ir.FloatType | ir.IntegerType):
         raise Violation(f"elements of type {type_} have no size")
     return max(type_.width, 8) // 8
 
 
-def type_bytes(type_: ir.RankedTensorType) -> int:
-    """Bytes of a tensor of static shape, row-major and dense."""
+def type_bytes(type_: ir.Type) -> int:
+    """Bytes of a tensor of static shape, row-major and dense. Raises Violation on another type."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        raise Violation(f"{type_} has no place in an arena; it must be a tensor of static shape")
     return prod(type_.shape) * element_bytes(type_.element_type)
+
+
+def check_size(name: str, attribute: RangeAttr, type_: ir.Type) -> None:
+    """Raises Violation unless the range has the bytes of the type."""
+    if bounds(attribute)[1] != type_bytes(type_):
+        raise Violation(f"{name} {attribute} has not the {type_bytes(type_)} bytes of {type_}")
 
 
 def _by_name(what: str, pairs: Any) -> dict[str, Any]:
@@ -271,14 +239,3 @@ def _by_name(what: str, pairs: Any) -> dict[str, Any]:
             raise Violation(f"declares {what} '{name}' twice")
         found[name] = value
     return found
-
-
-def _check_size(name: str, attribute: RangeAttr, type_: ir.RankedTensorType) -> None:
-    if bounds(attribute)[1] != type_bytes(type_):
-        raise Violation(f"{name} {attribute} has not the {type_bytes(type_)} bytes of {type_}")
-
-
-def _check_bytes(kind: str, name: str, attribute: RangeAttr | None, wanted: int | None) -> None:
-    has = None if attribute is None else bounds(attribute)[1]
-    if has != wanted:
-        raise Violation(f"{kind}: its {name} has {has} bytes; it must have {wanted}")

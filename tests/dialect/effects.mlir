@@ -15,10 +15,7 @@ func.func @unused(%x: tensor<8xf32>) {
   %a = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   %b = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"host">} : (tensor<8xf32>) -> tensor<8xf32>
   %c = "dm.composite"(%x) {kind = "gelu", decomposition = @gelu_0, parameters = {}} : (tensor<8xf32>) -> tensor<8xf32>
-  %d = "dm.kernel"(%x) ({
-  ^bb0(%i: tensor<8xf32>):
-    "dm.yield"(%i) : (tensor<8xf32>) -> ()
-  }) : (tensor<8xf32>) -> tensor<8xf32>
+  %d = "dm.kernel"(%x) {body = @gelu_0} : (tensor<8xf32>) -> tensor<8xf32>
   "dm.send"(%x) {target = 1 : i64, instance = 7 : i64, group = #dm.group<@mesh, ["pp"]>} : (tensor<8xf32>) -> ()
   %e = "dm.recv"() {source = 0 : i64, instance = 7 : i64, group = #dm.group<@mesh, ["pp"]>} : () -> tensor<8xf32>
   %h, %t = "dm.start"(%x) ({

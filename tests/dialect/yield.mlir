@@ -1,21 +1,23 @@
 // RUN: dmc-opt %s | dmc-opt | %FileCheck %s
 
-// CHECK-LABEL: func.func @several_values
-// CHECK: ^bb0(%[[A:[^:]+]]: tensor<8xf32>, %[[B:[^:]+]]: i64):
-// CHECK-NEXT: "dm.yield"(%[[B]], %[[A]]) : (i64, tensor<8xf32>) -> ()
-func.func @several_values(%x: tensor<8xf32>, %n: i64) {
-  %r:2 = "dm.kernel"(%x, %n) ({
-  ^bb0(%a: tensor<8xf32>, %b: i64):
-    "dm.yield"(%b, %a) : (i64, tensor<8xf32>) -> ()
-  }) : (tensor<8xf32>, i64) -> (i64, tensor<8xf32>)
+// CHECK-LABEL: func.func @what_arrives
+// CHECK: %[[R:[^ ]+]] = "dm.recv"()
+// CHECK-NEXT: "dm.yield"(%[[R]]) : (tensor<8xf32>) -> ()
+func.func @what_arrives() {
+  %h, %t = "dm.start"() ({
+    %r = "dm.recv"() {source = 0 : i64, instance = 2 : i64, group = #dm.group<@mesh, ["pp"]>} : () -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 2 : i64, operandSegmentSizes = array<i32: 0, 0>} : () -> (!dm.handle<tensor<8xf32>>, !dm.token)
   return
 }
 
-// CHECK-LABEL: func.func @none
+// CHECK-LABEL: func.func @nothing_arrives
 // CHECK: "dm.yield"() : () -> ()
-func.func @none() {
-  "dm.kernel"() ({
+func.func @nothing_arrives(%x: tensor<8xf32>) {
+  %h, %t = "dm.start"(%x) ({
+  ^bb0(%a: tensor<8xf32>):
+    "dm.send"(%a) {target = 1 : i64, instance = 2 : i64, group = #dm.group<@mesh, ["pp"]>} : (tensor<8xf32>) -> ()
     "dm.yield"() : () -> ()
-  }) : () -> ()
+  }) {queue = #dm.queue<"comm">, instance = 2 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<8xf32>) -> (!dm.handle<none>, !dm.token)
   return
 }

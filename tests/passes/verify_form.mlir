@@ -36,9 +36,6 @@ func.func private @gelu_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 // Of dm, only the composite belongs here.
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
   // expected-error @+1 {{dm.kernel: not allowed in form 'imported'}}
-  %y = "dm.kernel"(%x) ({
-  ^bb0(%a: tensor<4xf32>):
-    "dm.yield"(%a) : (tensor<4xf32>) -> ()
-  }) : (tensor<4xf32>) -> tensor<4xf32>
+  %y = "dm.kernel"(%x) {body = @double} : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }

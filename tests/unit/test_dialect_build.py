@@ -17,9 +17,9 @@ def _tensor(*shape: int, element: str = "f32") -> ir.Type:
     return ir.RankedTensorType.get(shape, ir.Type.parse(element))
 
 
-def _function(body: Callable[..., Any], *types: ir.Type) -> ir.Module:
-    """A module with a mesh, a channel and a function `f` of these argument types, which `body` fills."""
-    module = ir.Module.create()
+def _function(body: Callable[..., Any], *types: ir.Type, beside: str = "") -> ir.Module:
+    """A module with `beside`, a mesh, a channel and a function `f` of these argument types, which `body` fills."""
+    module = ir.Module.parse(beside)
     with ir.InsertionPoint(module.body):
         dm.mesh(sym_name="mesh", axes=["dp", "tp"], sizes=[2, 4], device="cpu", links=["memory", "nvlink"])
         dm.channel(sym_name="grad", group=dm.group("mesh", ["dp"]))
@@ -115,24 +115,74 @@ def test_computations_and_buckets(context: Any, filecheck: Callable[[object], No
     def body(x: ir.Value, y: ir.Value, n: ir.Value) -> None:
         kernel = dm.kernel(
             [x, n],
-            lambda a, b: [b, arith.addf(a, a)],
             outputs=[n.type, x.type],
-            implementation="triton.add",
+            body="swap",
+            implementation="triton.swap",
             tiles={"block": ir.IntegerAttr.get(ir.IndexType.get(), 64)},
             estimated_ns=10,
         )
         assert kernel.inputs == (x, n)
         assert [value.type for value in kernel.outputs] == [n.type, x.type]
-        assert kernel.estimated_bytes is None
+        assert kernel.body.value == "swap"
+        assert kernel.scratch is None
         flat = dm.pack([x, y], result=_tensor(7), offsets=[3, 0])
         parts = dm.unpack(flat.result, outputs=[x.type, y.type], offsets=[3, 0])
         assert [value.type for value in parts.outputs] == [x.type, y.type]
 
-    # CHECK: "dm.kernel"(%arg0, %arg2) ({
-    # CHECK: }) {estimated_ns = 10 : i64, implementation = "triton.add", tiles = {block = 64 : index}}
+    # CHECK: "dm.kernel"(%arg0, %arg2) {body = @swap, estimated_ns = 10 : i64, implementation = "triton.swap", tiles =
     # CHECK: %[[FLAT:.*]] = "dm.pack"(%arg0, %arg1) {offsets = array<i64: 3, 0>}
     # CHECK: "dm.unpack"(%[[FLAT]]) {offsets = array<i64: 3, 0>}
-    filecheck(_function(body, _tensor(4), _tensor(3), ir.IntegerType.get_signless(64)))
+    swap = "(%x: tensor<4xf32>, %n: tensor<i64>) -> (tensor<i64>, tensor<4xf32>)"
+    swap = f"func.func private @swap{swap} {{ return %n, %x : tensor<i64>, tensor<4xf32> }}"
+    filecheck(_function(body, _tensor(4), _tensor(3), _tensor(element="i64"), beside=swap))
+
+
+def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None:
+    def body() -> None:
+        dm.arena(sym_name="device", space="device", bytes=512)
+        dm.lane(sym_name="compute", queue="compute")
+        dm.lane(sym_name="grad", queue="comm", channel="grad")
+        source, target = dm.byte_range("device", 0, 64), dm.byte_range("device", 256, 128)
+        assert dm.bounds(target) == (256, 128)
+        dm.slot(name="w", role="parameter", type=_tensor(16), range=source)
+        dm.buffer(label="w", category="parameter", range=source, first=0, last=2)
+        launch = dm.launch(lane="compute", kernel="same", reads=[source], writes=[source], label="fc")
+        assert (list(launch.reads), launch.scratch) == ([source], None)
+        dm.record(lane="compute", event=0)
+        dm.await_(lane="grad", event=0)
+        op = dm.collective(
+            lane="grad",
+            kind="all_gather",
+            ranks=[0, 1],
+            instance=7,
+            type=ir.F32Type.get(),
+            count=16,
+            source=source,
+            target=target,
+        )
+        assert (op.kind.value, op.reduction, op.peer) == ("all_gather", None, None)
+        dm.move(lane="compute", source=source, target=dm.byte_range("device", 384, 64))
+
+    module = ir.Module.parse(
+        "func.func private @same(%x: tensor<16xf32>) -> tensor<16xf32> { return %x : tensor<16xf32> }"
+    )
+    with ir.InsertionPoint(module.body):
+        dm.channel(sym_name="grad", group=dm.group("mesh", ["dp"]))
+        dm.program(0, body)
+    module.operation.verify()
+    # CHECK: "dm.program"() ({
+    # CHECK-NEXT: "dm.arena"() {bytes = 512 : i64, space = #dm.space<"device">, sym_name = "device"}
+    # CHECK-NEXT: "dm.lane"() {queue = #dm.queue<"compute">, sym_name = "compute"}
+    # CHECK-NEXT: "dm.lane"() {channel = @grad, queue = #dm.queue<"comm">, sym_name = "grad"}
+    # CHECK-NEXT: "dm.slot"() {name = "w", range = #dm.range<@device, [0, 64]>, role = "parameter", type =
+    # CHECK-NEXT: "dm.buffer"() {category = "parameter", first = 0 : i64, label = "w", last = 2 : i64
+    # CHECK-NEXT: "dm.launch"() {kernel = @same, label = "fc", lane = @compute, reads = [#dm.range<@device, [0, 64]>]
+    # CHECK-NEXT: "dm.record"() {event = 0 : i64, lane = @compute}
+    # CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @grad}
+    # CHECK-NEXT: "dm.collective"() {count = 16 : i64, instance = 7 : i64, kind = "all_gather", lane = @grad
+    # CHECK-NEXT: "dm.move"() {lane = @compute
+    # CHECK-NEXT: }) {rank = 0 : i64, sym_name = "rank0"} : () -> ()
+    filecheck(module)
 
 
 def test_composite_builder(context: Any) -> None:
@@ -157,7 +207,7 @@ def test_composite_builder(context: Any) -> None:
 
 
 def _number() -> ir.Value:
-    return arith.constant(ir.F32Type.get(), 1.0)
+    return arith.constant(_tensor(), ir.DenseElementsAttr.get_splat(_tensor(), ir.FloatAttr.get_f32(1.0)))
 
 
 REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
@@ -178,7 +228,15 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
     ),
     "pairs": (lambda x: dm.permute(x, source_target_pairs=[], group=dm.group("m", ["dp"])), "one row"),
     "wait": (dm.wait, "waits for a tensor<4xf32>"),
-    "kernel": (lambda x: dm.kernel([x], lambda a: [a, a], outputs=[x.type]), "dm.kernel: yields (tensor<4xf32>, "),
+    "kernel": (
+        lambda x: dm.kernel([x], outputs=[x.type], body="f", group=dm.group("mesh", ["dp"])),
+        "dm.kernel: has variants without a group",
+    ),
+    "range": (lambda x: dm.byte_range("device", 0, 0), "bounds are [0, 0]"),
+    "program": (
+        lambda x: dm.program(0, lambda: dm.lane(sym_name="c", queue="comm")),
+        "dm.lane: is of queue comm and has channel None",
+    ),
     "movement": (
         lambda x: dm.start(
             x,
@@ -189,10 +247,10 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
         ),
         "dm.start: a copy from device to host cannot go on queue copy_in",
     ),
-    "yield": (lambda x: dm.yield_([x]), "it belongs directly in dm.kernel or dm.start"),
+    "yield": (lambda x: dm.yield_([x]), "it belongs directly in dm.start"),
     "nested": (lambda x: dm.mesh(sym_name="m", axes=["a"], sizes=[1], device="cpu", links=["pcie"]), "builtin.module"),
     "runs": (
-        lambda x: dm.kernel([x, _number()] * runs.GROUPS, lambda *_: [], outputs=[]),
+        lambda x: dm.kernel([x, _number()] * runs.GROUPS, outputs=[], body="f"),
         f"has {2 * runs.GROUPS} runs of operands of equal type; it can have {runs.GROUPS}",
     ),
 }
@@ -217,7 +275,7 @@ def test_classes_are_built_by_their_builders(context: Any) -> None:
 
 
 def test_a_fault_in_the_body_leaves_nothing(context: Any) -> None:
-    def body(_: ir.Value) -> list[ir.Value]:
+    def body(_: ir.Value) -> Any:
         raise KeyError("mine")
 
     module = ir.Module.create()
@@ -225,5 +283,5 @@ def test_a_fault_in_the_body_leaves_nothing(context: Any) -> None:
         function = func.FuncOp("f", ([_tensor(4)], []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block), pytest.raises(KeyError, match="mine"):
-        dm.kernel([block.arguments[0]], body, outputs=[])
+        dm.start(block.arguments[0], body, payload=None, queue="comm", instance=0)
     assert list(block.operations) == []

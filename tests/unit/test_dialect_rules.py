@@ -14,6 +14,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.rules import Violation
 from dmc.errors import DmcError
+from tests.unit import plan_cases
 from tests.unit.symbol_cases import CASES, PRELUDE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ def test_every_violation_is_met(context: Any, monkeypatch: pytest.MonkeyPatch) -
     for text in _refused_texts():
         with pytest.raises(ir.MLIRError):
             ir.Module.parse(text)
-    for case in CASES:
+    for case in (*CASES, *plan_cases.CASES):
         with pytest.raises(DmcError):
             dm.verify_symbols(ir.Module.parse(PRELUDE + case.text))
     missed = [

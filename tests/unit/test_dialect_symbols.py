@@ -11,10 +11,11 @@ import pytest
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.errors import DmcError
+from tests.unit import plan_cases
 from tests.unit.symbol_cases import CASES, LEGAL, PRELUDE, Case
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *plan_cases.CASES], ids=lambda case: case.name)
 def test_refused_at_its_line(context: Any, case: Case) -> None:
     text = PRELUDE + case.text
     module = ir.Module.parse(text)
@@ -25,7 +26,7 @@ def test_refused_at_its_line(context: Any, case: Case) -> None:
         assert f":{lines[0]}:" in caught.value.place
 
 
-@pytest.mark.parametrize("case", LEGAL, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*LEGAL, *plan_cases.LEGAL], ids=lambda case: case.name)
 def test_legal(context: Any, case: Case) -> None:
     dm.verify_symbols(ir.Module.parse(PRELUDE + case.text))
 

@@ -1,0 +1,51 @@
+// RUN: dmc-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @+1 {{but not recorded before}}
+"dm.program"() ({
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
+  "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+// expected-error @+1 {{but not recorded before}}
+"dm.program"() ({
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
+  "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
+  "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+// expected-error @+1 {{is on lane 'dp', which is not declared}}
+"dm.program"() ({
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
+  "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+"dm.program"() ({
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  // expected-error @+1 {{dm.await: attribute 'event' is -1 : i64; it must be 64-bit signless integer attribute whose value is non-negative}}
+  "dm.await"() {lane = @dp, event = -1 : i64} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+"dm.program"() ({
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  // expected-error @+1 {{dm.await: attribute 'event' is missing; it must be 64-bit signless integer attribute whose value is non-negative}}
+  "dm.await"() {lane = @dp} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+func.func @outside() {
+  // expected-error @+1 {{dm.await: stands in func.func; it belongs directly in dm.program}}
+  "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
+  return
+}

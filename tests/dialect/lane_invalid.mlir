@@ -1,0 +1,28 @@
+// RUN: dmc-opt %s --split-input-file --verify-diagnostics
+
+"dm.program"() ({
+  // expected-error @+1 {{dm.lane: is of queue comm and has channel None; lanes of queue comm have one}}
+  "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+"dm.program"() ({
+  // expected-error @+1 {{dm.lane: is of queue compute and has channel @dp; lanes of queue comm have one}}
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">, channel = @dp} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+"dm.program"() ({
+  // expected-error @+1 {{dm.lane: attribute 'queue' is missing; it must be #dm.queue}}
+  "dm.lane"() {sym_name = "compute"} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+
+// -----
+
+func.func @outside() {
+  // expected-error @+1 {{dm.lane: stands in func.func; it belongs directly in dm.program}}
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  return
+}

@@ -1,0 +1,137 @@
+"""Modules with kernels and programs that break a rule of `dm.verify_symbols`: the op stands after `// HERE`."""
+
+from __future__ import annotations
+
+from tests.unit.symbol_cases import Case
+
+# The prelude of tests/unit/symbol_cases.py has a mesh of 2 × 4 ranks, a channel @on_dp and a function @twice of 8 f32.
+_ONE = "(tensor<8xf32>) -> tensor<8xf32>"
+_MOVES = '%r = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>'
+
+
+def _kernel(attributes: str, types: str = _ONE, more: str = "") -> str:
+    result = "" if types.endswith("()") else "%y = "
+    kernel = f'  // HERE\n  {result}"dm.kernel"(%x) {{{attributes}}} : {types}'
+    return f"func.func @f(%x: tensor<8xf32>) {{\n{kernel}\n  return\n}}{more}"
+
+
+def _function(name: str, body: str = "", visibility: str = "private ") -> str:
+    return (
+        f"\nfunc.func {visibility}@{name}(%x: tensor<8xf32>) -> tensor<8xf32> {{\n{body}  return %x : tensor<8xf32>\n}}"
+    )
+
+
+def _program(commands: str, rank: int = 0) -> str:
+    return (
+        '"dm.program"() ({\n'
+        '  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()\n'
+        '  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()\n'
+        f'{commands}\n}}) {{sym_name = "program{rank}", rank = {rank} : i64}} : () -> ()\n'
+    )
+
+
+def _launch(kernel: str, reads: int = 32, writes: str = "[256, 32]") -> str:
+    ranges = (
+        f"reads = [#dm.range<@device, [0, {reads}]>], writes = [{f'#dm.range<@device, {writes}>' if writes else ''}]"
+    )
+    return f'  // HERE\n  "dm.launch"() {{lane = @compute, kernel = @{kernel}, {ranges}}} : () -> ()'
+
+
+def _lane(channel: str) -> str:
+    return f'  // HERE\n  "dm.lane"() {{sym_name = "c", queue = #dm.queue<"comm">, channel = @{channel}}} : () -> ()'
+
+
+def _programs(count: int) -> str:
+    return "".join(_program("", rank) for rank in range(count))
+
+
+CASES = (
+    Case("body_missing", "body @none is not defined", _kernel("body = @none")),
+    Case("body_is_mesh", "body @mesh is a dm.mesh", _kernel("body = @mesh")),
+    Case("body_public", "body @open is public", _kernel("body = @open", more=_function("open", visibility=""))),
+    Case(
+        "body_declared",
+        "body @outside has no body",
+        _kernel("body = @outside", more=f"\nfunc.func private @outside{_ONE}"),
+    ),
+    Case(
+        "body_types",
+        "result types are (), but body @twice has (tensor<8xf32>)",
+        _kernel("body = @twice", "(tensor<8xf32>) -> ()"),
+    ),
+    Case(
+        "variant_missing",
+        "variant @none is not defined",
+        _kernel('body = @twice, variants = [@twice, @none], group = #dm.group<@mesh, ["dp"]>'),
+    ),
+    Case(
+        "variant_for_each_member",
+        'has 2 variants, but #dm.group<@mesh, ["tp"]> has 4 members',
+        _kernel('body = @twice, variants = [@twice, @twice], group = #dm.group<@mesh, ["tp"]>'),
+    ),
+    Case(
+        "variants_of_no_axis",
+        "has no axis 'pp'",
+        _kernel('body = @twice, variants = [@twice, @twice], group = #dm.group<@mesh, ["pp"]>'),
+    ),
+    Case(
+        "body_moves",
+        "stands in @moves, which the dm.kernel at",
+        _kernel("body = @moves", more=_function("moves", f"  // HERE\n  {_MOVES}\n")).replace("// HERE", "//", 1),
+    ),
+    Case(
+        "variant_launches",
+        "stands in @nested, which the dm.kernel at",
+        _kernel(
+            'body = @twice, variants = [@twice, @nested], group = #dm.group<@mesh, ["dp"]>',
+            more=_function("nested", f'  // HERE\n  %r = "dm.kernel"(%x) {{body = @twice}} : {_ONE}\n'),
+        ).replace("// HERE", "//", 1),
+    ),
+    Case("launch_of_nothing", "its kernel @none is no function of the module", _program(_launch("none"))),
+    Case("launch_of_a_mesh", "its kernel @mesh is no function of the module", _program(_launch("mesh"))),
+    Case(
+        "launch_of_a_public_function",
+        "its kernel @open is public",
+        _program(_launch("open")) + _function("open", visibility=""),
+    ),
+    Case("launch_writes_less", "writes 0 ranges, but @twice has 1", _program(_launch("twice", writes=""))),
+    Case(
+        "launch_reads_less",
+        "reads #dm.range<@device, [0, 16]> has not the 32 bytes of tensor<8xf32>",
+        _program(_launch("twice", reads=16)),
+    ),
+    Case(
+        "launch_writes_more",
+        "writes #dm.range<@device, [256, 64]> has not the 32 bytes of tensor<8xf32>",
+        _program(_launch("twice", writes="[256, 64]")),
+    ),
+    Case(
+        "launch_of_scalars",
+        "f32 has no place in an arena",
+        _program(_launch("scalar", 4)) + "func.func private @scalar(%x: f32) -> f32 { return %x : f32 }",
+    ),
+    Case("lane_of_no_channel", "its channel @none is not declared", _program(_lane("none"))),
+    Case("lane_of_a_mesh", "its channel @mesh is not declared", _program(_lane("mesh"))),
+    Case("programs_missing", "programs are of ranks [0]; there must be one for each of 8", "// HERE\n" + _program("")),
+    Case(
+        "program_twice", "rank 0 has a program already", _program("") + "// HERE\n" + _program("").replace("m0", "m1")
+    ),
+    Case("program_too_many", "one for each of 8, numbered from 0", "// HERE\n" + _programs(9)),
+)
+
+LEGAL = (
+    Case("kernel", "", _kernel("body = @twice")),
+    Case("variants", "", _kernel('body = @twice, variants = [@twice, @twice], group = #dm.group<@mesh, ["dp"]>')),
+    Case(
+        "composite_in_a_kernel",
+        "",
+        _kernel(
+            "body = @whole",
+            more=_function(
+                "whole",
+                f'  %r = "dm.composite"(%x) {{kind = "k", decomposition = @twice, parameters = {{}}}} : {_ONE}\n',
+            ),
+        ),
+    ),
+    Case("programs", "", _program(_lane("on_dp") + "\n" + _launch("twice")) + _programs(8).split("\n", 5)[5]),
+)
