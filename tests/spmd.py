@@ -1,15 +1,17 @@
 """An interpreter of `dm` for tests: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
 
-It takes the value level only: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
-`dmc/interpreter/tensors.py` computes. A reduction is sent as a direct algorithm would send it: every rank reduces a
-piece and, for an all-reduce, passes it on.
+It takes the value level: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
+`dmc/interpreter/tensors.py` computes; and form scheduled: starts, waits, buckets (`tests/spmd_buckets.py`) and kernels
+by their bodies. A movement is made when it starts, for nothing changes a value before the wait; orders of lanes are for
+`dmc/interpreter`. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and, for an
+all-reduce, passes it on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from dmc.dialect.placements import mesh_of
 from dmc.interpreter.dtypes import DTYPES
 from dmc.interpreter.tensors import evaluate
 from dmc.mesh import Mesh
+from tests import spmd_buckets
 
 Array = NDArray[Any]
 # One rank's values.
@@ -95,9 +98,10 @@ class Interpreter:
         if op.name == "dm.composite":
             function = self.functions[op.attributes["decomposition"].value]
             return self._call(function, [[own[operand] for operand in op.operands] for own in values])
-        if op.name == "scf.for":
-            return self._loop(op, values)
-        return [evaluate(op, own) for own in values]
+        if op.name in self._PARTS:
+            return self._PARTS[op.name](self, op, values)
+        rules = spmd_buckets.RULES
+        return [rules[op.name](op.opview, own) if op.name in rules else evaluate(op, own) for own in values]
 
     def _collective(self, op: Any, values: list[Values]) -> list[list[Any]]:
         results: list[list[Any]] = [[] for _ in values]
@@ -106,6 +110,25 @@ class Interpreter:
             for rank, result in zip(ranks, RULES[op.operation.name](op, group), strict=True):
                 results[rank] = [result]
         return results
+
+    def _kernel(self, op: Any, values: list[Values]) -> list[list[Any]]:
+        """Every rank runs the body, or the variant of its place in the group."""
+        given = [[own[operand] for operand in op.operands] for own in values]
+        kernel = op.opview
+        if kernel.variants is None:
+            return self._call(self.functions[kernel.body.value], given)
+        axes = dm.group_axes(kernel.group)
+        places = [self.mesh.index_in_group(rank, axes) for rank in self.mesh.ranks]
+        by_place = [self._call(self.functions[each.value], given) for each in kernel.variants]
+        return [by_place[place][rank] for rank, place in enumerate(places)]
+
+    def _start(self, op: Any, values: list[Values]) -> list[list[Any]]:
+        """The handle is what will be delivered, the token nothing."""
+        (block,) = op.regions[0].blocks
+        inputs = len(block.arguments)
+        given = [[own[operand] for operand in list(op.operands)[:inputs]] for own in values]
+        delivered = self._block(block, [dict(zip(block.arguments, each, strict=True)) for each in given])
+        return [[*each, None] for each in delivered]
 
     def _loop(self, op: Any, values: list[Values]) -> list[list[Any]]:
         block = op.regions[0].blocks[0]
@@ -117,8 +140,18 @@ class Interpreter:
             carried = self._block(block, values)
         return carried
 
+    _PARTS: ClassVar[dict[str, Callable[[Interpreter, Any, list[Values]], list[list[Any]]]]] = {
+        "dm.kernel": _kernel,
+        "dm.start": _start,
+        "scf.for": _loop,
+    }
 
-def _check_type(type_: Any, array: Array) -> None:
+
+def _check_type(type_: Any, array: Any) -> None:
+    if isinstance(type_, dm.TokenType):
+        return
+    if isinstance(type_, dm.HandleType):
+        type_ = ir.TypeAttr(type_.params[0]).value
     assert list(getattr(type_, "shape", ())) == list(array.shape)
     assert DTYPES[str(getattr(type_, "element_type", type_))] == array.dtype
 

@@ -65,3 +65,41 @@ def test_a_slice_is_of_one_value(context: Any) -> None:
     differing = [[np.array([rank, 7], np.float32)] for rank in range(4)]
     with pytest.raises(AssertionError, match="a value that differs between ranks"):
         spmd.run(module, "f", differing)
+
+
+SCHEDULED = (
+    PRELUDE
+    + """
+func.func private @head(%x: tensor<2xf32>) -> tensor<1xf32> {
+  %y = tensor.extract_slice %x[0] [1] [1] : tensor<2xf32> to tensor<1xf32>
+  return %y : tensor<1xf32>
+}
+func.func private @tail(%x: tensor<2xf32>) -> tensor<1xf32> {
+  %y = tensor.extract_slice %x[1] [1] [1] : tensor<2xf32> to tensor<1xf32>
+  return %y : tensor<1xf32>
+}
+func.func @f(%x: tensor<2xf32>) -> (tensor<1xf32>, tensor<2xf32>) {
+  %y = "dm.kernel"(%x) {body = @head, variants = [@head, @tail], group = #dm.group<@mesh, ["y"]>}
+      : (tensor<2xf32>) -> tensor<1xf32>
+  %flat = "dm.pack"(%x, %y) {offsets = array<i64: 4, 0>} : (tensor<2xf32>, tensor<1xf32>) -> tensor<8xf32>
+  %h, %t = "dm.start"(%flat) ({
+  ^bb0(%a: tensor<8xf32>):
+    %r = "dm.all_reduce"(%a) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["x"]>}
+        : (tensor<8xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>}
+      : (tensor<8xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %s = "dm.wait"(%h) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  %u:2 = "dm.unpack"(%s) {offsets = array<i64: 0, 4>} : (tensor<8xf32>) -> (tensor<1xf32>, tensor<2xf32>)
+  return %u#0, %u#1 : tensor<1xf32>, tensor<2xf32>
+}
+"""
+)
+
+
+def test_form_scheduled(context: Any) -> None:
+    """Every rank runs the variant of its place; a bucket is reduced as a whole, and its padding is nobody's."""
+    arguments = [[np.array([10 * rank, 10 * rank + 1], np.float32)] for rank in range(4)]
+    run = spmd.run(ir.Module.parse(SCHEDULED), "f", arguments)
+    assert [[each.tolist() for each in own] for own in run.results] == [[[20], [20, 22]], [[42], [40, 42]]] * 2
+    assert run.bytes == 4 * 8 * 4
