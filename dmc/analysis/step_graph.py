@@ -1,0 +1,112 @@
+"""`@step` as a graph: which operations compute, which are views, and which every kernel makes for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import prod
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.dialect.iree import FUSION_BARRIER
+from dmc.errors import DmcError
+from dmc.walk import walk
+
+
+class Kind(Enum):
+    """What an operation of `@step` is to kernels."""
+
+    CONSTANT = auto()  # constants, and what is filled with them: every kernel has its own
+    SCALAR = auto()  # computes scalars: a part of whichever kernel reads them
+    VIEW = auto()  # its result lies in its operand's memory
+    COMPUTE = auto()
+    MOVEMENT = auto()  # stays in the step: collectives, and each rank's contiguous slice
+    BARRIER = auto()  # what computes a value and what reads it stay apart
+
+
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+_SLICE, _ALL_SLICE, _FILL = "tensor.extract_slice", dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operations of `@step` but its terminator, in order.
+
+    reads: what each takes from outside of it, operands first, then what its regions read. made_by: for each result the
+    number of its operation. returned: what the step returns.
+    """
+
+    ops: tuple[ir.Operation, ...]
+    kinds: tuple[Kind, ...]
+    reads: tuple[tuple[ir.Value, ...], ...]
+    made_by: dict[ir.Value, int]
+    returned: tuple[ir.Value, ...]
+
+    def kind_of(self, value: ir.Value) -> Kind | None:
+        """What makes the value; None for an argument."""
+        number = self.made_by.get(value)
+        return None if number is None else self.kinds[number]
+
+    def base(self, value: ir.Value) -> ir.Value:
+        """The value in whose memory this one lies, through views and barriers."""
+        while self.kind_of(value) in (Kind.VIEW, Kind.BARRIER):
+            value = self.ops[self.made_by[value]].operands[0]
+        return value
+
+
+def step_graph(step: func.FuncOp) -> Graph:
+    """The graph of a straight-line step. Raises DmcError for an operation that cannot be part of a kernel."""
+    *views, terminator = step.entry_block.operations
+    ops = tuple(view.operation for view in views)
+    made_by: dict[ir.Value, int] = {}
+    kinds: list[Kind] = []
+    reads: list[tuple[ir.Value, ...]] = []
+    for number, op in enumerate(ops):
+        reads.append(tuple(outer_reads(op)))
+        kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
+        made_by.update(dict.fromkeys(op.results, number))
+    return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
+
+
+def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
+    """What `op` and its regions read that is made outside of it, each once."""
+    seen: set[ir.Value] = set()
+    for inner in walk(op):
+        for operand in inner.operands:
+            if operand not in seen:
+                seen.add(operand)
+                yield operand
+        seen.update(inner.results)
+        seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
+
+
+def is_contiguous(op: ir.Operation) -> bool:
+    """Whether a slice takes one contiguous piece of a row-major tensor, at a place that is known."""
+    if op.name == _ALL_SLICE:
+        return prod(op.operands[0].type.shape[: ir.IntegerAttr(op.attributes["dim"]).value]) == 1
+    sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
+    strides = ir.DenseI64ArrayAttr(op.attributes["static_strides"])
+    if len(op.operands) > 1 or any(stride != 1 for stride in strides):
+        return False
+    cut = [i for i, (size, whole) in enumerate(zip(sizes, op.operands[0].type.shape, strict=True)) if size != whole]
+    return not cut or prod(sizes[: cut[-1]]) == 1
+
+
+def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
+    if op.name == FUSION_BARRIER:
+        return Kind.BARRIER
+    if op.name == _ALL_SLICE:
+        return Kind.MOVEMENT if is_contiguous(op) else Kind.COMPUTE
+    if op.name.startswith("dm."):
+        return Kind.MOVEMENT
+    if op.name.startswith(("scf.", "func.")):
+        hint = "run dm-unroll-loops and dm-inline-composites before"
+        raise DmcError(op, "cannot be part of a kernel: a step is straight line here", hint)
+    is_view = op.name in RESHAPES or (op.name == _SLICE and is_contiguous(op))
+    makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view
+    if makes_constant and all(kind is Kind.CONSTANT for kind in read):
+        return Kind.CONSTANT
+    if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
+        return Kind.SCALAR
+    return Kind.VIEW if is_view else Kind.COMPUTE

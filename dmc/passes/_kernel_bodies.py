@@ -1,0 +1,122 @@
+"""The functions that kernels run: equal computations share one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir, tensor
+from dmc.analysis.kernel_cost import Work, dominant
+from dmc.analysis.step_graph import Graph
+from dmc.passes._outline import Outline
+from dmc.step_function import functions, symbol
+from dmc.walk import walk
+
+KIND = "dm.kind"
+
+
+@dataclass
+class Bodies:
+    """Kernel bodies by what they compute; each is added to the module at its first use."""
+
+    module: ir.Module
+    graph: Graph
+    works: Mapping[int, Work]
+    symbols: dm.Symbols
+    by_text: dict[str, str] = field(default_factory=dict)
+    count: Counter[str] = field(default_factory=Counter)
+    taken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.taken = {symbol(function) for function in functions(self.module)}
+
+    def get(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
+        """The functions that compute `outline`: one, or one for each member of the group whose slices it takes."""
+        slices = [self.graph.ops[i] for i in outline.members if self.graph.ops[i].name == dm.AllSliceOp.OPERATION_NAME]
+        if not slices:
+            return (self._get(outline, 0),), None
+        group = slices[0].opview.group
+        assert all(each.opview.group == group for each in slices)
+        return tuple(self._get(outline, i) for i in range(self.symbols.group_size(group))), group
+
+    def _get(self, outline: Outline, member: int) -> str:
+        main = self.works[outline.members[dominant([self.works[i] for i in outline.members])]]
+        function = self._build(outline, member, main.kind)
+        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+        if text in self.by_text:
+            function.operation.erase()
+            return self.by_text[text]
+        name = self._name(stem(self.graph, outline, main))
+        function.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        self.by_text[text] = name
+        return name
+
+    def _name(self, stem: str) -> str:
+        while (name := f"{stem}_{self.count[stem]}") in self.taken:
+            self.count[stem] += 1
+        self.taken.add(name)
+        return name
+
+    def _build(self, outline: Outline, member: int, kind: str) -> func.FuncOp:
+        inputs, outputs = ([value.type for value in values] for values in (outline.inputs, outline.outputs))
+        location = self.graph.ops[outline.members[0]].location
+        with ir.InsertionPoint(self.module.body), location:
+            function = func.FuncOp("kernel", ir.FunctionType.get(inputs, outputs), visibility="private")
+            block = function.add_entry_block()
+        function.operation.attributes[KIND] = ir.StringAttr.get(kind)
+        values: dict[ir.Value, ir.Value] = dict(zip(outline.inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for number in outline.body:
+                _copy(self.graph, number, values, member)
+            func.ReturnOp([values[value] for value in outline.outputs], loc=location)
+        return function
+
+
+def stem(graph: Graph, outline: Outline, main: Work) -> str:
+    """What a kernel is called, by what dominates it."""
+    names = {inner.name for i in outline.members for inner in walk(graph.ops[i])}
+    if main.kind == "matmul":
+        is_convolution = any("conv" in name for name in names)
+        return "convolution" if is_convolution else "matmul"
+    if main.kind == "reduction":
+        if "math.exp" in names:
+            return "softmax"
+        return "normalise" if "math.rsqrt" in names else "reduce"
+    if main.kind == "elementwise":
+        return "gather" if "tensor.extract" in names and len(outline.members) == 1 else "elementwise"
+    first = re.sub(r"\W+", "_", graph.ops[outline.members[0]].name.partition(".")[2])
+    return {"generic": "elementwise", "extract_slice": "slice", "all_slice": "slice"}.get(first, first)
+
+
+def _copy(graph: Graph, number: int, values: dict[ir.Value, ir.Value], member: int) -> None:
+    op = graph.ops[number]
+    if op.name == dm.AllSliceOp.OPERATION_NAME:
+        values[op.results[0]] = _slice(op, values[op.operands[0]], member)
+        return
+    copy = op.clone()
+    for name in [name for name in copy.attributes if name.startswith("dm.")]:
+        del copy.attributes[name]
+    # What lies in a region is not read by name: only what stands outside of the copy is another value now.
+    if any(value in values for value in graph.reads[number]):
+        for inner in walk(copy):
+            _redirect(inner, values)
+    values.update(zip(op.results, copy.results, strict=True))
+
+
+def _redirect(op: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> None:
+    for i, operand in enumerate(op.operands):
+        if operand in values:
+            op.operands[i] = values[operand]
+
+
+def _slice(op: ir.Operation, source: ir.Value, member: int) -> ir.Value:
+    """The slice of one member of the group."""
+    result, dim = op.results[0].type, ir.IntegerAttr(op.attributes["dim"]).value
+    sizes: Sequence[int] = list(result.shape)
+    offsets = [member * size if i == dim else 0 for i, size in enumerate(sizes)]
+    return tensor.ExtractSliceOp(
+        result, source, [], [], [], offsets, list(sizes), [1] * len(sizes), loc=op.location
+    ).result

@@ -1,0 +1,118 @@
+"""dm-form-kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.fusion import fuse
+from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
+from dmc.analysis.step_graph import Graph, Kind, step_graph
+from dmc.passes._kernel_bodies import Bodies
+from dmc.passes._outline import Outline, outline
+from dmc.passes.base import Pass, run_passes
+from dmc.step_function import find_step
+
+LABEL = "dm.label"
+
+
+@dataclass(frozen=True)
+class FormKernels(Pass):
+    """Makes all computation of `@step` kernels: `dm.kernel`s that run private functions.
+
+    `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
+    same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
+    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with a variant for each.
+    """
+
+    name = "dm-form-kernels"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for loops, calls and composites, which other passes must have removed."""
+        run_passes(module, ("convert-elementwise-to-linalg",))
+        step = find_step(module)
+        graph = step_graph(step)
+        works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
+        bodies = Bodies(module, graph, works, dm.Symbols.of(module))
+        *_, terminator = step.entry_block.operations
+        _Step(graph, works, bodies, terminator.operation).rewrite(outline(graph, fuse(graph)).units)
+
+
+@dataclass
+class _Step:
+    graph: Graph
+    works: dict[int, Work]
+    bodies: Bodies
+    terminator: ir.Operation
+    new: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+
+    def rewrite(self, units: Iterable[Outline | int]) -> None:
+        with ir.InsertionPoint(self.terminator):
+            for unit in units:
+                if isinstance(unit, Outline):
+                    self.kernel(unit)
+                else:
+                    self.keep(unit)
+            values = [self.value(value) for value in self.graph.returned]
+        for i, value in enumerate(values):
+            self.terminator.operands[i] = value
+        for number in reversed(range(len(self.graph.ops))):
+            if number not in self.kept:
+                self.graph.ops[number].erase()
+
+    def kernel(self, unit: Outline) -> None:
+        works = [self.works[i] for i in unit.members]
+        names, group = self.bodies.get(unit)
+        main = self.graph.ops[unit.members[dominant(works)]]
+        op = dm.kernel(
+            [self.value(value) for value in unit.inputs],
+            outputs=[value.type for value in unit.outputs],
+            body=names[0],
+            variants=None if group is None else names,
+            group=group,
+            flops=sum(work.flops for work in works),
+            bytes=traffic((*unit.inputs, *unit.outputs)),
+            loc=main.location,
+        )
+        if label := module_path(main.location):
+            op.operation.attributes[LABEL] = ir.StringAttr.get(label)
+        self.new.update(zip(unit.outputs, op.operation.results, strict=True))
+
+    def keep(self, number: int) -> None:
+        """Moves an operation to where the step has come, with the values that it takes by now."""
+        op = self.graph.ops[number]
+        values = [self.value(value) for value in op.operands]
+        for i, value in enumerate(values):
+            op.operands[i] = value
+        op.move_before(self.terminator)
+        self.kept.add(number)
+
+    def value(self, value: ir.Value) -> ir.Value:
+        """What stands for a value of before; a view is brought along when it is first wanted."""
+        if value in self.new:
+            return self.new[value]
+        number = self.graph.made_by.get(value)
+        if number is None or number in self.kept:
+            return value
+        if self.graph.kinds[number] is Kind.BARRIER:
+            return self.value(self.graph.ops[number].operands[0])
+        assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is no view"
+        self.keep(number)
+        return value
+
+
+def module_path(location: ir.Location) -> str:
+    """`h.3.attn, backward`: where in the model a location is, and whether in its gradient; "" where it does not say."""
+    match location:
+        case ir.CallSiteLoc():
+            return module_path(location.callee) or module_path(location.caller)
+        case ir.FusedLoc():
+            return next(filter(None, map(module_path, location.locations)), "")
+        case ir.NameLoc():
+            module, _, operator = location.name_str.partition("#")
+            return module + (", backward" if module and operator.endswith(", backward") else "")
+        case _:
+            return ""

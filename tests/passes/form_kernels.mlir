@@ -1,0 +1,70 @@
+// RUN: dmc-opt %s -p dm-form-kernels --split-input-file | %FileCheck %s
+
+// Equal computations share a body, which has constants of its own; a reshape between kernels stays.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4x8xf32>
+// CHECK-NEXT: %[[A:.+]] = "dm.kernel"(%[[X]]) {body = @[[BODY:.+]], bytes = 256 : i64, flops = 32 : i64}
+// CHECK-NEXT: %[[R:.+]] = "dm.all_reduce"(%[[A]])
+// CHECK-NEXT: %[[B:.+]] = "dm.kernel"(%[[R]]) {body = @[[BODY]], bytes = 256 : i64, flops = 32 : i64}
+// CHECK-NEXT: %[[F:.+]] = tensor.collapse_shape %[[B]]
+// CHECK-NEXT: return %[[F]]
+// CHECK: func.func private @[[BODY]]({{.+}}) -> tensor<4x8xf32> attributes {dm.kind = "elementwise"}
+// CHECK-NEXT: arith.constant 2.0
+#id = affine_map<(i, j) -> (i, j)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<4x8xf32> {dm.name = "x"}) -> (tensor<32xf32> {dm.name = "y"}) {
+  %two = arith.constant 2.0 : f32
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.mulf %in, %two : f32
+      linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %r = "dm.all_reduce"(%a) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %b = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%r : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.mulf %in, %two : f32
+      linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %f = tensor.collapse_shape %b [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
+  return %f : tensor<32xf32>
+}
+
+// -----
+
+// Each rank takes other columns: a variant for each. Its rows are contiguous, and cost nothing.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4x8xf32>
+// CHECK-NEXT: %[[C:.+]] = "dm.kernel"(%[[X]]) {body = @slice_0, bytes = 192 : i64, flops = 0 : i64, group = #dm.group<@mesh, ["dp"]>, variants = [@slice_0, @slice_1]}
+// CHECK-NEXT: %[[R:.+]] = "dm.all_slice"(%[[X]]) {dim = 0
+// CHECK-NEXT: return %[[C]], %[[R]]
+// CHECK: func.func private @slice_0
+// CHECK-NEXT: tensor.extract_slice %{{.+}}[0, 0] [4, 4] [1, 1]
+// CHECK: func.func private @slice_1
+// CHECK-NEXT: tensor.extract_slice %{{.+}}[0, 4] [4, 4] [1, 1]
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<4x8xf32> {dm.name = "x"})
+    -> (tensor<4x4xf32> {dm.name = "columns"}, tensor<2x8xf32> {dm.name = "rows"}) {
+  %c = "dm.all_slice"(%x) {dim = 1 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<4x4xf32>
+  %r = "dm.all_slice"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<2x8xf32>
+  return %c, %r : tensor<4x4xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// What is returned or moved must be in memory, be it a constant; a barrier to fusion has done its duty.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32>
+// CHECK-NEXT: %[[C:.+]] = "dm.kernel"() {body = @[[CONSTANT:.+]], bytes = 16 : i64, flops = 0 : i64}
+// CHECK-NEXT: return %[[X]], %[[C]]
+// CHECK: func.func private @[[CONSTANT]]() -> tensor<4xf32>
+func.func @step(%x: tensor<4xf32> {dm.name = "x"}) -> (tensor<4xf32> {dm.name = "y"}, tensor<4xf32> {dm.name = "z"}) {
+  %c = arith.constant dense<1.0> : tensor<4xf32>
+  %b = "iree_tensor_ext.compute_barrier_start"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %b, %c : tensor<4xf32>, tensor<4xf32>
+}
