@@ -1,0 +1,87 @@
+"""Which values of form scheduled share memory: union-find over storages, as values are read in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmc._mlir import ir
+from dmc.dialect.plan import type_bytes
+from dmc.program import ALIGNMENT
+
+
+class TaskStorages:
+    """Memory that values lie in. A storage is a number; storages that turn out to be one are joined.
+
+    Views lie in the storage of what they show, members in that of their bucket. Tarjan's union-find (1975), with path
+    halving.
+    """
+
+    def __init__(self) -> None:
+        self._parent: list[int] = []
+        self._bytes: list[int] = []
+        self._is_fixed: list[bool] = []
+        self._is_bucket: list[bool] = []
+        self._names: list[str] = []
+        self._of: dict[ir.Value, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def make(self, value: ir.Value, type_: ir.Type, name: str, *, is_fixed: bool = False) -> int:
+        """A new storage for `value`, as large as `type_`; a fixed one, of an argument or the host, counts nothing."""
+        self._parent.append(len(self._parent))
+        self._bytes.append(0 if is_fixed else aligned_bytes(type_))
+        self._is_fixed.append(is_fixed)
+        self._is_bucket.append(False)
+        self._names.append(name)
+        self._of[value] = len(self._parent) - 1
+        return self._of[value]
+
+    def share(self, value: ir.Value, other: ir.Value) -> None:
+        """`value` lies in the storage of `other`."""
+        self._of[value] = self._of[other]
+
+    def pack(self, bucket: ir.Value, members: Sequence[ir.Value], name: str) -> int:
+        """A new storage for a bucket, with the members that can be made inside of it: what else they are in is it."""
+        made = self.make(bucket, bucket.type, name)
+        self._is_bucket[made] = True
+        for member in members:
+            own = self.of(member)
+            is_whole = self._bytes[own] == aligned_bytes(member.type)
+            if is_whole and not self._is_fixed[own] and not self._is_bucket[own]:
+                self._parent[own] = made
+        return made
+
+    def join(self, value: ir.Value, other: ir.Value) -> None:
+        """`value` is made in the storage of `other`, which is as large."""
+        root, into = self.of(value), self.of(other)
+        if root != into:
+            self._parent[root] = into
+
+    def of(self, value: ir.Value) -> int:
+        """The storage that a value lies in, as far as is known by now."""
+        return self.find(self._of[value])
+
+    def find(self, storage: int) -> int:
+        """The storage that a storage has become part of."""
+        while self._parent[storage] != storage:
+            self._parent[storage] = self._parent[self._parent[storage]]
+            storage = self._parent[storage]
+        return storage
+
+    def is_fixed(self, storage: int) -> bool:
+        """Whether it is an argument's or the host's."""
+        return self._is_fixed[self.find(storage)]
+
+    def bytes(self, storage: int) -> int:
+        """The size of a storage that others may have joined."""
+        return self._bytes[self.find(storage)]
+
+    def name(self, storage: int) -> str:
+        """What people know it by."""
+        return self._names[self.find(storage)]
+
+
+def aligned_bytes(type_: ir.Type) -> int:
+    """The bytes of a tensor in an arena, where everything starts at a multiple of `ALIGNMENT`."""
+    return -(-type_bytes(ir.RankedTensorType(type_)) // ALIGNMENT) * ALIGNMENT

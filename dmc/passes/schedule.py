@@ -1,0 +1,137 @@
+"""dm-schedule."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.footprint import Footprint, alive_at, footprint
+from dmc.analysis.task_graph import TaskGraph, check_order
+from dmc.analysis.task_reader import read_tasks
+from dmc.analysis.task_costs import TaskCosts
+from dmc.analysis.timeline import Timeline, timeline
+from dmc.errors import DmcError
+from dmc.machine import machine
+from dmc.passes._schedule_list import kernel_orders
+from dmc.passes._schedule_movements import place_movements
+from dmc.passes._schedule_reasons import table
+from dmc.passes.base import Pass
+
+_ALIVE = 8  # so many values are named in a refusal
+
+
+@dataclass(frozen=True)
+class Schedule(Pass):
+    """Puts the operations of `@step` into the order in which they are issued: the fastest one found under a memory cap.
+
+    `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements run beside kernels that do not need them,
+    and kernels that others do not wait for run beside movements. Candidates are the order as given and several lists,
+    each with its movements started and waited for as the cap allows; the model of one rank (`dmc/analysis/timeline.py`,
+    costs of `machine`) chooses, so the order as given is never made slower. algorithm: "asis" changes nothing.
+
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: as many as in the order as
+    given. Over the cap the orders that need the least are tried, too. reasons: print, for each movement, what is hidden
+    of it and what stopped the rest, on stderr. Near-linear in the number of operations.
+    """
+
+    name = "dm-schedule"
+    algorithm: Literal["list", "asis"] = "list"
+    memory_cap: int = 0
+    machine: str = "h200x4"
+    reasons: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where no order is found that fits the cap, and for what is not of form scheduled."""
+        graph = read_tasks(module, TaskCosts.of(module, machine(self.machine)))
+        given = _Candidate.of(graph, list(graph.order))
+        cap = self.memory_cap or given.footprint.peak
+        best = given if self.algorithm == "asis" else _best(graph, given, cap)
+        if best.footprint.peak > cap:
+            raise _over(graph, best, cap)
+        if best is not given:
+            check_order(graph, best.order)
+            _reorder(graph, best.order)
+        if self.reasons:
+            print(table(graph, best.order, best.timeline, best.footprint, cap), file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    order: list[int]
+    timeline: Timeline
+    footprint: Footprint
+
+    @staticmethod
+    def of(graph: TaskGraph, order: list[int]) -> _Candidate:
+        return _Candidate(order, timeline(graph, order), footprint(graph, order))
+
+
+def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
+    """The fastest candidate under the cap, of equally fast ones the smallest, then the first; else the smallest."""
+    candidates = [given, *_candidates(graph, cap)]
+    fitting = [each for each in candidates if each.footprint.peak <= cap]
+    if not fitting:
+        candidates += _frugal(graph, cap)
+        fitting = [each for each in candidates if each.footprint.peak <= cap]
+    if not fitting:
+        return min(candidates, key=lambda each: each.footprint.peak)
+    return min(fitting, key=lambda each: (each.timeline.total, each.footprint.peak))
+
+
+def _candidates(graph: TaskGraph, cap: int) -> Iterator[_Candidate]:
+    followers = graph.followers()
+    for kernels in kernel_orders(graph, followers, cap):
+        yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
+
+
+def _frugal(graph: TaskGraph, cap: int) -> Iterator[_Candidate]:
+    """Without any overlap that would take memory; also with kernels chosen as if there were next to none."""
+    followers = graph.followers()
+    for bound in (cap, graph.resident):
+        for kernels in kernel_orders(graph, followers, bound):
+            yield _Candidate.of(graph, place_movements(graph, kernels, followers, bound, overlap=False))
+
+
+def _over(graph: TaskGraph, smallest: _Candidate, cap: int) -> DmcError:
+    place = smallest.footprint.place
+    event = smallest.order[place]
+    task = graph.tasks[event if event >= 0 else ~event]
+    alive = alive_at(graph, smallest.order, place)
+    named = [f"{name} ({size} bytes)" for name, size in alive[:_ALIVE]]
+    more = [f"{len(alive) - _ALIVE} more"] if len(alive) > _ALIVE else []
+    peak = smallest.footprint.peak
+    fact = f"needs {peak} bytes of device memory at {task.label}, over the cap of {cap}: {graph.resident} of arguments"
+    return DmcError(
+        graph.step.operation,
+        ", ".join([fact, *named, *more]),
+        f"raise memory-cap to {peak}, the smallest that an order was found for, or split more of the state",
+    )
+
+
+def _reorder(graph: TaskGraph, order: list[int]) -> None:
+    """Moves the operations; views and buckets go right before what first uses them."""
+    *body, terminator = [view.operation for view in graph.step.entry_block.operations]
+    placed: set[ir.Operation] = set()
+    for event in order:
+        task = graph.tasks[event if event >= 0 else ~event]
+        _place(task.op if event >= 0 else task.wait, terminator, placed)
+        if event >= 0 and not task.is_movement and task.wait is not None:
+            _place(task.wait, terminator, placed)
+    for op in body:
+        _place(op, terminator, placed)
+
+
+def _place(op: ir.Operation | None, terminator: ir.Operation, placed: set[ir.Operation]) -> None:
+    """Moves an operation to the end of what is placed, behind the views that it takes."""
+    if op is None or op in placed:
+        return
+    placed.add(op)
+    for operand in op.operands:
+        owner = operand.owner
+        if not isinstance(owner, ir.Block) and not isinstance(owner.opview, dm.StartOp):
+            _place(owner.operation, terminator, placed)
+    op.move_before(terminator)
