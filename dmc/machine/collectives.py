@@ -35,7 +35,7 @@ def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int)
     kind: one of `dmc.program.CollectiveKind`. Raises DmcError for another, where the machine does not have these ranks,
     and where no link joins them.
     """
-    _check_ranks(machine, ranks)
+    machine.check_ranks(max(ranks) + 1)
     if len(ranks) == 1:
         return move_ns(machine, "device", "device", bytes)
     per_node = Counter(map(machine.node, ranks))
@@ -62,12 +62,6 @@ def link_of(machine: Machine, ranks: Sequence[int]) -> Link:
         hint = "take a machine with more devices, or one with a network (node8)"
         raise DmcError(f"ranks {', '.join(map(str, ranks))}", f"are not joined on {machine.name}", hint=hint)
     return link
-
-
-def _check_ranks(machine: Machine, ranks: Sequence[int]) -> None:
-    if machine.network is None and machine.ranks_per_node is not None and max(ranks) >= machine.ranks_per_node:
-        hint = "take a machine with more devices, or one with a network (node8)"
-        raise DmcError(f"rank {max(ranks)}", f"{machine.name} has {machine.ranks_per_node} ranks", hint=hint)
 
 
 def _within(link: Link, kind: str, n: int, bytes: int) -> float:

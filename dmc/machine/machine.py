@@ -114,6 +114,17 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link: Link | None
     network: Link | None
 
+    @property
+    def ranks(self) -> int | None:
+        """How many ranks there are; None: any number."""
+        return self.ranks_per_node if self.network is None else None
+
+    def check_ranks(self, count: int) -> None:
+        """Raises DmcError if a job of so many ranks does not fit."""
+        if self.ranks is not None and count > self.ranks:
+            hint = "take a machine with more devices, or one with a network (node8)"
+            raise DmcError(f"machine {self.name}", f"has {self.ranks} of the {count} ranks", hint=hint)
+
     def node(self, rank: int) -> int:
         """The node that a rank is on."""
         return 0 if self.ranks_per_node is None else rank // self.ranks_per_node

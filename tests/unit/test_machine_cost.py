@@ -116,9 +116,9 @@ def test_a_curve_is_linear_between_and_beyond_its_points() -> None:
 
 
 def test_ranks_that_a_machine_lacks_are_refused() -> None:
-    with pytest.raises(DmcError, match=r"rank 4: h200x4 has 4 ranks.*\n.*node8"):
+    with pytest.raises(DmcError, match=r"machine h200x4: has 4 of the 5 ranks\n.*node8"):
         collective_ns(machine("h200x4"), "all_reduce", (0, 4), 8)
-    with pytest.raises(DmcError, match="rank 1: h200 has 1 ranks"):
+    with pytest.raises(DmcError, match="machine h200: has 1 of the 2 ranks"):
         collective_ns(H200, "all_reduce", (0, 1), 8)
 
 

@@ -1,0 +1,130 @@
+"""What runs at the same time slows each other down: links are shared, and kernels wait for communication's traffic.
+
+* Collectives that use a port of a rank at the same time each get an equal part of it; one is as fast as its part of
+  its most crowded port. In one memory all collectives share all of it.
+* Kernels of a rank take `compute_slowdown` times as long while a collective of that rank moves bytes over that link.
+* Where ranks share a device, the kernels that run on it at the same time each get an equal part of it.
+* Moves between memory spaces have paths of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dmc.machine import Link, Machine, link_of
+from dmc.simulator.population import Group
+
+# A port of a rank to a link, or the whole of a memory; a rank's device, or that of a node.
+_Port: TypeAlias = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """Work in progress. left: nanoseconds that it still takes alone, as of `since`. rate: how fast those pass.
+
+    ranks: whose kernel or collective it is. copies: how many others do the same. ports: of a collective, what it uses.
+    slowdown: of a collective, what it does to kernels. device: of a kernel, what it runs on. version: counts changes of
+    the rate.
+    """
+
+    left: float
+    ranks: tuple[int, ...]
+    spans: tuple[int, ...] = ()
+    copies: int = 1
+    ports: tuple[_Port, ...] = ()
+    slowdown: float = 1.0
+    device: _Port | None = None
+    rate: float = 1.0
+    since: float = 0.0
+    version: int = 0
+
+    def settle(self, now: float, rate: float) -> float:
+        """Goes on at another rate; returns when it will be done."""
+        self.left -= (now - self.since) * self.rate
+        self.rate, self.since = rate, now
+        self.version += 1
+        return now + max(self.left, 0.0) / rate
+
+
+@dataclass
+class Rates:
+    """Which tasks run, and how fast; each is begun and ended once."""
+
+    machine: Machine
+    copies: int
+    _ports: dict[_Port, dict[Task, None]] = field(default_factory=dict)
+    _kernels: dict[_Port, dict[Task, None]] = field(default_factory=dict)
+    _communicating: dict[int, dict[Task, None]] = field(default_factory=dict)
+
+    def kernel(self, ns: float, rank: int) -> Task:
+        """A kernel on a rank's device."""
+        return Task(ns, (rank,), copies=self.copies, device=self._device(rank))
+
+    def collective(self, ns: float, group: Group) -> Task:
+        """A movement within a group; one of a single rank is a copy, which uses no link."""
+        if len(group.members) == 1:
+            return Task(ns, group.played)
+        link = link_of(self.machine, group.members)
+        return Task(ns, group.played, (), group.copies, _ports(link, group.played), link.compute_slowdown)
+
+    def begin(self, task: Task) -> list[Task]:
+        """Adds a task; returns whose rate may have changed by that, its own among them."""
+        for tasks in self._places(task):
+            tasks[task] = None
+        return list(dict.fromkeys([task, *self._beside(task)]))
+
+    def end(self, task: Task) -> list[Task]:
+        """Takes a task away; returns whose rate may have changed by that."""
+        for tasks in self._places(task):
+            del tasks[task]
+        return self._beside(task)
+
+    def rate(self, task: Task) -> float:
+        """How fast a task runs beside all others: 1 alone."""
+        if task.ports:
+            return 1 / max(map(self._load, task.ports))
+        if task.device is None:
+            return 1.0
+        slowdown = max((other.slowdown for other in self._communicating.get(task.ranks[0], ())), default=1.0)
+        sharing = sum(other.copies for other in self._kernels[task.device]) if self.machine.device.shared else 1
+        return 1 / (slowdown * sharing)
+
+    def _load(self, port: _Port) -> int:
+        # Ports belong to ranks, so replicas have their own; one memory is shared with them.
+        shared = port[1] == _WHOLE
+        return sum(task.copies if shared else 1 for task in self._ports[port])
+
+    def _device(self, rank: int) -> _Port:
+        return ("node", self.machine.node(rank)) if self.machine.device.shared else ("rank", rank)
+
+    def _places(self, task: Task) -> list[dict[Task, None]]:
+        places = [self._ports.setdefault(port, {}) for port in task.ports]
+        if task.ports:
+            places += [self._communicating.setdefault(rank, {}) for rank in task.ranks]
+        if task.device is not None:
+            places.append(self._kernels.setdefault(task.device, {}))
+        return places
+
+    def _beside(self, task: Task) -> list[Task]:
+        """The tasks that this one has an effect on, each once, in a fixed order."""
+        if task.device is not None:
+            return list(self._kernels[task.device]) if self.machine.device.shared else []
+        if not task.ports:
+            return []
+        beside: dict[Task, None] = {}
+        for port in task.ports:
+            beside.update(self._ports[port])
+        for device in dict.fromkeys(map(self._device, task.ranks)):
+            beside.update(self._kernels.get(device, {}))
+        return list(beside)
+
+
+# The number of the one port that all ranks of a shared memory have.
+_WHOLE = -1
+
+
+def _ports(link: Link, ranks: tuple[int, ...]) -> tuple[_Port, ...]:
+    if link.topology == "memory":
+        return ((link.name, _WHOLE),)
+    return tuple((link.name, rank) for rank in ranks)
