@@ -9,9 +9,9 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pieces import is_view
-from dmc.analysis.task_graph import COMPUTE, TaskGraph, Task
-from dmc.analysis.task_storages import TaskStorages, aligned_bytes
 from dmc.analysis.task_costs import TaskCosts, moved_bytes
+from dmc.analysis.task_graph import COMPUTE, Task, TaskGraph
+from dmc.analysis.task_storages import TaskStorages, aligned_bytes
 from dmc.dialect.labels import label_of, place_of
 from dmc.errors import DmcError
 from dmc.step_function import Port, arguments, find_step, mutated_state

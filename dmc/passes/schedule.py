@@ -10,9 +10,9 @@ from typing import Literal
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.footprint import Footprint, alive_at, footprint
+from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
-from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.timeline import Timeline, timeline
 from dmc.errors import DmcError
 from dmc.machine import machine
