@@ -12,7 +12,7 @@ from dmc.analysis.packing import Block, lower_bound, pack
 from dmc.analysis.sharing import share
 from dmc.analysis.storage import DEVICE, PINNED_HOST
 from dmc.program import ALIGNMENT
-from dmc.step_function import STATE_ROLES, Port, arguments, find_step, outputs
+from dmc.step_function import STATE_ROLES, Port, arguments, outputs
 
 _SPACES = (DEVICE, PINNED_HOST, "host")
 
@@ -46,11 +46,10 @@ class MemoryPlan:
         return self.offsets[root] + offset
 
 
-def plan_memory(module: ir.Module) -> MemoryPlan:
-    """Places all values of the `@step` of a module in form scheduled; linear but for the packing."""
-    step = find_step(module)
-    sharing = share(module)
-    kept = _kept(sharing, step)
+def plan_memory(step: func.FuncOp) -> MemoryPlan:
+    """Places all values of a step in form scheduled. Linear but for the packing. Raises DmcError as `share` does."""
+    sharing = share(step)
+    kept = kept_allocations(sharing, step)
     offsets: dict[int, int] = {}
     scratch: dict[int, int] = {}
     arenas: dict[str, Arena] = {}
@@ -87,7 +86,7 @@ def scratch_of(ops: Sequence[ir.Operation]) -> dict[int, int]:
     }
 
 
-def _kept(sharing: Sharing, step: func.FuncOp) -> dict[int, None]:
+def kept_allocations(sharing: Sharing, step: func.FuncOp) -> dict[int, None]:
     """The allocations that nothing else may use at any time: of arguments, by role, and then of outputs."""
     order = {role: number for number, role in enumerate(("parameter", "optimizer", *STATE_ROLES))}
     ports: list[Port] = sorted(arguments(step), key=lambda port: order.get(port.role, len(order)))

@@ -17,14 +17,13 @@ from dmc.analysis.pointwise import Pairs, in_place_pairs
 from dmc.analysis.state_sharing import join_state
 from dmc.analysis.storage import DEVICE, member_offsets, storages
 from dmc.dialect.movement import movement_of
-from dmc.step_function import find_step, functions, symbol
+from dmc.step_function import functions, symbol
 
 
-def share(module: ir.Module) -> Sharing:
-    """Decides what shares memory in the `@step` of a module in form scheduled."""
-    step = find_step(module)
+def share(step: func.FuncOp) -> Sharing:
+    """Decides what shares memory in a step in form scheduled, which stands in its module beside the kernels' bodies."""
     sharing = Sharing(storages(step))
-    kernels = {symbol(function): function for function in functions(module)}
+    kernels = {symbol(function): function for function in functions(step.operation.parent.opview)}
     pairs = _KernelPairs(kernels)
     ops = sharing.storages.ops
     for position, op in enumerate(ops):

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.pieces import is_view, piece_offset
 from dmc.dialect.movement import delivered, movement_of
-from dmc.dialect.plan import type_bytes
+from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.errors import DmcError
 from dmc.step_function import STATE_ROLES, arguments
 
@@ -99,21 +100,20 @@ class _Collector:
 
     def visit(self, op: ir.Operation, position: int) -> None:
         """Records what the op reads, and where its results lie."""
-        match op.name:
-            case "tensor.expand_shape" | "tensor.collapse_shape" | dm.AllSliceOp.OPERATION_NAME:
-                self._view(op.results[0], op.operands[0], 0)
-            case "tensor.extract_slice":
-                self._view(op.results[0], op.operands[0], slice_offset(op))
-            case dm.WaitOp.OPERATION_NAME:
+        match op.opview:
+            case dm.WaitOp():
                 if len(op.results):
                     self._view(op.results[0], op.operands[0], 0)
-            case dm.UnpackOp.OPERATION_NAME:
+            case dm.UnpackOp():
                 for result, offset in zip(op.results, member_offsets(op), strict=True):
                     self._view(result, op.operands[0], offset)
-            case dm.StartOp.OPERATION_NAME:
+            case dm.StartOp():
                 self._start(op, position)
-            case dm.KernelOp.OPERATION_NAME | dm.PackOp.OPERATION_NAME | "func.return":
+            case dm.KernelOp() | dm.PackOp() | func.ReturnOp():
                 self._compute(op, position)
+            case _ if is_view(op):
+                # Where the piece of an all_slice begins the rank decides: its place here is that of the whole.
+                self._view(op.results[0], op.operands[0], piece_offset(op))
             case _:
                 raise DmcError(op, "has no place in form scheduled", "form kernels of computations (dm-form-kernels)")
 
@@ -155,28 +155,5 @@ def member_offsets(op: ir.Operation) -> list[int]:
     """Where the members of a `dm.pack` or `dm.unpack` begin in the bucket, in bytes."""
     bucket = op.results[0] if op.name == dm.PackOp.OPERATION_NAME else op.operands[0]
     tensor = ir.RankedTensorType(bucket.type)
-    element = type_bytes(ir.RankedTensorType.get([1], tensor.element_type))
+    element = element_bytes(tensor.element_type)
     return [offset * element for offset in op.opview.offsets]
-
-
-def slice_offset(op: ir.Operation) -> int:
-    """Where the part that a `tensor.extract_slice` takes begins, in bytes.
-
-    Raises DmcError unless the part is one contiguous piece of a row-major tensor, at a constant place.
-    """
-    whole = ir.RankedTensorType(op.operands[0].type)
-    offsets, sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides"))
-    if len(op.operands) > 1 or not _is_contiguous(whole.shape, sizes, strides):
-        raise DmcError(op, "is not one contiguous piece at a constant place", "let a kernel take it (dm-form-kernels)")
-    linear = 0
-    for offset, size in zip(offsets, whole.shape, strict=True):
-        linear = linear * size + offset
-    return linear * type_bytes(ir.RankedTensorType.get([1], whole.element_type))
-
-
-def _is_contiguous(shape: list[int], sizes: list[int], strides: list[int]) -> bool:
-    if any(stride != 1 for stride, size in zip(strides, sizes, strict=True) if size > 1):
-        return False
-    # Behind the first dimension of which several elements are taken, all must be.
-    several = next((dim for dim, size in enumerate(sizes) if size > 1), len(sizes))
-    return all(size == taken for size, taken in zip(shape[several + 1 :], sizes[several + 1 :], strict=True))

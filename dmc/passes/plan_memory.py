@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from dmc._mlir import func, ir
-from dmc.analysis.memory_plan import MemoryPlan, plan_memory
+from dmc._mlir import ir
+from dmc.analysis.memory_attributes import write_places
+from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.storage import DEVICE
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
-
-ARENAS, OFFSET, OFFSETS = "dm.arenas", "dm.offset", "dm.offsets"
-COPIED, SCRATCH_OFFSET = "dm.copied", "dm.scratch_offset"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class PlanMemory(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for what has no place in form scheduled, and for a step that needs more than the cap."""
         step = find_step(module)
-        plan = plan_memory(module)
+        plan = plan_memory(step)
         if self.report:
             for space, arena in plan.arenas.items():
                 ratio = arena.bytes / arena.bound
@@ -44,40 +42,4 @@ class PlanMemory(Pass):
         if self.cap and needed > self.cap:
             fact = f"needs {needed:,} bytes of device memory, the cap is {self.cap:,}"
             raise DmcError(step.operation, fact, f"the smallest cap that works for this order is {needed:,}")
-        _write(step, plan)
-
-
-def _write(step: func.FuncOp, plan: MemoryPlan) -> None:
-    given = {space: _i64(arena.bytes) for space, arena in plan.arenas.items()}
-    step.operation.attributes[ARENAS] = ir.DictAttr.get(given)
-    attributes = step.operation.attributes.get("arg_attrs")
-    before = [{}] * len(step.arguments) if attributes is None else [_dictionary(each) for each in attributes]
-    after = [
-        ir.DictAttr.get({**own, OFFSET: _i64(plan.offset(value))})
-        for own, value in zip(before, step.arguments, strict=True)
-    ]
-    step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(after)
-    for position, op in enumerate(plan.sharing.storages.ops):
-        _write_op(op, position, plan)
-
-
-def _write_op(op: ir.Operation, position: int, plan: MemoryPlan) -> None:
-    for name in (OFFSETS, COPIED, SCRATCH_OFFSET):
-        if name in op.attributes:
-            del op.attributes[name]
-    if len(op.results):
-        places = plan.sharing.storages.places
-        offsets = [plan.offset(value) if value in places else -1 for value in op.results]
-        op.attributes[OFFSETS] = ir.DenseI64ArrayAttr.get(offsets)
-    if copied := plan.sharing.copied.get(position):
-        op.attributes[COPIED] = ir.DenseI64ArrayAttr.get(copied)
-    if position in plan.scratch:
-        op.attributes[SCRATCH_OFFSET] = _i64(plan.scratch[position])
-
-
-def _dictionary(attribute: ir.DictAttr) -> dict[str, ir.Attribute]:
-    return {named.name: named.attr for named in attribute}
-
-
-def _i64(number: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        write_places(step, plan)

@@ -1,0 +1,100 @@
+"""What people call the storages of `@step`: whose gradient, which module's activation, what of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.gradient_storages import find_gradients
+from dmc.analysis.storage import Storages
+from dmc.dialect.labels import label_of, place_of
+from dmc.runtime.ledger import GRADIENT
+from dmc.step_function import STATE_ROLES, Port, arguments, mutated_state, outputs
+
+# On a `dm.kernel`: the module that it is from.
+LABEL = "dm.label"
+# A bucket with more members is named by the first and the last.
+_MANY = 3
+_CATEGORIES = {"parameter": "parameter", "frozen": "parameter", "optimizer": "optimizer"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A storage's name and category, one of those of `dmc.program.Buffer`."""
+
+    label: str
+    category: str
+
+
+def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
+    """The name and category of each storage, in order.
+
+    Gradients are those of `find_gradients`, and what a movement carries that is said to be one.
+    """
+    named: dict[int, Named] = {}
+    for port in arguments(step):
+        storage = storages.places[step.arguments[port.index]].storage
+        named[storage] = Named(port.name, _category(port))
+    *body, terminator = storages.ops
+    for port in outputs(step):
+        named.setdefault(storages.places[terminator.operands[port.index]].storage, Named(port.name, "output"))
+    gradients = find_gradients(step, storages)
+    for old, new in mutated_state(step):
+        storage = storages.places[terminator.operands[new.index]].storage
+        named.setdefault(storage, Named(f"new {old.name}", _category(old)))
+    for op in body:
+        for value in op.results:
+            if value in storages.places and storages.of(value).value == value:
+                storage = storages.places[value].storage
+                named.setdefault(storage, _gradient(gradients.get(storage)) or _name_of(op, storages, named))
+    return [named[index] for index in range(len(storages.all))]
+
+
+def label_of_op(op: ir.Operation) -> str:
+    """What people know an op by: a module's path, the tensor that it moves, or the line that it is from."""
+    if LABEL in op.attributes:
+        return ir.StringAttr(op.attributes[LABEL]).value
+    tensors = [label_of(each).tensor for each in (op, *_movements(op))]
+    return next(filter(None, tensors), "") or place_of(op.location) or op.name
+
+
+def _gradient(parameter: str | None) -> Named | None:
+    return None if parameter is None else Named(GRADIENT + parameter, "gradient")
+
+
+def _movements(op: ir.Operation) -> list[ir.Operation]:
+    return [dm.movement_of(op.opview).operation] if isinstance(op.opview, dm.StartOp) else []
+
+
+def _category(port: Port) -> str:
+    return _CATEGORIES.get(port.role, "state" if port.role in STATE_ROLES else "input")
+
+
+def _name_of(op: ir.Operation, storages: Storages, named: Mapping[int, Named]) -> Named:
+    """The name of what `op` makes, by what is known of its operands."""
+    match op.opview:
+        case dm.PackOp():
+            return _name_of_bucket([named[storages.places[value].storage] for value in op.operands])
+        case dm.StartOp():
+            source = None if op.opview.input is None else named[storages.places[op.opview.input].storage]
+            return _name_of_movement(op, source)
+        case _:
+            return Named(label_of_op(op), "activation")
+
+
+def _name_of_bucket(members: list[Named]) -> Named:
+    is_gradient = any(member.category == "gradient" for member in members)
+    names = list(dict.fromkeys(member.label.removeprefix(GRADIENT) for member in members))
+    label = ", ".join(names) if len(names) <= _MANY else f"{names[0]}, …, {names[-1]} ({len(names)} tensors)"
+    return Named(f"{GRADIENT if is_gradient else ''}{label}", "gradient" if is_gradient else "communication")
+
+
+def _name_of_movement(start: ir.Operation, source: Named | None) -> Named:
+    if isinstance(dm.movement_of(start.opview), dm.CopyOp) and source is not None:
+        return source
+    if source is not None and source.category == "gradient":
+        return source
+    label = label_of_op(start)
+    return Named(label, "gradient" if label.startswith(GRADIENT) else "communication")
