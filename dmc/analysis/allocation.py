@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dmc._mlir import ir
 from dmc.analysis.storage import Read, Storages, value_bytes
+from dmc.program import Space
 
 NEVER = 1 << 62
 
@@ -20,7 +21,7 @@ class Allocation:
     last two to end.
     """
 
-    space: str
+    space: Space
     bytes: int
     members: list[int]
     arguments: tuple[int, ...]

@@ -12,6 +12,7 @@ from dmc.analysis.memory_plan import kept_allocations, scratch_of
 from dmc.analysis.sharing import share
 from dmc.analysis.storage import DEVICE
 from dmc.analysis.storage_labels import Named, label_of_op, storage_labels
+from dmc.program import Space
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Held:
 
     label: str
     category: str
-    space: str
+    space: Space
     offset: int
     length: int
     first: int

@@ -16,9 +16,11 @@ from dmc.analysis.pieces import is_view, piece_offset
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.errors import DmcError
+from dmc.program import Space
 from dmc.step_function import STATE_ROLES, arguments
 
-DEVICE, PINNED_HOST = "device", "pinned_host"
+DEVICE: Space = "device"
+PINNED_HOST: Space = "pinned_host"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Storage:
     """
 
     value: ir.Value
-    space: str
+    space: Space
     bytes: int
     first: int
     last: int
@@ -93,7 +95,7 @@ class _Collector:
     storages: list[Storage] = field(default_factory=list)
     places: dict[ir.Value, Place] = field(default_factory=dict)
 
-    def put(self, value: ir.Value, space: str, size: int, first: int, last: int) -> None:
+    def put(self, value: ir.Value, space: Space, size: int, first: int, last: int) -> None:
         """Gives `value` a storage of its own."""
         self.places[value] = Place(len(self.storages), 0)
         self.storages.append(Storage(value, space, size, first, last))
@@ -136,7 +138,7 @@ class _Collector:
         for result in op.results:
             self.put(result, DEVICE, value_bytes(result), position, position)
 
-    def _read(self, value: ir.Value, first: int, last: int) -> str:
+    def _read(self, value: ir.Value, first: int, last: int) -> Space:
         storage = self.storages[self.places[value].storage]
         storage.reads.append(Read(first, last))
         return storage.space
@@ -147,7 +149,7 @@ def _waits(ops: tuple[ir.Operation, ...]) -> dict[ir.Value, int]:
     return {op.operands[0]: position for position, op in enumerate(ops) if op.name == dm.WaitOp.OPERATION_NAME}
 
 
-def _space(movement: ir.OpView) -> str:
+def _space(movement: ir.OpView) -> Space:
     return movement.target.value if isinstance(movement, dm.CopyOp) else DEVICE
 
 

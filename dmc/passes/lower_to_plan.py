@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.buffers import Held, buffers_of
 from dmc.analysis.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH
 from dmc.dialect.placements import mesh_of
 from dmc.errors import DmcError
@@ -42,7 +42,7 @@ class LowerToPlan(Pass):
         step = find_step(module)
         meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
         mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
-        held: Sequence[Any] = ()
+        held = buffers_of(step)
         programs = [_with_buffers(*rank_program(step, mesh, rank), held) for rank in mesh.ranks]
         _describe_kernels(module, step)
         with ir.InsertionPoint(module.body), step.location:
@@ -52,7 +52,7 @@ class LowerToPlan(Pass):
         _drop_unused(module, {c.kernel for p in programs for c in p.commands if isinstance(c, Launch)})
 
 
-def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Any]) -> Program:
+def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held]) -> Program:
     """The program with what its memory holds; `firsts` are the first commands of the operations of @step."""
     last = len(program.commands) - 1
     buffers = tuple(
