@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.memory_attributes import write_places
+from dmc.analysis.memory_peak import describe_peak
 from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.storage import DEVICE
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
+
+# Lines of a message about the peak.
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,13 @@ class PlanMemory(Pass):
             for space, arena in plan.arenas.items():
                 ratio = arena.bytes / arena.bound
                 print(f"{space}: {arena.bytes:,} B, lower bound {arena.bound:,} B, {ratio:.3f}", file=sys.stderr)
+        write_places(step, plan)
         needed = plan.arenas[DEVICE].bytes if DEVICE in plan.arenas else 0
         if self.cap and needed > self.cap:
-            fact = f"needs {needed:,} bytes of device memory, the cap is {self.cap:,}"
-            raise DmcError(step.operation, fact, f"the smallest cap that works for this order is {needed:,}")
-        write_places(step, plan)
+            fact = (
+                f"needs {needed:,} bytes of device memory, but the cap is {self.cap:,}; {describe_peak(step, _SHOWN)}"
+            )
+            hint = (
+                f"the smallest cap that works in this order is {needed:,}; dm-schedule{{memory-cap=}} looks for others"
+            )
+            raise DmcError(step.operation, fact, hint)

@@ -1,0 +1,35 @@
+"""The position at which `@step` holds most, and what it holds there, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmc._mlir import func
+from dmc.analysis.buffers import Held, buffers_of
+from dmc.analysis.packing import Block, live_bytes
+from dmc.analysis.storage import DEVICE
+from dmc.analysis.storage_labels import label_of_op
+
+
+def peak_position(held: Sequence[Held]) -> int:
+    """The first position at which the most bytes of device memory are in use; 0 if none are."""
+    live = live_bytes([Block(each.length, each.first, each.last) for each in held if each.space == DEVICE])
+    return live.index(max(live)) if live else 0
+
+
+def describe_peak(step: func.FuncOp, most: int) -> str:
+    """What the step holds in device memory where it holds most, largest first, at most so many lines.
+
+    Raises DmcError where dm-plan-memory did not run.
+    """
+    held = [each for each in buffers_of(step) if each.space == DEVICE]
+    position = peak_position(held)
+    alive = [each for each in held if each.first <= position <= each.last]
+    alive.sort(key=lambda each: (-each.length, each.offset))
+    op = [view.operation for view in step.entry_block.operations][position]
+    total = sum(each.length for each in alive)
+    lines = [f"most is held at {label_of_op(op)} (operation {position} of @step): {total:,} bytes"]
+    lines += [f"  {each.length:>15,}  {each.category:<13}  {each.label}" for each in alive[:most]]
+    if rest := alive[most:]:
+        lines.append(f"  {sum(each.length for each in rest):>15,}  {len(rest)} smaller ones")
+    return "\n".join(lines)
