@@ -13,7 +13,7 @@ from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.plan_attributes import write_plan
 from dmc.errors import DmcError, PlanError, StateError
-from dmc.forms import PLACED
+from dmc.forms import LOWERED, PLACED
 from dmc.importer.capture import Loss
 from dmc.importer.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
@@ -126,13 +126,13 @@ def compile_artifact(
     """
     machine, kind = target_by_name(target), _precision(precision)
     _check_plan(mesh, plan, machine)
-    (observer := observer or Observer()).plan(("import", *pipeline.stage_names(), "iree"))
+    (observer := observer or Observer()).plan(("import", *pipeline.stage_names(to_form=LOWERED.name), "iree"))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
         resolved = _state_plan(imported, plan, accumulate, machine)
-        forms = pipeline.run(imported.module, observer=observer, dump_dir=dump_dir)
+        forms = pipeline.run(imported.module, to_form=LOWERED.name, observer=observer, dump_dir=dump_dir)
         with observer.stage("iree"):
             pipeline.prepare(imported.module, machine)
             executable = compile_module(imported.module, machine)

@@ -11,21 +11,33 @@ from pathlib import Path
 
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
-from dmc.forms import FORMS, IMPORTED, LOWERED, PLACED, Form, form_named, verify_form
+from dmc.forms import IMPORTED, LOWERED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.observer import Observer
+from dmc.passes.assign_queues import AssignQueues
+from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.copy_outputs import CopyOutputs
+from dmc.passes.copy_ports import CopyPorts
+from dmc.passes.flatten_collectives import FlattenCollectives
 from dmc.passes.fold_collectives import FoldCollectives
+from dmc.passes.form_kernels import FormKernels
+from dmc.passes.hoist_start import HoistStart
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
 from dmc.passes.link_ranks import LinkRanks
 from dmc.passes.lower_reshard import LowerReshard
+from dmc.passes.lower_to_plan import LowerToPlan
 from dmc.passes.pack_state import PackState
 from dmc.passes.partition import Partition
+from dmc.passes.place_events import PlaceEvents
+from dmc.passes.plan_memory import PlanMemory
 from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.schedule import Schedule
 from dmc.passes.separate_concats import SeparateConcats
+from dmc.passes.sink_wait import SinkWait
 from dmc.passes.tie_state import TieState
+from dmc.passes.unroll_loops import UnrollLoops
 from dmc.target import CPU, Target
 
 
@@ -40,6 +52,29 @@ class Stage:
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
     Stage(PLACED, (IsolateDraws(), PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
+    Stage(
+        SCHEDULED,
+        (
+            InlineComposites(),
+            "canonicalize",
+            "cse",
+            UnrollLoops(),
+            FlattenCollectives(),
+            FormKernels(),
+            CopyPorts(),
+            Async(),
+            AssignQueues(),
+            HoistStart(),
+            SinkWait(),
+            Schedule(),
+        ),
+    ),
+    Stage(PLANNED, (PlanMemory(), LowerToPlan(), PlaceEvents())),
+)
+
+# The other way from form placed: all ranks become one program, of which IREE decides the order and the memory.
+BY_IREE = (
+    *STAGES[:2],
     Stage(
         LOWERED,
         (
@@ -61,20 +96,30 @@ PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(),)
 
 def stem(form: Form) -> str:
     """What the text of a module in `form` is called: `01-imported`, so that they sort."""
-    return f"{FORMS.index(form) + 1:02}-{form.name}"
+    forms = [stage.form for stage in _route(form.name)]
+    return f"{forms.index(form) + 1:02}-{form.name}"
 
 
 def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, ...]:
     """The stages from the one that leaves `from_form` to the one that leaves `to_form`, both included.
 
-    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or that lies
-    before `from_form`.
+    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or that no way
+    leads to.
     """
-    first = 0 if from_form is None else FORMS.index(form_named(from_form))
-    last = len(FORMS) - 1 if to_form is None else FORMS.index(form_named(to_form))
+    route = _route(from_form, to_form)
+    names = [stage.form.name for stage in route]
+    for name in (from_form, to_form):
+        if name is not None and form_named(name).name not in names:
+            raise PipelineError(None, f"no way leads from form '{from_form}' to form '{to_form}'", " → ".join(names))
+    first = 0 if from_form is None else names.index(from_form)
+    last = len(names) - 1 if to_form is None else names.index(to_form)
     if last < first:
         raise PipelineError(None, f"form '{to_form}' comes before form '{from_form}'", "the compiler goes forward only")
-    return STAGES[first : last + 1]
+    return route[first : last + 1]
+
+
+def _route(*forms: str | None) -> tuple[Stage, ...]:
+    return BY_IREE if LOWERED.name in forms else STAGES
 
 
 def stage_names(from_form: str | None = None, to_form: str | None = None) -> tuple[str, ...]:

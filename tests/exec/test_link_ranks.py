@@ -147,7 +147,7 @@ def _step(mesh: Mesh, is_sharded: bool) -> ir.Module:
     text = re.sub(r"\b[PWXY]\b", lambda m: f"tensor<{'x'.join(map(str, types[m[0]]))}xf32>", text)
     module = ir.Module.parse(f"{mesh_text(mesh)}\n{text if is_sharded else text.replace('%full', '%w')}")
     LinkRanks(order="port").run(module)
-    pipeline.run(module)
+    pipeline.run(module, to_form="lowered")
     return module
 
 
