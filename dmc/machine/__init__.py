@@ -1,6 +1,6 @@
 """Machines as data, and what a kernel, a move and a collective cost on them. Knows of no compiler and no run."""
 
-from dmc.machine.collectives import collective_ns, link_of
+from dmc.machine.collectives import collective_ns, links_of
 from dmc.machine.cost import kernel_key, kernel_ns, launch_ns, move_ns
 from dmc.machine.machine import (
     Copying,
@@ -32,7 +32,7 @@ __all__ = [
     "kernel_key",
     "kernel_ns",
     "launch_ns",
-    "link_of",
+    "links_of",
     "machine",
     "machine_names",
     "move_ns",

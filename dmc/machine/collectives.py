@@ -40,7 +40,7 @@ def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int)
         return move_ns(machine, "device", "device", bytes)
     per_node = Counter(map(machine.node, ranks))
     members = _Members(len(ranks), len(per_node), min(per_node.values()))
-    link = link_of(machine, ranks)
+    link = links_of(machine, ranks)[0]
     if kind not in link.bandwidth:
         hint = f"kinds are {', '.join(link.bandwidth)}"
         raise DmcError(f"collective of kind '{kind}'", f"has no bandwidth over {link.name}", hint=hint)
@@ -54,14 +54,18 @@ def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int)
     return _within(link, kind, members.count, bytes)
 
 
-def link_of(machine: Machine, ranks: Sequence[int]) -> Link:
-    """The slowest link that joins these ranks; raises DmcError where none does."""
+def links_of(machine: Machine, ranks: Sequence[int]) -> tuple[Link, ...]:
+    """The links that these ranks use: the network first, where they are on several nodes, then that within a node.
+
+    Raises DmcError where none joins them.
+    """
     nodes = {machine.node(rank) for rank in ranks}
-    link = machine.link if len(nodes) == 1 else machine.network
-    if link is None:
+    used = ([machine.network] if len(nodes) > 1 else []) + ([machine.link] if len(nodes) < len(ranks) else [])
+    links = tuple(link for link in used if link is not None)
+    if len(links) < len(used):
         hint = "take a machine with more devices, or one with a network (node8)"
         raise DmcError(f"ranks {', '.join(map(str, ranks))}", f"are not joined on {machine.name}", hint=hint)
-    return link
+    return links
 
 
 def _within(link: Link, kind: str, n: int, bytes: int) -> float:

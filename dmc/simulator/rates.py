@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dmc.machine import Link, Machine, link_of
+from dmc.machine import Link, Machine, links_of
 from dmc.simulator.population import Group
 
 # A port of a rank to a link, or the whole of a memory; a rank's device, or that of a node.
@@ -65,8 +65,10 @@ class Rates:
         """A movement within a group; one of a single rank is a copy, which uses no link."""
         if len(group.members) == 1:
             return Task(ns, group.played)
-        link = link_of(self.machine, group.members)
-        return Task(ns, group.played, (), group.copies, _ports(link, group.played), link.compute_slowdown)
+        links = links_of(self.machine, group.members)
+        ports = tuple(port for link in links for port in _ports(link, group.played))
+        slowdown = max(link.compute_slowdown for link in links)
+        return Task(ns, group.played, copies=group.copies, ports=ports, slowdown=slowdown)
 
     def begin(self, task: Task) -> list[Task]:
         """Adds a task; returns whose rate may have changed by that, its own among them."""
