@@ -54,18 +54,17 @@ class LowerToPlan(Pass):
 
 def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held]) -> Program:
     """The program with what its memory holds; `firsts` are the first commands of the operations of @step."""
-    last = len(program.commands) - 1
-    buffers = tuple(
-        Buffer(
-            each.label,
-            each.category,
-            Range(each.space, each.offset, each.length),
-            min(firsts[each.first], last),
-            last if each.last >= len(firsts) - 1 else max(firsts[each.last + 1] - 1, min(firsts[each.first], last)),
-        )
-        for each in held
-    )
-    return msgspec.structs.replace(program, buffers=buffers)
+    end = len(program.commands) - 1
+    begins = {(each.space, each.offset, each.length, each.first) for each in held}
+    buffers: list[Buffer] = []
+    for each in held:
+        # A kernel that works in place reads the old value while it writes the new one: both are there.
+        last = each.last + ((each.space, each.offset, each.length, each.last + 1) in begins)
+        first = min(firsts[each.first], end)
+        behind = firsts[last + 1] if last + 1 < len(firsts) - 1 else end + 1
+        where = Range(each.space, each.offset, each.length)
+        buffers.append(Buffer(each.label, each.category, where, first, max(behind - 1, first)))
+    return msgspec.structs.replace(program, buffers=tuple(buffers))
 
 
 def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:
