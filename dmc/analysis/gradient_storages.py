@@ -9,6 +9,8 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pieces import is_view
 from dmc.analysis.storage import Storages, member_offsets, value_bytes
+from dmc.dialect.labels import label_of
+from dmc.runtime.ledger import GRADIENT
 from dmc.step_function import STATE_ROLES, arguments, mutated_state
 
 
@@ -16,8 +18,8 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
     """The storages that hold gradients, with the name of the parameter.
 
     A gradient is what a kernel that makes a new parameter takes beside state, as large as what it makes. So is what it
-    is made of by movements, in buckets, and by kernels that take nothing else as large: by scaling. Linear in the
-    number of operands.
+    is made of by movements, in buckets, and by kernels that take nothing else as large: by scaling. So is what a
+    movement carries that says so. Linear in the number of operands.
     """
     *_, terminator = storages.ops
     changes = [(old, terminator.operands[new.index]) for old, new in mutated_state(step)]
@@ -26,6 +28,11 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
     for old, new in changes:
         if old.role == "parameter":
             tracer.trace_update(new, old.name)
+    for op in storages.ops:
+        carried = label_of(dm.movement_of(op.opview).operation).tensor if isinstance(op.opview, dm.StartOp) else ""
+        # A bucket's label names several.
+        if carried.startswith(GRADIENT) and ";" not in carried:
+            tracer.name(op.results[0], carried.removeprefix(GRADIENT))
     return tracer.found
 
 
@@ -50,9 +57,10 @@ class _Tracer:
                 if self.storages.places[operand].storage in self.new_state:
                     open_values.append(operand)
                 else:
-                    self._name(operand, parameter)
+                    self.name(operand, parameter)
 
-    def _name(self, gradient: ir.Value, parameter: str) -> None:
+    def name(self, gradient: ir.Value, parameter: str) -> None:
+        """Names the gradient, and what it is made of by movements and by scaling."""
         while gradient not in self._named:
             for value in _path(gradient):
                 self._named.add(value)
@@ -93,7 +101,9 @@ def _before(value: ir.Value) -> ir.Value | None:
     op = value.owner
     match op.opview:
         case dm.WaitOp():
-            return op.operands[0].owner.opview.input
+            return op.operands[0]
+        case dm.StartOp():
+            return op.opview.input
         case dm.UnpackOp():
             offset = member_offsets(op)[ir.OpResult(value).result_number]
             return _member(op.operands[0], offset, value)
@@ -111,7 +121,5 @@ def _member(bucket: ir.Value | None, offset: int, like: ir.Value) -> ir.Value | 
             members = dict(zip(member_offsets(op), op.operands, strict=True))
             found = members.get(offset)
             return found if found is not None and value_bytes(found) == value_bytes(like) else None
-        if not isinstance(op.opview, dm.WaitOp):
-            return None
-        bucket = op.operands[0].owner.opview.input
+        bucket = _before(bucket) if isinstance(op.opview, dm.WaitOp | dm.StartOp) else None
     return None
