@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dmc.analysis.task_graph import Followers, TaskGraph
-from dmc.passes._schedule_picks import Pick, first, picks_below
+from dmc.passes._schedule_picks import Pick, first, picks_within
 
 ROUNDS = 2
 
@@ -25,19 +25,15 @@ class _Played:
     end: list[float]
 
 
-def kernel_orders(graph: TaskGraph, followers: Followers, cap: int | None) -> Iterator[list[int]]:
-    """Orders of the tasks of the compute lane that may be good, as given first; under the cap as far as is seen here.
-
-    Near-linear in the number of tasks.
-    """
-    given = graph.kernels()
-    yield given
-    as_given = [float(place) for place in range(len(graph.tasks))]
-    for seed in (as_given, longest_paths(graph, followers)):
+def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[list[int]]:
+    """Orders of the kernels that may be fast and keep to the cap if `base` does. Near-linear in the number of tasks."""
+    place = {index: place for place, index in enumerate(base)}
+    as_in_base = [float(place.get(index, index)) for index in range(len(graph.tasks))]
+    for seed in (as_in_base, longest_paths(graph, followers)):
         priority = seed
         for _ in range(ROUNDS):
-            played = _forward(graph, followers, priority, cap)
-            yield sorted(given, key=lambda index, played=played: (played.begin[index], index))
+            played = _forward(graph, followers, priority, picks_within(graph, base, followers, cap))
+            yield sorted(base, key=lambda index, played=played: (played.begin[index], place[index]))
             priority = _latest(graph, followers, played)
 
 
@@ -50,10 +46,10 @@ def longest_paths(graph: TaskGraph, followers: Followers) -> list[float]:
     return found
 
 
-def _forward(graph: TaskGraph, followers: Followers, priority: Sequence[float], cap: int | None) -> _Played:
+def _forward(graph: TaskGraph, followers: Followers, priority: Sequence[float], pick: Pick) -> _Played:
     befores = [len(task.needs) + len(task.after) for task in graph.tasks]
     behinds = [followers.of(index) for index in range(len(graph.tasks))]
-    return _play(graph, priority, befores, behinds, first if cap is None else picks_below(graph, cap))
+    return _play(graph, priority, befores, behinds, pick)
 
 
 def _latest(graph: TaskGraph, followers: Followers, played: _Played) -> list[float]:
@@ -92,6 +88,8 @@ def _play(
         for lane, queue in ready.items():
             if queue and lane not in busy:
                 index = pick(queue)
+                if index is None:
+                    continue
                 busy.add(lane)
                 played.begin[index], played.end[index] = now, now + graph.tasks[index].ns
                 heapq.heappush(ends, (played.end[index], index))

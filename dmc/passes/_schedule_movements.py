@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from dmc.analysis.task_graph import Followers, TaskGraph
 from dmc.passes._schedule_bounds import Bounds, bounds_of
-from dmc.passes._schedule_room import Room
+from dmc.passes._schedule_lives import lives_of
 
 
 def place_movements(
@@ -46,7 +46,7 @@ class _Walk:
         self.graph, self.kernels, self.followers, self.overlap = graph, kernels, followers, overlap
         self.bounds: Bounds = bounds_of(graph, kernels, followers)
         self.clock = [0.0, *accumulate(graph.tasks[index].ns for index in kernels)]
-        self.lives, self.room = _taken(graph, kernels, self.bounds)
+        self.lives, self.room = lives_of(graph, kernels, self.bounds)
         self.limit = max(cap or 0, self.room.highest(0, 2 * len(kernels) + 1)) if cap is not None else None
         self.missing = [len(task.needs) + len(task.after) for task in graph.tasks]
         self.ready: dict[str, list[tuple[int, int]]] = {}
@@ -229,25 +229,3 @@ class _Walk:
             found += [event for event in events if event >= 0 or self.waited_in[~event] == gap]
             found += self.kernels[gap : gap + 1]
         return found
-
-
-def _taken(graph: TaskGraph, kernels: Sequence[int], bounds: Bounds) -> tuple[dict[int, tuple[int, int]], Room]:
-    """By storage its first and last place, and the memory in use, with each movement where it holds the least."""
-    position = {index: place for place, index in enumerate(kernels)}
-    lives: dict[int, tuple[int, int]] = {}
-    for index, task in enumerate(graph.tasks):
-        place = 2 * bounds.quiet[index] if task.is_movement else 2 * position[index] + 1
-        for storage in (*task.reads, *task.writes):
-            first, last = lives.get(storage, (place, place))
-            lives[storage] = (min(first, place), max(last, place))
-    for storage in graph.kept:
-        if storage in lives:
-            lives[storage] = (lives[storage][0], 2 * len(kernels))
-    steps = [0] * (2 * len(kernels) + 2)
-    for storage, (first, last) in lives.items():
-        steps[first] += graph.sizes[storage]
-        steps[last + 1] -= graph.sizes[storage]
-    used = list(accumulate(steps))[:-1]
-    for index, place in position.items():
-        used[2 * place + 1] += graph.tasks[index].scratch
-    return lives, Room([bytes + graph.resident for bytes in used])

@@ -11,13 +11,14 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.footprint import Footprint, alive_at, footprint
 from dmc.analysis.task_costs import TaskCosts
-from dmc.analysis.task_graph import TaskGraph, check_order
+from dmc.analysis.task_graph import Followers, TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import Timeline, timeline
 from dmc.errors import DmcError
 from dmc.machine import machine
 from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
+from dmc.passes._schedule_picks import frees_first
 from dmc.passes._schedule_reasons import table
 from dmc.passes.base import Pass
 
@@ -72,28 +73,25 @@ class _Candidate:
 
 def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
     """The fastest candidate under the cap, of equally fast ones the smallest, then the first; else the smallest."""
-    candidates = [given, *_candidates(graph, cap)]
+    followers = graph.followers()
+    candidates = [given, *_candidates(graph, graph.kernels(), followers, cap)]
     fitting = [each for each in candidates if each.footprint.peak <= cap]
     if not fitting:
-        candidates += _frugal(graph, cap)
+        candidates += _candidates(graph, frees_first(graph, followers), followers, cap)
         fitting = [each for each in candidates if each.footprint.peak <= cap]
     if not fitting:
         return min(candidates, key=lambda each: each.footprint.peak)
     return min(fitting, key=lambda each: (each.timeline.total, each.footprint.peak))
 
 
-def _candidates(graph: TaskGraph, cap: int) -> Iterator[_Candidate]:
-    followers = graph.followers()
-    for kernels in kernel_orders(graph, followers, cap):
+def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[_Candidate]:
+    """Orders with the kernels as in `base`, without and with overlap; and where these fit, with kernels by lists."""
+    for overlap in (False, True):
+        yield (found := _Candidate.of(graph, place_movements(graph, base, followers, cap, overlap=overlap)))
+        if found.footprint.peak > cap:
+            return
+    for kernels in kernel_orders(graph, base, followers, cap):
         yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
-
-
-def _frugal(graph: TaskGraph, cap: int) -> Iterator[_Candidate]:
-    """Without any overlap that would take memory; also with kernels chosen as if there were next to none."""
-    followers = graph.followers()
-    for bound in (cap, graph.resident):
-        for kernels in kernel_orders(graph, followers, bound):
-            yield _Candidate.of(graph, place_movements(graph, kernels, followers, bound, overlap=False))
 
 
 def _over(graph: TaskGraph, smallest: _Candidate, cap: int) -> DmcError:
