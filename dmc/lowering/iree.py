@@ -62,7 +62,7 @@ def compile_module(module: ir.Module, target: Target) -> Executable:
     check_bindings(schedule)
     if target.name == CPU.name:
         schedule = with_tiles(schedule, os.cpu_count() or 1)
-    data = _run(schedule.encode(), target, "--compile-from=stream")
+    data = compile_stream(schedule, target)
     return Executable(data, _statistics(schedule), required_features(schedule))
 
 
@@ -73,7 +73,17 @@ def compile_subspan(target: Target) -> bytes:
 
 def schedule_of(text: str, target: Target) -> bytes:
     """IREE's stream-level program for the text of form lowered: every allocation, copy and dispatch of a step."""
-    return _run(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", _ASYNC)
+    return stream_text(text, target, _ASYNC).encode()
+
+
+def compile_stream(text: str, target: Target) -> bytes:
+    """The executable of a stream-level program, which is taken as it stands."""
+    return _run(text.encode(), target, "--compile-from=stream")
+
+
+def stream_text(text: str, target: Target, *flags: str) -> str:
+    """IREE's stream-level program for a module of our MLIR."""
+    return _run(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", *flags).decode()
 
 
 def _run(source: bytes, target: Target, *flags: str) -> bytes:

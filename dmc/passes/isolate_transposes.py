@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmc._mlir import ir
-from dmc.dialect.iree import fusion_barrier
+from dmc.lowering.transposes import isolate_transposes
 from dmc.passes.base import Pass
-from dmc.walk import walk
-
-# Rows of the product for each of which the transposed matrix is read once; with fewer, transposing does not pay.
-ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -25,13 +21,4 @@ class IsolateTransposes(Pass):
     name = "dm-isolate-transposes"
 
     def run(self, module: ir.Module) -> None:
-        barriers: dict[ir.Value, ir.Value] = {}
-        for op in [op for op in walk(module.operation) if op.name == "linalg.matmul"]:
-            right = op.operands[1]
-            if not isinstance(right.owner, ir.Operation | ir.OpView) or right.owner.name != "linalg.transpose":
-                continue
-            if ir.RankedTensorType(op.operands[0].type).shape[0] < ROWS:
-                continue
-            if right not in barriers:
-                barriers[right] = fusion_barrier(right)
-            op.operands[1] = barriers[right]
+        isolate_transposes(module)

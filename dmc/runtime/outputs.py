@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dmc.runtime.device import Reading
+from dmc.runtime.calls import Calls, Output
 from dmc.runtime.dtypes import describe, dtype_of
 from dmc.runtime.ranks import Spread
-from dmc.runtime.session import Session
 from dmc.runtime.signature import TensorSpec
 
 
@@ -21,10 +20,10 @@ class LazyArray:
     """
 
     def __init__(
-        self, session: Session, readings: Sequence[Reading], spread: Spread, spec: TensorSpec, entry: int
+        self, session: Calls, readings: Sequence[Output], spread: Spread, spec: TensorSpec, entry: int
     ) -> None:
         """readings: what each rank gives of it, the parts of `spread`."""
-        self._session: Session | None = session
+        self._session: Calls | None = session
         self._readings = readings
         self._spread = spread
         self._entry = entry

@@ -1,0 +1,198 @@
+"""IREE's stream-level program → the code of the kernels that are its functions.
+
+The program is text of IREE's MLIR, which is not ours, and is read by IREE's own bindings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from iree.compiler import ir
+from iree.compiler.dialects import arith, stream, util
+
+from dmc.errors import DmcError
+from dmc.lowering.kernel_code import (
+    Binding,
+    CodeLibrary,
+    Copy,
+    Dispatch,
+    Fill,
+    Group,
+    KernelCode,
+    KernelCommand,
+    Place,
+    without_copy_out,
+)
+
+_READ, _WRITE = 1, 2
+_ACCESS = {_READ: "ro", _WRITE: "wo", _READ | _WRITE: "rw"}
+# Where a kernel's next piece of scratch begins.
+_ALIGNMENT = 256
+# What a function may hold besides commands: it has no effect at this level.
+_SILENT = frozenset(
+    "arith.constant hal.element_type hal.encoding_type hal.buffer_view.assert "
+    "stream.timepoint.immediate stream.timepoint.join stream.resource.dealloca".split()
+)
+
+
+def read_library(schedule: str) -> CodeLibrary:
+    """The code of the functions of a stream-level program, whose last arguments are the storage of their results.
+
+    Raises DmcError, naming the kernel, for a function that does more than a kernel may.
+    """
+    with ir.Context():
+        module = ir.Module.parse(schedule)
+        texts: dict[str, str] = {}
+        functions: list[ir.Operation] = []
+        device = ""
+        for view in module.body.operations:
+            op = view.operation
+            if op.name == "stream.executable":
+                texts[_name(op)] = op.get_asm(use_local_scope=True)
+            elif op.name == "util.func":
+                functions.append(op)
+            elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
+                device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
+        canonical, executables = _shared(texts)
+        kernels = {_name(op): without_copy_out(_Reader(_name(op), canonical).read(op)) for op in functions}
+    return CodeLibrary(device, kernels, executables)
+
+
+def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Which executable stands for each, and the texts of those that do; equal but for their names, they are one."""
+    canonical: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for name, text in texts.items():
+        content = hashlib.sha256(text.replace(f"@{name}", "@").encode()).hexdigest()
+        canonical[name] = first.setdefault(content, name)
+    return canonical, {name: texts[name] for name in first.values()}
+
+
+@dataclass
+class _Reader:
+    """Reads one function. places: what each resource is; scratch: bytes given out so far."""
+
+    kernel: str
+    canonical: dict[str, str]
+    places: dict[Any, Place] = field(default_factory=dict)
+    scratch: int = 0
+
+    def read(self, function: ir.Operation) -> KernelCode:
+        """Its commands in order."""
+        blocks = list(function.regions[0].blocks)
+        if len(blocks) != 1:
+            raise self._refused("branches or loops")
+        self._arguments(blocks[0], len(ir.FunctionType(function.attributes["function_type"].value).results))
+        commands: list[KernelCommand] = []
+        for view in blocks[0].operations:
+            commands += self._top_level(view)
+        return KernelCode(self.kernel, tuple(commands), self.scratch)
+
+    def _arguments(self, block: ir.Block, results: int) -> None:
+        first = len(block.arguments) - results
+        for number, argument in enumerate(block.arguments):
+            place = Place("read", number, 0, 0) if number < first else Place("write", number - first, 0, 0)
+            self.places[argument] = place
+
+    def _top_level(self, op: Any) -> list[KernelCommand]:
+        match op:
+            case stream.TensorImportOp():
+                source = self.places[op.source]
+                self.places[op.result] = Place(source.role, source.index, 0, _constant(op.result_size))
+            case stream.ResourceAllocaOp():
+                self._allocate(op.result, _constant(op.storage_size))
+            case stream.ResourceSubviewOp():
+                base = self.places[op.source]
+                offset = base.offset + _constant(op.source_offset)
+                self.places[op.result] = Place(base.role, base.index, offset, _constant(op.result_size))
+            case stream.TimepointAwaitOp():
+                for result, resource in zip(op.results_, op.resource_operands, strict=True):
+                    self.places[result] = self.places[resource]
+            case stream.CmdExecuteOp():
+                block = op.body.blocks[0]
+                for argument, resource in zip(block.arguments, op.resource_operands, strict=True):
+                    self.places[argument] = self._place(resource)
+                return list(self._commands(block))
+            case stream.TensorExportOp():
+                self.places[op.result] = self.places[op.source]
+            case util.ReturnOp():
+                self._check_results(op)
+            case _:
+                if op.operation.name not in _SILENT:
+                    raise self._refused(f"a {op.operation.name}")
+        return []
+
+    def _allocate(self, resource: Any, size: int) -> None:
+        self.places[resource] = Place("scratch", 0, self.scratch, size)
+        self.scratch += -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    def _check_results(self, op: Any) -> None:
+        for number, result in enumerate(op.operation.operands):
+            place = self.places[result]
+            if (place.role, place.index, place.offset) != ("write", number, 0):
+                raise self._refused(f"result {number} in another memory than its own")
+
+    def _commands(self, block: ir.Block) -> Iterator[KernelCommand]:
+        for op in block.operations:
+            match op:
+                case stream.CmdDispatchOp():
+                    yield self._dispatch(op)
+                case stream.CmdFillOp():
+                    yield Fill(_text(op.value), self._part(op.target, op.target_offset, op.target_length))
+                case stream.CmdCopyOp():
+                    source = self._part(op.source, op.source_offset, op.length)
+                    yield Copy(source, self._part(op.target, op.target_offset, op.length))
+                case stream.CmdConcurrentOp():
+                    yield Group(tuple(self._commands(op.body.blocks[0])))
+                case stream.YieldOp():
+                    return
+                case _:
+                    raise self._refused(f"a {op.operation.name}")
+
+    def _dispatch(self, op: Any) -> Dispatch:
+        (entry,) = op.entry_points
+        executable, name = entry.value
+        canonical = self.canonical[executable]
+        parts = zip(op.resource_accesses, op.resources, op.resource_offsets, op.resource_lengths, strict=True)
+        bindings = tuple(
+            Binding(_ACCESS[access.value], self._part(resource, offset, length))
+            for access, resource, offset, length in parts
+        )
+        workload, scalars = tuple(map(_text, op.workload)), tuple(map(_text, op.uniform_operands))
+        # Entries are called as their executable, and more.
+        return Dispatch(canonical, f"{canonical}{name.removeprefix(executable)}", workload, scalars, bindings)
+
+    def _part(self, resource: Any, offset: Any, length: Any) -> Place:
+        base = self._place(resource)
+        return Place(base.role, base.index, base.offset + _constant(offset), _constant(length))
+
+    def _place(self, resource: Any) -> Place:
+        if resource not in self.places:
+            raise self._refused("constants in memory that is filled when the program is loaded")
+        return self.places[resource]
+
+    def _refused(self, what: str) -> DmcError:
+        hint = (
+            "form smaller kernels around it; static shapes, no loops and small constants are what kernels are made of"
+        )
+        return DmcError(
+            f"kernel @{self.kernel}", f"IREE makes {what} of it, not only dispatches, fills and copies", hint
+        )
+
+
+def _name(op: Any) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _text(value: Any) -> str:
+    """A constant as MLIR writes it."""
+    owner = value.owner
+    assert isinstance(owner, arith.ConstantOp), f"{value} is no constant"
+    return str(owner.value)
+
+
+def _constant(value: Any) -> int:
+    return int(_text(value).split(" ")[0])

@@ -1,0 +1,149 @@
+"""A planned job → one IREE module at command level, with the job's own order, ranges and events.
+
+Each lane of each rank is a device of the module. `@step` takes the arenas of all ranks, one buffer for each rank and
+memory space in their order, and two fences; nothing is allocated in it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dmc.errors import DmcError
+from dmc.lowering.cpu_features import required_features
+from dmc.lowering.iree import Executable, compile_stream
+from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode, Place, is_safe_in_place
+from dmc.lowering.matmul_tiles import with_tiles
+from dmc.lowering.stream_collectives import rendezvous_code
+from dmc.lowering.stream_regions import Item, LaneId, Local, Region, Regions, Rendezvous, regions_of
+from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
+from dmc.program import Job, Launch
+from dmc.target import CPU, Target
+
+
+def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
+    """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's own words where it fails.
+
+    What the executable's `step` does is exactly the job: IREE adds no order, no memory and no copy.
+    """
+    text = stream_module(job, code)
+    if target.name == CPU.name:
+        text = with_tiles(text, os.cpu_count() or 1)
+    statistics = {"transient_bytes": 0, "dispatches": text.count("stream.cmd.dispatch ")}
+    return Executable(compile_stream(text, target), statistics, required_features(text))
+
+
+def stream_module(job: Job, code: CodeLibrary) -> str:
+    """The text of the module. Raises DmcError for what cannot be carried out, as lanes that wait for each other."""
+    regions = regions_of(job)
+    return _Module(job, code, regions).text()
+
+
+class _Module:
+    def __init__(self, job: Job, code: CodeLibrary, regions: Regions) -> None:
+        self._job = job
+        self._code = code
+        self._regions = regions
+        self._lanes = [(program.rank, index) for program in job.programs for index in range(len(program.lanes))]
+        arenas = {
+            Arena(program.rank, space): max(size, 1)
+            for program in job.programs
+            for space, size in program.arenas.items()
+        }
+        self._known = dict(code.executables)
+        self._text = Text(self._known, arenas)
+
+    def text(self) -> str:
+        """Everything."""
+        body = self._body()
+        devices = [
+            f"util.global private {_device(lane)} = {_with_ordinal(self._code.device, number)} : !hal.device"
+            for number, lane in enumerate(self._lanes)
+        ]
+        executables = [line for text in self._text.used.values() for line in text.splitlines()]
+        lines = [*devices, *executables, *self._function(body)]
+        default = f"stream.affinity.default = {_affinity(self._lanes[0])}"
+        return "\n".join([f"module @job attributes {{{default}}} {{", *indented(lines, 2), "}", ""])
+
+    def _function(self, body: list[str]) -> list[str]:
+        arguments = [f"%{arena.name}_view: !hal.buffer_view" for arena in self._text.arenas]
+        arguments += ["%wait: !hal.fence", "%signal: !hal.fence"]
+        names = ", ".join(f"%{arena.name}" for arena in self._text.arenas)
+        reflection = f'iree.abi.declaration = "async func @step({names})", iree.abi.model = "coarse-fences"'
+        attributes = f"iree.abi.stub, iree.reflection = {{{reflection}}}"
+        head = f"util.func public @step({', '.join(arguments)}) attributes {{{attributes}}} {{"
+        return [head, *indented([*self._text.definitions(), *body, "util.return"], 2), "}"]
+
+    def _body(self) -> list[str]:
+        first = _affinity(self._lanes[0])
+        lines = [f"%start = stream.timepoint.import on({first}) %wait : (!hal.fence) => !stream.timepoint"]
+        for arena, size in self._text.arenas.items():
+            owner = _affinity(next(lane for lane in self._lanes if lane[0] == arena.rank))
+            kind = f"tensor<{size}xi8> in {self._text.resource(arena)}"
+            lines.append(
+                f"%{arena.name}_all = stream.tensor.import on({owner}) %{arena.name}_view : !hal.buffer_view -> {kind}"
+            )
+        for number, region in enumerate(self._regions.regions):
+            lines += self._region(number, region)
+        done, joining = _joined("done", self._regions.last)
+        return [*lines, *joining, f"stream.timepoint.chain_external on({first}) {done} => (%signal : !hal.fence)"]
+
+    def _region(self, number: int, region: Region) -> list[str]:
+        bounds = [self._bound(item) for item in region.items]
+        arenas = sorted({each.arena for bound in bounds for each in bound.spans()})
+        captured = ", ".join(f"%{arena.name}_all as %{arena.name}: {self._text.resource(arena)}" for arena in arenas)
+        awaited, joining = _joined(f"before_{number}", region.awaits)
+        on = _affinity(region.on)
+        head = f"%t{number} = stream.cmd.execute on({on}) await({awaited}) => with({captured}) {{"
+        commands = [line for bound in bounds for line in self._text.commands(bound)]
+        return [*joining, head, *indented(commands, 2), "} => !stream.timepoint"]
+
+    def _bound(self, item: Item) -> Bound:
+        match item:
+            case Rendezvous():
+                code, executables = rendezvous_code(item)
+                self._known.update(executables)
+                reads = [span(rank, member.source) for rank, member in item.members.items()]
+                writes = [span(rank, member.target) for rank, member in item.members.items()]
+                return Bound(code, reads, writes)
+            case Local(rank, Launch() as launch):
+                return self._launch(rank, launch)
+            case Local(rank, move):
+                whole = Copy(Place("read", 0, 0, move.source.length), Place("write", 0, 0, move.target.length))
+                return Bound(KernelCode("move", (whole,), 0), [span(rank, move.source)], [span(rank, move.target)])
+
+    def _launch(self, rank: int, launch: Launch) -> Bound:
+        if launch.kernel not in self._code.kernels:
+            raise DmcError(f"kernel @{launch.kernel}", "has no code", hint="please report this")
+        code = self._code.kernels[launch.kernel]
+        _check_in_place(code, launch)
+        reads, writes = ([span(rank, each) for each in ranges] for ranges in (launch.reads, launch.writes))
+        return Bound(code, reads, writes, span(rank, launch.scratch))
+
+
+def _check_in_place(code: KernelCode, launch: Launch) -> None:
+    """Raises DmcError where a result lies on an operand that the kernel still needs."""
+    for write, target in enumerate(launch.writes):
+        for read, source in enumerate(launch.reads):
+            if target.overlaps(source) and not (target == source and is_safe_in_place(code, read, write)):
+                fact = f"writes result {write} at {target.offset} over operand {read}, which it still reads"
+                raise DmcError(launch.label or f"kernel @{launch.kernel}", fact, "give the result a place of its own")
+
+
+def _joined(name: str, regions: tuple[int, ...]) -> tuple[str, list[str]]:
+    """The timepoint of several regions, and what makes it; without any, of the start."""
+    points = [f"%t{number}" for number in regions] or ["%start"]
+    if len(points) == 1:
+        return points[0], []
+    return f"%{name}", [f"%{name} = stream.timepoint.join max({', '.join(points)}) => !stream.timepoint"]
+
+
+def _device(lane: LaneId) -> str:
+    return f"@rank{lane[0]}_lane{lane[1]}"
+
+
+def _affinity(lane: LaneId) -> str:
+    return f"#hal.device.affinity<{_device(lane)}>"
+
+
+def _with_ordinal(device: str, ordinal: int) -> str:
+    return device.replace('<"local", ', f'<"local", {{ordinal = {ordinal} : index}}, ', 1)

@@ -1,0 +1,148 @@
+"""Calls of a compiled step that are queued in order: what every session does, however its memory is laid out."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Sequence
+from typing import Protocol
+
+import iree.runtime as iree
+import numpy as np
+
+from dmc.errors import ArtifactError, DmcError
+from dmc.runtime.device import Device
+from dmc.runtime.iree_errors import IREE_ERRORS, first_line
+from dmc.runtime.timeline import Timeline
+
+# Steps in flight at most: while one runs, the next is prepared. More would only delay the report of an error.
+RUN_AHEAD = 2
+
+_STALE = "the state can no longer be trusted: load the last saved file"
+
+_open_calls: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+class Output(Protocol):
+    """An output of a step."""
+
+    def array(self) -> np.ndarray:
+        """A copy in host memory; the step must be done. Raises one of IREE_ERRORS if a copy failed."""
+        ...
+
+
+class Calls:
+    """A function `step` and its calls, which run in order. After a failure every further use raises."""
+
+    def __init__(self, device: Device, module: bytes, lanes: Sequence[iree.HalDevice] = ()) -> None:
+        """Loads `module`, whose devices are `lanes`, or `device` alone.
+
+        Raises ArtifactError if the module does not load or has no such function. Calls are refused until `_open`.
+        """
+        self._device = device
+        self._steps = Timeline(device.hal)
+        self._failure: str | None = None
+        self._closed = True
+        self._context, self._function = load_function(device, module, "step", lanes)
+        if self._function.reflection.get("iree.abi.model") != "coarse-fences":
+            fact = "its function 'step' takes no fences"
+            raise ArtifactError("module 'step'", fact, hint="compile with --iree-execution-model=async-external")
+
+    def wait(self, entry: int) -> None:
+        """Blocks until a step is done; raises DmcError if one has failed."""
+        self._check()
+        try:
+            self._steps.wait(entry)
+        except IREE_ERRORS as error:
+            raise self._failed(entry, error) from error
+
+    def is_done(self, entry: int) -> bool:
+        """Whether a step is done; raises DmcError if one has failed."""
+        self._check()
+        try:
+            return self._steps.is_reached(entry)
+        except IREE_ERRORS as error:
+            raise self._failed(entry, error) from error
+
+    def fetch(self, output: Output, entry: int) -> np.ndarray:
+        """An output of a step, after waiting for it; raises DmcError if the step or the copy has failed."""
+        self.wait(entry)
+        try:
+            return output.array()
+        except IREE_ERRORS as error:
+            raise self._failed(entry, error) from error
+
+    def close(self) -> None:
+        """Waits for what is queued, then frees everything on the device; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
+        with contextlib.suppress(*IREE_ERRORS):
+            self._steps.wait(self._steps.last)
+        self._release()
+        del self._function, self._context, self._steps
+        self._device.release()
+
+    def __del__(self) -> None:
+        # An exception in the constructor leaves nothing to wait for.
+        if hasattr(self, "_closed"):
+            self.close()
+
+    def _open(self) -> None:
+        """The end of every constructor: from now on there is something to close."""
+        self._closed = False
+        _open_calls.add(self)
+
+    def _release(self) -> None:
+        """Frees what the session has on the device beside the function; nothing runs any more."""
+
+    def _call(self, arguments: iree.VmVariantList, results: iree.VmVariantList) -> int:
+        """Queues a step and gives its entry; raises DmcError if it fails at the start."""
+        try:
+            self._context.invoke(self._function, arguments, results)
+        except IREE_ERRORS as error:
+            raise self._failed(self._steps.last + 1, error) from error
+        return self._steps.advance()
+
+    def _drain(self) -> None:
+        self._check()
+        self.wait(self._steps.last)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise DmcError("step", self._failure, hint=_STALE)
+        if self._closed:
+            raise DmcError("step", "is closed", hint="load it again")
+
+    def _failed(self, entry: int, error: BaseException) -> DmcError:
+        self._failure = f"call {entry} failed on device {self._device.uri!r}: {first_line(error)}"
+        return DmcError("step", self._failure, hint=_STALE)
+
+
+def load_function(
+    device: Device, module: bytes, name: str, lanes: Sequence[iree.HalDevice] = ()
+) -> tuple[iree.VmContext, iree.VmFunction]:
+    """Loads `module` on `lanes`, or on `device` alone, and finds its function `name`; raises ArtifactError."""
+    instance = iree.VmInstance()
+    try:
+        # The bytes of a file are not aligned as IREE needs them: let it copy.
+        loaded = iree.VmModule.copy_buffer(instance, module)
+        hal = iree.create_hal_module(instance, devices=list(lanes) or [device.hal])
+        context = iree.VmContext(instance, modules=[hal, loaded])
+    except IREE_ERRORS as error:
+        fact = f"cannot be loaded on device {device.uri!r} ({first_line(error)})"
+        raise ArtifactError(f"module '{name}'", fact, hint="compile it for this machine") from error
+    if name not in loaded.function_names:
+        raise ArtifactError(f"module '{name}'", f"has no function '{name}'", hint="compile the step again")
+    function = loaded.lookup_function(name)
+    assert function is not None, "listed but not found"
+    return context, function
+
+
+@atexit.register
+def _close_all() -> None:
+    # At exit Python frees objects in no particular order, and IREE crashes when a device goes before its buffers.
+    for session in tuple(_open_calls):
+        session.close()

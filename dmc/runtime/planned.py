@@ -1,0 +1,86 @@
+"""A planned step on the CPU: all ranks in one process, with their state where the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import iree.runtime as iree
+import numpy as np
+
+from dmc.errors import DmcError
+from dmc.program import Job
+from dmc.runtime.calls import RUN_AHEAD, Calls
+from dmc.runtime.device import Device
+from dmc.runtime.planned_memory import SHARED, Flight, Places, PlannedReading, arenas, tensor
+from dmc.runtime.signature import Signature
+
+_DRIVER = "local-task"
+
+
+class PlannedSession(Calls):
+    """A loaded planned step of all ranks, with the interface of `Session`.
+
+    Each rank has one device arena, and of its other arenas one for each step in flight, so that the host fills those of
+    the next step while one runs. All are allocated here; a step allocates nothing.
+    """
+
+    def __init__(
+        self, device: Device, signature: Signature, job: Job, module: bytes, state: Sequence[np.ndarray]
+    ) -> None:
+        """Allocates the arenas, writes `state` (one array per `signature.state`) and loads `module`.
+
+        signature: of all ranks (`Ranks.linked`). module: the executable of `job`. Raises ArtifactError if the module
+        does not load or the job has not the tensors of the signature, DmcError if there is no room or no CPU device.
+        """
+        self._lanes = _lane_devices(device, sum(len(program.lanes) for program in job.programs))
+        super().__init__(device, module, self._lanes)
+        places = Places(job)
+        self._state, self._controls = places.of(signature.state), places.of(signature.controls)
+        self._batch, self._outputs = places.of(signature.batch), places.of(signature.outputs)
+        self._memory = arenas(device, job, [SHARED])
+        # State outside of the device arenas is there once only, so the next step's inputs must wait.
+        count = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
+        self._flights = [Flight(device, job, self._memory) for _ in range(count)]
+        self._open()
+        self.write_state(state)
+
+    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
+        """Queues one step and returns at once: its entry, and its outputs on their way to the host.
+
+        Arrays fit `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Waits only
+        for the step before the previous one. Raises DmcError if an earlier step has failed, or this one at the start.
+        """
+        self._check()
+        flight = self._flights[self._steps.last % len(self._flights)]
+        self.wait(flight.entry)
+        flight.let_go()
+        flight.fill(self._controls, controls)
+        flight.fill(self._batch, batch)
+        flight.set_fences(self._steps)
+        flight.entry = self._call(flight.arguments, iree.VmVariantList(0))
+        return flight.entry, flight.readings(self._outputs)
+
+    def read_state(self, index: int) -> np.ndarray:
+        """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
+        self._drain()
+        rank, slot = self._state[index]
+        return tensor(self._flights[0].memory, rank, slot).copy()
+
+    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
+        self._drain()
+        self._flights[0].fill(self._state, arrays)
+
+    def _release(self) -> None:
+        for flight in self._flights:
+            flight.release()
+        self._flights.clear()
+        self._memory.clear()
+
+
+def _lane_devices(device: Device, count: int) -> list[iree.HalDevice]:
+    """A device for each lane: each is an in-order queue, and all work on the threads of one pool."""
+    if device.uri != _DRIVER:
+        raise DmcError(f"device {device.uri!r}", "runs no planned step of this kind", hint=f"use {_DRIVER!r}")
+    driver = iree.get_driver(_DRIVER)
+    return [device.hal, *(driver.create_default_device() for _ in range(count - 1))]

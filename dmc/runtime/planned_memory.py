@@ -1,0 +1,156 @@
+"""The arenas of a planned job in memory that the host can address, and where in them its tensors are."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+import iree.runtime as iree
+import numpy as np
+
+from dmc.errors import ArtifactError, DmcError
+from dmc.program import Job, Slot, Space
+from dmc.runtime.device import Device, is_mappable
+from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.iree_errors import IREE_ERRORS, first_line
+from dmc.runtime.signature import TensorSpec
+from dmc.runtime.timeline import Timeline
+
+# The arena that all steps share; of others, each step in flight has its own.
+SHARED: Space = "device"
+
+
+class Arena:
+    """The memory of one space of one rank. view: as IREE takes it; bytes: as the host sees it, u8[size]."""
+
+    def __init__(self, device: Device, name: str, size: int) -> None:
+        """Allocates at least one byte; the content is undefined.
+
+        Raises DmcError if the device has no room or memory that the host cannot address.
+        """
+        size = max(size, 1)
+        try:
+            buffer = device.hal.allocator.allocate_buffer(
+                memory_type=iree.MemoryType.DEVICE_LOCAL,
+                allowed_usage=iree.BufferUsage.DEFAULT,
+                allocation_size=size,
+            )
+        except IREE_ERRORS as error:
+            fact = f"device {device.uri!r} gives no {size} bytes ({first_line(error)})"
+            raise DmcError(name, fact, hint="free memory or make the model smaller") from error
+        if not is_mappable(buffer):
+            raise DmcError(name, f"the host cannot address it on device {device.uri!r}", hint="run the step on the CPU")
+        self.view = iree.HalBufferView(buffer, (size,), iree.HalElementType.INT_8)
+        self.bytes = buffer.map().asarray((size,), np.dtype(np.uint8))
+
+
+Arenas = dict[tuple[int, Space], Arena]
+
+
+def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
+    """An arena for each rank and each of `spaces` that it uses."""
+    return {
+        (program.rank, space): Arena(device, f"{space} arena of rank {program.rank}", size)
+        for program in job.programs
+        for space, size in program.arenas.items()
+        if space in spaces
+    }
+
+
+class Places:
+    """Where the tensors of a job are: for each one of each rank, in the order of the ranks."""
+
+    def __init__(self, job: Job) -> None:
+        self._ranks = len(job.programs)
+        self._slots = {(program.rank, slot.name): slot for program in job.programs for slot in program.slots}
+
+    def of(self, specs: Sequence[TensorSpec]) -> list[tuple[int, Slot]]:
+        """The rank and the slot of each tensor of all ranks (`Ranks.linked`); raises ArtifactError for one without."""
+        return [self._place(spec, number % self._ranks) for number, spec in enumerate(specs)]
+
+    def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
+        slot = self._slots.get((rank, spec.name.removesuffix(f"@{rank}")))
+        if slot is None:
+            raise ArtifactError("the plan", f"has no slot for {spec.name!r}", hint="compile the step again")
+        if (slot.dtype, slot.shape) != (spec.dtype, spec.shape):
+            has, wants = describe(slot.dtype, slot.shape), describe(spec.dtype, spec.shape)
+            raise ArtifactError(
+                "the plan", f"has {spec.name!r} as {has}, not as {wants}", hint="compile the step again"
+            )
+        return rank, slot
+
+
+def tensor(memory: Arenas, rank: int, slot: Slot) -> np.ndarray:
+    """The memory of a tensor as an array."""
+    data = memory[rank, slot.range.space].bytes[slot.range.offset : slot.range.end]
+    return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
+
+
+class PlannedReading:
+    """An output of a step, in memory that a later step will use again."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self._memory: np.ndarray | None = memory
+
+    def array(self) -> np.ndarray:
+        """A copy; the step must be done."""
+        assert self._memory is not None, "read after release"
+        return self._memory.copy()
+
+    def keep(self) -> None:
+        """Takes the value out of that memory; the step must be done."""
+        assert self._memory is not None, "kept after release"
+        self._memory = self._memory.copy()
+
+    def release(self) -> None:
+        """Lets go of the memory; may be called twice."""
+        self._memory = None
+
+
+class Flight:
+    """What one step in flight owns: its inputs and outputs, its fences and its argument list, all made once.
+
+    memory: the arenas of the step, its own and those that all steps share. entry: the step that used it last.
+    """
+
+    def __init__(self, device: Device, job: Job, shared: Arenas) -> None:
+        spaces: list[Space] = ["pinned_host", "host"]
+        self.memory = {**shared, **arenas(device, job, spaces)}
+        self.entry = 0
+        self._readings: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+        self._wait, self._signal = iree.HalFence(1), iree.HalFence(1)
+        self.arguments = iree.VmVariantList(len(self.memory) + 2)
+        for program in job.programs:
+            for space in program.arenas:
+                self.arguments.push_ref(self.memory[program.rank, space].view.ref)
+        self.arguments.push_ref(self._wait.ref)
+        self.arguments.push_ref(self._signal.ref)
+
+    def fill(self, places: Sequence[tuple[int, Slot]], values: Sequence[np.ndarray]) -> None:
+        """Writes inputs; the step that used this last must be done."""
+        for (rank, slot), value in zip(places, values, strict=True):
+            np.copyto(tensor(self.memory, rank, slot), value)
+
+    def set_fences(self, steps: Timeline) -> None:
+        """The next step is behind all that are queued and signals that it is done."""
+        steps.insert_last(self._wait)
+        steps.insert_next(self._signal)
+
+    def readings(self, places: Sequence[tuple[int, Slot]]) -> list[PlannedReading]:
+        """What the host reads when the step is done."""
+        readings = [PlannedReading(tensor(self.memory, rank, slot)) for rank, slot in places]
+        self._readings.update(readings)
+        return readings
+
+    def let_go(self) -> None:
+        """Before its memory is used again: outputs that somebody still holds are taken out of it."""
+        for reading in tuple(self._readings):
+            reading.keep()
+        self._readings.clear()
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing runs any more."""
+        for reading in tuple(self._readings):
+            reading.release()
+        self.memory.clear()
+        del self.arguments

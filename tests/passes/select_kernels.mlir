@@ -1,0 +1,49 @@
+// RUN: dmc-opt %s -p dm-select-kernels --split-input-file | %FileCheck %s
+
+// One dispatch needs no memory besides; equal kernels share their function.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.kernel"{{.*}}body = @double{{.*}}implementation = "iree"{{.*}}scratch = 0 : i64
+// CHECK: "dm.kernel"{{.*}}body = @double{{.*}}implementation = "iree"{{.*}}scratch = 0 : i64
+func.func private @double(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %y = arith.addf %x, %x : tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+func.func @step(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %y = "dm.kernel"(%x) {body = @double} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = "dm.kernel"(%y) {body = @double} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %z : tensor<4x8xf32>
+}
+
+// -----
+
+// What one dispatch hands to the next lies in the scratch: 16 x 64 f32.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.kernel"{{.*}}body = @two_products{{.*}}scratch = 4096 : i64
+func.func private @two_products(%x: tensor<16x64xf32>, %w: tensor<64x64xf32>) -> tensor<16x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x64xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x64xf32>) -> tensor<16x64xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<16x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<16x64xf32>)
+      -> tensor<16x64xf32>
+  %z = linalg.matmul ins(%y, %w : tensor<16x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<16x64xf32>)
+      -> tensor<16x64xf32>
+  return %z : tensor<16x64xf32>
+}
+func.func @step(%x: tensor<16x64xf32>, %w: tensor<64x64xf32>) -> tensor<16x64xf32> {
+  %z = "dm.kernel"(%x, %w) {body = @two_products} : (tensor<16x64xf32>, tensor<64x64xf32>) -> tensor<16x64xf32>
+  return %z : tensor<16x64xf32>
+}
+
+// -----
+
+// A value that is copied to its result at the end is made there: the joined pieces need no scratch.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.kernel"{{.*}}body = @join{{.*}}scratch = 0 : i64
+func.func private @join(%x: tensor<4x8xf32>) -> tensor<8x8xf32> {
+  %y = tensor.concat dim(0) %x, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
+func.func @step(%x: tensor<4x8xf32>) -> tensor<8x8xf32> {
+  %y = "dm.kernel"(%x) {body = @join} : (tensor<4x8xf32>) -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
