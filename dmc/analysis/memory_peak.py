@@ -10,6 +10,8 @@ from dmc.analysis.packing import Block, live_bytes
 from dmc.analysis.storage import DEVICE
 from dmc.analysis.storage_labels import label_of_op
 
+UNKNOWN = "-"
+
 
 def peak_position(held: Sequence[Held]) -> int:
     """The first position at which the most bytes of device memory are in use; 0 if none are."""
@@ -28,8 +30,8 @@ def describe_peak(step: func.FuncOp, most: int) -> str:
     alive.sort(key=lambda each: (-each.length, each.offset))
     op = [view.operation for view in step.entry_block.operations][position]
     total = sum(each.length for each in alive)
-    lines = [f"most is held at {label_of_op(op)} (operation {position} of @step): {total:,} bytes"]
-    lines += [f"  {each.length:>15,}  {each.category:<13}  {each.label}" for each in alive[:most]]
+    lines = [f"most is held at {label_of_op(op) or op.name} (operation {position} of @step): {total:,} bytes"]
+    lines += [f"  {each.length:>15,}  {each.category:<13}  {each.label or UNKNOWN}" for each in alive[:most]]
     if rest := alive[most:]:
         lines.append(f"  {sum(each.length for each in rest):>15,}  {len(rest)} smaller ones")
     return "\n".join(lines)

@@ -53,11 +53,11 @@ def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
 
 
 def label_of_op(op: ir.Operation) -> str:
-    """What people know an op by: a module's path, the tensor that it moves, or the line that it is from."""
+    """What people know an op by: its module's path, the tensor that it moves, or its line; "" if unknown."""
     if LABEL in op.attributes:
         return ir.StringAttr(op.attributes[LABEL]).value
     tensors = [label_of(each).tensor for each in (op, *_movements(op))]
-    return next(filter(None, tensors), "") or place_of(op.location) or op.name
+    return next(filter(None, tensors), "") or place_of(op.location)
 
 
 def _gradient(parameter: str | None) -> Named | None:

@@ -1,0 +1,43 @@
+"""`dmc memory step.dmc`: the memory that a planned step needs, what it is for, and where the peak is; nothing runs."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from dmc.errors import ArtifactError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.memory_plot import page, plot
+from dmc.runtime.memory_report import report
+from dmc.runtime.memory_table import table
+
+# Columns where there is no terminal.
+_WIDE = 250
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("memory", help="show what a planned step needs of memory", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
+    parser.add_argument("--plot", metavar="PNG", help="write a picture of memory over the step")
+    parser.add_argument("--html", metavar="FILE", help="write a page with the picture and what lives at the peak")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises ArtifactError, also for a file whose step is not planned."""
+    job = Artifact.read(arguments.file, to_run=False).job
+    if job is None:
+        fact = "holds no plan: its memory is decided when it runs"
+        raise ArtifactError(str(arguments.file), fact, hint="compile the step to form planned, or see `dmc inspect`")
+    made = report(job)
+    if arguments.plot:
+        plot(made, arguments.plot)
+    if arguments.html:
+        Path(arguments.html).write_text(page(made), encoding="utf-8")
+    # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+    print(table(made, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE))
+    return 0

@@ -1,0 +1,149 @@
+"""What a planned step needs of memory, rank by rank, read from its programs: nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dmc.program import Await, Buffer, Job, Program, Record, Space
+
+# In the order in which they are shown; those of `dmc.program.Buffer` by the names that people use.
+CATEGORIES = {
+    "parameter": "weights",
+    "gradient": "gradients",
+    "optimizer": "optimizer state",
+    "state": "other state",
+    "input": "inputs",
+    "output": "outputs",
+    "activation": "activations",
+    "communication": "communication buffers",
+    "scratch": "workspace",
+}
+DEVICE: Space = "device"
+_LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
+_NO_MODULE = "outside of modules"
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """The device memory of `ranks`, whose programs hold the same things.
+
+    arenas: bytes by memory space. buffers: what the device's holds, by command. live: for each command (rows) the bytes
+    that each category of `CATEGORIES` (columns) has alive. labels: what people call each command.
+    """
+
+    ranks: tuple[int, ...]
+    arenas: Mapping[Space, int]
+    buffers: tuple[Buffer, ...]
+    live: NDArray[np.int64]
+    labels: tuple[str, ...]
+
+    @property
+    def arena(self) -> int:
+        """The bytes that are allocated on the device."""
+        return self.arenas.get(DEVICE, 0)
+
+    @property
+    def peak_command(self) -> int:
+        """The first command at which most is alive."""
+        return int(self.live.sum(axis=1).argmax())
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that are alive at one time."""
+        return int(self.live.sum(axis=1).max())
+
+    @property
+    def fragmentation(self) -> int:
+        """The bytes of the arena that nothing uses even at the peak: holes, and what aligns."""
+        return self.arena - self.peak
+
+    @property
+    def at_peak(self) -> dict[str, int]:
+        """Bytes by category where most is alive."""
+        return dict(zip(CATEGORIES, map(int, self.live[self.peak_command]), strict=True))
+
+    @property
+    def most(self) -> dict[str, int]:
+        """The most bytes that each category has alive, each at a time of its own."""
+        return dict(zip(CATEGORIES, map(int, self.live.max(axis=0)), strict=True))
+
+    def alive(self, command: int) -> list[Buffer]:
+        """What is alive at a command, largest first."""
+        found = [buffer for buffer in self.buffers if buffer.first <= command <= buffer.last]
+        return sorted(found, key=lambda buffer: (-buffer.range.length, buffer.range.offset))
+
+    def modules(self) -> dict[str, int]:
+        """Bytes of activations at the peak by module, down to the first layer number of its path, largest first."""
+        found: Counter[str] = Counter()
+        for buffer in self.alive(self.peak_command):
+            if buffer.category == "activation":
+                found[module_of(buffer.label)] += buffer.range.length
+        return dict(found.most_common())
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """The memory of all ranks; those with equal programs are one entry."""
+
+    ranks: tuple[RankMemory, ...]
+
+
+def report(job: Job) -> MemoryReport:
+    """The report on a job. Linear in the number of buffers and commands."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    programs: list[Program] = []
+    for program in job.programs:
+        key = (tuple(program.arenas.items()), program.buffers)
+        if key not in alike:
+            programs.append(program)
+        alike.setdefault(key, []).append(program.rank)
+    return MemoryReport(
+        tuple(_rank_memory(program, ranks) for program, ranks in zip(programs, alike.values(), strict=True))
+    )
+
+
+def module_of(label: str) -> str:
+    """`h.3.attn, backward` is of `h.3`; a path without a layer's number is of its first module."""
+    path = re.split(r"[,#( ]", label, maxsplit=1)[0]
+    layer = _LAYER.match(path)
+    return layer[0] if layer else path.partition(".")[0] or _NO_MODULE
+
+
+def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:
+    buffers = _apart(buffer for buffer in program.buffers if buffer.range.space == DEVICE)
+    columns = {category: column for column, category in enumerate(CATEGORIES)}
+    changes = np.zeros((len(program.commands) + 1, len(columns)), dtype=np.int64)
+    for buffer in buffers:
+        changes[buffer.first, columns[buffer.category]] += buffer.range.length
+        changes[buffer.last + 1, columns[buffer.category]] -= buffer.range.length
+    live = np.cumsum(changes, axis=0)[: max(len(program.commands), 1)]
+    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program))
+
+
+def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers without what they have in common: what is overwritten in place ends where the new value begins."""
+    apart: list[Buffer] = []
+    ordered = sorted(buffers, key=lambda buffer: (buffer.range, buffer.first, buffer.last))
+    for buffer, behind in zip(ordered, [*ordered[1:], None], strict=True):
+        last = buffer.last
+        if behind is not None and behind.range == buffer.range:
+            last = min(last, behind.first - 1)
+        if buffer.first <= last:
+            apart.append(msgspec.structs.replace(buffer, last=last))
+    return tuple(apart)
+
+
+def _labels(program: Program) -> tuple[str, ...]:
+    """An event is called as the work before it."""
+    labels: list[str] = []
+    for command in program.commands:
+        is_event = isinstance(command, Record | Await)
+        labels.append((labels[-1] if labels else "") if is_event else command.label)
+    return tuple(labels)
