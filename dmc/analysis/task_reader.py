@@ -203,7 +203,7 @@ def _lane(start: Any, movement: Any) -> str:
 
 def _movement_name(op: ir.Operation, movement: Any) -> str:
     kind = movement.operation.name.removeprefix("dm.")
-    of = name_of(op) or name_of(movement.operation)
+    of = label_of(movement.operation).tensor or name_of(op)
     return f"{kind} #{op.attributes['instance'].value}{f' of {of}' if of else ''}"
 
 
@@ -211,4 +211,4 @@ def name_of(op: ir.Operation) -> str:
     """What people know an operation by: its label, the tensor that it moves, or the module that it comes from."""
     if LABEL in op.attributes:
         return ir.StringAttr(op.attributes[LABEL]).value
-    return label_of(op).tensor or place_of(op.location)
+    return label_of(op).tensor or place_of(op.location).partition(" (")[0]

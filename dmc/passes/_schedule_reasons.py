@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from dmc.analysis.footprint import Footprint
 from dmc.analysis.task_graph import Order, TaskGraph
 from dmc.analysis.timeline import Timeline
+from dmc.passes._reasons import print_table
 
 HEAD = (
     "movement",
@@ -20,11 +23,11 @@ HEAD = (
 _END, _BEGIN = "the end", "the begin"
 
 
-def table(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, cap: int) -> str:
-    """One line for each movement, in the order in which they start, and one of sums."""
+def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, cap: int) -> None:
+    """Prints, on stderr, one line for each movement, in the order in which they start, and one of sums."""
     kernels_before, kernels_behind = _neighbours(graph, order)
     places = {event: place for place, event in enumerate(order)}
-    rows: list[tuple[str, ...]] = [HEAD]
+    rows: list[tuple[str, ...]] = []
     for event in order:
         if event < 0 or not graph.tasks[event].is_movement:
             continue
@@ -43,11 +46,10 @@ def table(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, cap
                 _stopped_by(graph, event, before, time, memory, cap, places) if stall else "",
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    print_table(HEAD, rows)
     moving = sum(task.ns for task in graph.tasks if task.is_movement)
     sums = f"step {_us(time.total)} µs, movements {_us(moving)} µs, of which exposed {_us(time.exposed)} µs; "
-    return "\n".join([*lines, f"{sums}peak {memory.peak} bytes, cap {cap}"])
+    print(f"{sums}peak {memory.peak} bytes, cap {cap}", file=sys.stderr)
 
 
 def _neighbours(graph: TaskGraph, order: Order) -> tuple[list[int | None], list[int | None]]:

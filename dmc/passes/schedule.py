@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +9,7 @@ from typing import Literal
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.footprint import Footprint, alive_at, footprint
+from dmc.analysis.settings import machine_of, memory_cap_of
 from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import Followers, TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
@@ -19,7 +19,7 @@ from dmc.machine import machine
 from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
 from dmc.passes._schedule_picks import frees_first
-from dmc.passes._schedule_reasons import table
+from dmc.passes._schedule_reasons import print_reasons
 from dmc.passes.base import Pass
 
 _ALIVE = 8  # so many values are named in a refusal
@@ -42,14 +42,14 @@ class Schedule(Pass):
     name = "dm-schedule"
     algorithm: Literal["list", "asis"] = "list"
     memory_cap: int = 0
-    machine: str = "h200x4"
+    machine: str = ""
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where no order is found that fits the cap, and for what is not of form scheduled."""
-        graph = read_tasks(module, TaskCosts.of(module, machine(self.machine)))
+        graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
         given = _Candidate.of(graph, list(graph.order))
-        cap = self.memory_cap or given.footprint.peak
+        cap = memory_cap_of(module, self.memory_cap) or given.footprint.peak
         best = given if self.algorithm == "asis" else _best(graph, given, cap)
         if best.footprint.peak > cap:
             raise _over(graph, best, cap)
@@ -57,7 +57,7 @@ class Schedule(Pass):
             check_order(graph, best.order)
             _reorder(graph, best.order)
         if self.reasons:
-            print(table(graph, best.order, best.timeline, best.footprint, cap), file=sys.stderr)
+            print_reasons(graph, best.order, best.timeline, best.footprint, cap)
 
 
 @dataclass(frozen=True)
