@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.passes._placing import FREE, Distances, Key, Order
+from dmc.passes._placing import Distances, Moves, Order, sunk
 from dmc.passes._reasons import named, print_table
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
@@ -31,37 +30,18 @@ class SinkWait(Pass):
 
     def run(self, module: ir.Module) -> None:
         order = Order.of(find_step(module).entry_block)
-        sinking = _sinking(order)
-        keys: list[Key] = [(i, 0) for i in range(len(order.ops))]
-        stopped: dict[int, int] = {}
-        before: Counter[int] = Counter()
-        for i in reversed(range(len(order.ops))):
-            if sinking[i]:
-                readers = order.readers(order.ops[i]) or [len(order.ops) - 1]
-                stopped[i] = min(readers, key=keys.__getitem__)
-                place = keys[stopped[i]][0]
-                before[place] -= 1
-                keys[i] = (place, before[place])
+        moves = sunk(order)
         if self.reasons:
-            print_table(HEAD, _rows(order, keys, stopped))
-        order.place(keys)
+            print_table(HEAD, _rows(order, moves))
+        order.place(moves.keys)
 
 
-def _sinking(order: Order) -> list[bool]:
-    """Which operations are waits, or cost nothing and read what one gives."""
-    sinking: list[bool] = []
-    for op in order.ops:
-        is_fed = op.name in FREE and any(sinking[maker] for maker in order.makers(op))
-        sinking.append(is_fed or isinstance(op.opview, dm.WaitOp))
-    return sinking
-
-
-def _rows(order: Order, keys: list[Key], stopped: dict[int, int]) -> list[tuple[object, ...]]:
-    distances = Distances.of(order, keys)
+def _rows(order: Order, moves: Moves) -> list[tuple[object, ...]]:
+    distances = Distances.of(order, moves.keys)
     rows: list[tuple[object, ...]] = []
-    for i in sorted(stopped):
+    for i in sorted(moves.stopped):
         wait = order.ops[i].opview
         if isinstance(wait, dm.WaitOp) and not isinstance(wait.handle.owner, ir.Block):
             movement = dm.movement_of(wait.handle.owner.opview).operation
-            rows.append((named(movement), *distances.between(i, keys[i][0]), named(order.ops[stopped[i]])))
+            rows.append((named(movement), *distances.between(i, moves.keys[i][0]), named(order.ops[moves.stopped[i]])))
     return rows

@@ -1,0 +1,101 @@
+"""The passes that make movements asynchronous change when things happen, never what: the same bits come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.analysis.sharding_ends import SHARDING
+from dmc.dialect.placements import placement_of
+from dmc.mesh import Mesh
+from dmc.passes.assign_queues import AssignQueues
+from dmc.passes.async_ import Async
+from dmc.passes.base import Element, parse_pipeline, run_passes
+from dmc.passes.bucket import Bucket
+from dmc.passes.copy_ports import CopyPorts
+from dmc.passes.hoist_start import HoistStart
+from dmc.passes.sink_wait import SinkWait
+from dmc.step_function import find_step
+from tests import spmd
+from tests.kernels import form_kernels
+from tests.partitioned import place
+from tests.placements import part_of, random_placement
+from tests.random_collectives import program, random_arguments
+from tests.random_steps import random_step
+
+MESHES = (Mesh(a=2), Mesh(a=2, b=2), Mesh(a=3, b=2), Mesh(a=2, b=2, c=2))
+PLACE = "dm-propagate-sharding,dm-partition,dm-lower-reshard,dm-fold-collectives"
+BYTES = (256, 4096, 2**20)
+
+
+def _passes(choose: Callable[[int], int]) -> list[Element]:
+    """The passes in their order, some left out or repeated."""
+    bucket = Bucket(bytes=BYTES[choose(len(BYTES))], preserve_overlap=bool(choose(2)), machine="cpu")
+    moves = [HoistStart(), SinkWait()]
+    first = [moves[choose(2)]] if choose(4) == 0 else []
+    last = moves if choose(2) else [*reversed(moves), AssignQueues()]
+    return [CopyPorts(), Async(), *first, bucket, AssignQueues(), *last]
+
+
+def _assert_same(module: ir.Module, arguments: Any, passes: list[Element]) -> None:
+    """Every rank returns the same bits before and after the passes, and no rule is broken behind any of them."""
+    expected = spmd.run(module, "step", arguments)
+    before = str(module)
+    for element in passes:
+        run_passes(module, [element])
+        dialect.verify_symbols(module)
+    results = spmd.run(module, "step", arguments)
+    for own, wanted in zip(results.results, expected.results, strict=True):
+        for result, each in zip(own, wanted, strict=True):
+            assert result.tobytes() == each.tobytes(), f"{before}\n{module}"
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_random_collectives(random: Any) -> None:
+    mesh = MESHES[random.randrange(3)]
+    seed, count = random.randrange(10**6), 7 * (1 + random.randrange(4))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(program(mesh, seed, count))
+        _assert_same(module, random_arguments(mesh, seed), _passes(random.randrange))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_random_steps(random: Any) -> None:
+    choose = random.randrange
+    mesh = MESHES[choose(len(MESHES))]
+    text, shapes = random_step(choose, 1 + choose(3), 1 + choose(12))
+    placements = {f"a{i}": random_placement(choose, mesh, shape) for i, shape in enumerate(shapes)}
+    rng = np.random.default_rng(0)
+    whole = [rng.integers(-8, 9, shape) / 8 for shape in shapes]
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(_with_roles(text))
+        place(module, mesh, placements)
+        run_passes(module, parse_pipeline(PLACE))
+        form_kernels(module)
+        _assert_same(module, _parts(module, mesh, whole), _passes(choose))
+
+
+def _with_roles(text: str) -> str:
+    """Every other argument comes from the host; all results are outputs."""
+    arguments, arrow, rest = text.partition("-> (")
+    for i, role in enumerate(("parameter", "batch", "frozen", "control")):
+        arguments = arguments.replace(f'"a{i}"}}', f'"a{i}", dm.role = "{role}"}}')
+    return arguments + arrow + rest.replace('dm.name = "a', 'dm.name = "new a')
+
+
+def _parts(module: ir.Module, mesh: Mesh, whole: list[Any]) -> list[list[Any]]:
+    coming = [placement_of(each[SHARDING]) for each in find_step(module).arg_attrs]
+    return [
+        [part_of(array, placement, mesh, rank) for array, placement in zip(whole, coming, strict=True)]
+        for rank in mesh.ranks
+    ]
