@@ -9,6 +9,7 @@ from dmc._mlir import ir
 from dmc.analysis.memory_attributes import write_places
 from dmc.analysis.memory_peak import describe_peak
 from dmc.analysis.memory_plan import plan_memory
+from dmc.analysis.settings import memory_cap_of
 from dmc.analysis.storage import DEVICE
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
@@ -44,10 +45,9 @@ class PlanMemory(Pass):
                 print(f"{space}: {arena.bytes:,} B, lower bound {arena.bound:,} B, {ratio:.3f}", file=sys.stderr)
         write_places(step, plan)
         needed = plan.arenas[DEVICE].bytes if DEVICE in plan.arenas else 0
-        if self.cap and needed > self.cap:
-            fact = (
-                f"needs {needed:,} bytes of device memory, but the cap is {self.cap:,}; {describe_peak(step, _SHOWN)}"
-            )
+        cap = memory_cap_of(module, self.cap)
+        if cap and needed > cap:
+            fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
             hint = (
                 f"the smallest cap that works in this order is {needed:,}; dm-schedule{{memory-cap=}} looks for others"
             )
