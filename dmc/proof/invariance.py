@@ -5,6 +5,7 @@ from __future__ import annotations
 from dmc.errors import ProofError
 from dmc.program import Collective, Command, Job, Launch, Move, Program, Range
 from dmc.proof.collective_sizes import MESSAGES
+from dmc.proof.slices import check_slices
 from dmc.proof.story import lane_name, what, where
 
 
@@ -21,6 +22,7 @@ def check_invariance(job: Job) -> None:
                 fact = f"its {name} differ from rank 0's: {_difference(getattr(first, name), getattr(program, name))}"
                 raise ProofError("V10", f"rank {program.rank}", fact)
         _check_commands(job, first, program)
+    check_slices(job)
 
 
 def _check_commands(job: Job, first: Program, program: Program) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from dmc.errors import ProofError
 from dmc.program import ALIGNMENT, Await, Collective, Program, Range, Record, Slot, accesses
@@ -107,8 +108,8 @@ class _Sweep:
         if number == NOBODY:
             fact = f"reads {told(touched)}, where no one buffer holds a value now"
             raise ProofError("V7", where(self.program, index), fact)
-        for start, end, content in self.content[touched.space].pieces(touched):
-            if content == number or self._is_padding(index, touched, start, end):
+        for start, end, content in _gaps(self.content[touched.space].pieces(touched), number):
+            if self._is_padding(index, touched, start, end):
                 continue
             stale = "nothing" if content == NOBODY else f"what is left of {self._tale(content)}"
             fact = f"reads {self._tale(number)}, but {told(_part(touched, start, end))} holds {stale}"
@@ -144,6 +145,14 @@ class _Sweep:
 
     def _slot(self, slot: Slot) -> str:
         return f"rank {self.program.rank}, slot {slot.name}"
+
+
+def _gaps(pieces: list[tuple[int, int, int]], number: int) -> Iterator[tuple[int, int, int]]:
+    """The stretches of bytes that hold something else than buffer `number`, each with what its first byte holds."""
+    for is_gap, group in groupby(pieces, lambda piece: piece[2] != number):
+        if is_gap:
+            stretch = list(group)
+            yield stretch[0][0], stretch[-1][1], stretch[0][2]
 
 
 def _start(entry: tuple[Range, int]) -> tuple[Space, int]:

@@ -1,0 +1,164 @@
+"""Legal jobs are accepted, and what is refused is told so that a person understands it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmc.errors import ArtifactError, ProofError
+from dmc.program import (
+    Await,
+    Buffer,
+    Channel,
+    Collective,
+    Command,
+    Job,
+    Kernel,
+    Lane,
+    Launch,
+    Operand,
+    Program,
+    Range,
+    Record,
+    Slot,
+)
+from dmc.program.certificate import Certificate
+from dmc.proof import PROPERTIES, verify
+from tests.random_jobs import random_job
+
+replace = msgspec.structs.replace
+F32 = Operand("f32", (16,))
+W, G, SUM = Range("device", 0, 64), Range("device", 256, 64), Range("device", 512, 64)
+LANES = (Lane("compute", "compute"), Lane("dp", "comm", "dp"))
+KERNELS = {
+    "grad": Kernel("grad", (F32,), (F32,), 1, 1),
+    "update": Kernel("update", (F32, F32), (F32,), 1, 1),
+}
+GRADIENT = Launch(0, "grad", (W,), (G,), label="h.0")
+REDUCE = Collective(1, "all_reduce", "dp", (0, 1), 0, "f32", 16, G, SUM, "sum", "f32", label="gradient of h.0")
+UPDATE = Launch(0, "update", (W, SUM), (W,), label="h.0")
+COMMANDS = (GRADIENT, Record(0, 0), Await(1, 0), REDUCE, Record(1, 1), Await(0, 1), UPDATE)
+BUFFERS = (
+    Buffer("h.0", "parameter", W, 0, 6),
+    Buffer("h.0", "gradient", G, 0, 3),
+    Buffer("h.0", "communication", SUM, 3, 6),
+)
+SLOTS = (Slot("h.0", "parameter", "f32", (16,), W),)
+
+
+def _job(change: Callable[[Program], Program] = lambda program: program, ranks: tuple[int, ...] = (0, 1)) -> Job:
+    """Two ranks that add up their gradients; some of them changed."""
+    whole = [Program(rank, {"device": 768}, LANES, SLOTS, COMMANDS, BUFFERS) for rank in (0, 1)]
+    programs = tuple(change(each) if each.rank in ranks else each for each in whole)
+    return Job({"dp": 2}, (Channel("dp", ("dp",)),), KERNELS, programs)
+
+
+def _commands(*commands: Command) -> Callable[[Program], Program]:
+    return lambda program: replace(program, commands=commands)
+
+
+def _refuses(job: Job, property: str, story: str) -> None:
+    with pytest.raises(ProofError, match=re.escape(story)) as caught:
+        verify(job)
+    assert caught.value.property == property
+
+
+def test_the_job_is_accepted() -> None:
+    certificate = verify(_job(), {"device": 768}, "cafe")
+    assert certificate.properties == PROPERTIES and certificate.cost_table == "cafe"
+    assert certificate.peaks == {"device": 768}
+
+
+@given(st.integers(0, 10**6), st.integers(0, 20))
+def test_legal_jobs_are_accepted(seed: int, length: int) -> None:
+    verify(random_job(seed, length))
+
+
+def test_a_certificate_is_of_one_job() -> None:
+    job = _job()
+    certificate = msgspec.msgpack.decode(msgspec.msgpack.encode(verify(job)), type=Certificate)
+    certificate.check(job)
+    with pytest.raises(ArtifactError, match="not to this one"):
+        certificate.check(replace(job, mesh={"tp": 2}))
+    with pytest.raises(ArtifactError, match="schema"):
+        replace(certificate, schema=0).check(job)
+
+
+def test_a_race_names_both_sides() -> None:
+    commands = (*COMMANDS[:5], replace(COMMANDS[5], event=0), UPDATE)
+    story = "lane compute, command 6, launch of @update (h.0): V2: touches device [512, 576) while all_reduce #0 "
+    _refuses(_job(_commands(*commands)), "V2", f"{story}(gradient of h.0) (command 3, lane dp) may still do")
+
+
+def test_a_missing_record() -> None:
+    commands = (GRADIENT, GRADIENT, *COMMANDS[2:])
+    _refuses(_job(_commands(*commands)), "V1", "await of event 0: V1: waits for event 0 for ever: nothing records it")
+
+
+def test_a_rank_that_reduces_otherwise() -> None:
+    commands = (*COMMANDS[:3], replace(REDUCE, reduction="max"), *COMMANDS[4:])
+    story = "rank 1, lane dp, command 3, all_reduce #0 (gradient of h.0): V4: has reduction max, but on rank 0"
+    _refuses(_job(_commands(*commands), (1,)), "V4", story)
+
+
+def test_a_rank_that_stays_away() -> None:
+    commands = tuple(GRADIENT if command is REDUCE else command for command in COMMANDS)
+    story = "rank 0 issues all_reduce #0 (gradient of h.0), its command 3, but rank 1 nothing more"
+    _refuses(_job(_commands(*commands), (1,)), "V4", story)
+
+
+def test_a_value_in_the_place_of_another() -> None:
+    def change(program: Program) -> Program:
+        moved = replace(BUFFERS[1], range=W)
+        commands = (replace(GRADIENT, writes=(W,)), *COMMANDS[1:3], replace(REDUCE, source=W), *COMMANDS[4:])
+        return replace(program, commands=commands, buffers=(BUFFERS[0], moved, BUFFERS[2]))
+
+    _refuses(_job(change), "V7", "begins in device [0, 64) while 'h.0' (gradient, commands 0 to 3) is still there")
+
+
+def test_a_read_of_nothing() -> None:
+    def change(program: Program) -> Program:
+        commands = (replace(GRADIENT, writes=(SUM,)), *COMMANDS[1:])
+        return replace(program, commands=commands, buffers=(*BUFFERS[:2], replace(BUFFERS[2], first=0)))
+
+    _refuses(_job(change), "V7", "reads 'h.0' (gradient, commands 0 to 3), but device [256, 320) holds nothing")
+
+
+def test_a_cap_names_what_is_alive() -> None:
+    with pytest.raises(ProofError, match=r"the peak it holds 192 bytes at command 3: 'h.0' \(64 bytes\)") as caught:
+        verify(_job(), {"device": 512})
+    assert caught.value.property == "V8"
+
+
+def test_a_rank_that_decides_alone() -> None:
+    longer = tuple(replace(buffer, last=7) if buffer.last == 6 else buffer for buffer in BUFFERS)
+    commands = (*COMMANDS[:6], Record(0, 2), UPDATE)
+    job = _job(lambda program: replace(program, commands=commands, buffers=longer), (1,))
+    _refuses(job, "V10", "rank 1: V10: its buffers differ from rank 0's")
+
+
+def test_channels_that_share_ranks_take_turns() -> None:
+    """Two communicators of the same ranks hang when both are active, whatever their order of issue."""
+    other = replace(REDUCE, lane=2, channel="other", instance=1, source=SUM, target=SUM)
+    lanes = (*LANES, Lane("other", "comm", "other"))
+    channels = (Channel("dp", ("dp",)), Channel("other", ("dp",)))
+
+    def job(*between: Command) -> Job:
+        commands = (*COMMANDS[:3], replace(REDUCE, target=G), *between, other, *COMMANDS[4:])
+        made = _job(lambda each: replace(each, lanes=lanes, commands=commands))
+        return replace(made, channels=channels)
+
+    from dmc.proof.communicators import check_communicators
+    from dmc.proof.order import order_of
+
+    apart = job(Record(1, 9), Await(2, 9))
+    check_communicators(apart, tuple(map(order_of, apart.programs)))
+    together = job()
+    with pytest.raises(ProofError, match="and both are of ranks \\[0, 1\\]") as caught:
+        check_communicators(together, tuple(map(order_of, together.programs)))
+    assert caught.value.property == "V5b"
