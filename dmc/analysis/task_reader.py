@@ -135,6 +135,7 @@ class _Reader:
 
     def graph(self, terminator: ir.Operation) -> TaskGraph:
         """The graph, once all operations before `terminator` were read."""
+        self.storages.join_buckets()
         _reduce_in_place(self.tasks, self.storages, terminator)
         hazards, in_place = self._states(terminator)
         find = self.storages.find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from dmc._mlir import ir
@@ -20,7 +21,7 @@ class TaskStorages:
         self._parent: list[int] = []
         self._bytes: list[int] = []
         self._is_fixed: list[bool] = []
-        self._is_bucket: list[bool] = []
+        self._buckets: dict[int, list[int]] = {}
         self._names: list[str] = []
         self._of: dict[ir.Value, int] = {}
 
@@ -32,7 +33,6 @@ class TaskStorages:
         self._parent.append(len(self._parent))
         self._bytes.append(0 if is_fixed else aligned_bytes(type_))
         self._is_fixed.append(is_fixed)
-        self._is_bucket.append(False)
         self._names.append(name)
         self._of[value] = len(self._parent) - 1
         return self._of[value]
@@ -41,16 +41,22 @@ class TaskStorages:
         """`value` lies in the storage of `other`."""
         self._of[value] = self._of[other]
 
-    def pack(self, bucket: ir.Value, members: Sequence[ir.Value], name: str) -> int:
-        """A new storage for a bucket, with the members that can be made inside of it: what else they are in is it."""
-        made = self.make(bucket, bucket.type, name)
-        self._is_bucket[made] = True
-        for member in members:
-            own = self.of(member)
-            is_whole = self._bytes[own] == aligned_bytes(member.type)
-            if is_whole and not self._is_fixed[own] and not self._is_bucket[own]:
-                self._parent[own] = made
-        return made
+    def pack(self, bucket: ir.Value, members: Sequence[ir.Value], name: str) -> None:
+        """A new storage for a bucket; `join_buckets` says what else is made in it."""
+        own = [(self.of(member), aligned_bytes(member.type)) for member in members]
+        self._buckets[self.make(bucket, bucket.type, name)] = [
+            storage
+            for storage, size in own
+            if self._bytes[storage] == size and not self._is_fixed[storage] and storage not in self._buckets
+        ]
+
+    def join_buckets(self) -> None:
+        """Whatever is a member of one bucket alone, and as a whole, is made in its place there."""
+        packed = Counter(own for members in self._buckets.values() for own in members)
+        for made, members in self._buckets.items():
+            for own in members:
+                if packed[own] == 1:
+                    self._parent[own] = made
 
     def join(self, value: ir.Value, other: ir.Value) -> None:
         """`value` is made in the storage of `other`, which is as large."""

@@ -1,0 +1,112 @@
+"""dm-schedule: what it may never do, whatever it is given."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.footprint import alive_at, footprint
+from dmc.analysis.task_costs import TaskCosts
+from dmc.analysis.task_graph import TaskGraph, check_order
+from dmc.analysis.task_reader import read_tasks
+from dmc.analysis.timeline import busy, timeline
+from dmc.errors import DmcError
+from dmc.machine import machine
+from dmc.passes.schedule import Schedule
+from dmc.step_function import find_step
+from tests import spmd
+from tests.random_scheduled import random_scheduled
+
+
+def _module(seed: int, operations: int) -> ir.Module:
+    return ir.Module.parse(random_scheduled(Random(seed).randrange, operations))
+
+
+def _graph(module: ir.Module) -> TaskGraph:
+    return read_tasks(module, TaskCosts.of(module, machine("h200x4")))
+
+
+def _run(module: ir.Module) -> list[list[Any]]:
+    """The results of all ranks, for arguments that differ between them."""
+    values = np.random.default_rng(0)
+    types = [argument.type.shape[0] for argument in find_step(module).arguments]
+    given_ = [[values.standard_normal(size).astype(np.float32) for size in types] for _ in range(4)]
+    return spmd.run(module, "step", given_).results
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(60))
+def test_a_schedule_means_the_same_and_is_never_worse(seed: int) -> None:
+    module = _module(seed, 10 + seed)
+    before, expected = _graph(module), _run(module)
+    peak = footprint(before, before.order).peak
+    Schedule().run(module)
+    module.operation.verify()
+    dm.verify_symbols(module)
+    after = _graph(module)
+    check_order(after, after.order)
+    assert timeline(after, after.order).total <= timeline(before, before.order).total
+    assert footprint(after, after.order).peak <= peak
+    for own, wanted in zip(_run(module), expected, strict=True):
+        for result, reference in zip(own, wanted, strict=True):
+            np.testing.assert_array_equal(result, reference)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), percent=st.integers(60, 200))
+def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
+    with ir.Context() as context, ir.Location.unknown():
+        dm.load(context)
+        module = _module(seed, 30)
+        before = _graph(module)
+        cap = footprint(before, before.order).peak * percent // 100
+        try:
+            Schedule(memory_cap=cap).run(module)
+        except DmcError as error:
+            assert percent < 100, "the order given fits"
+            smallest = int(error.hint.split("memory-cap to ")[1].split(",")[0])
+            assert smallest > cap
+            Schedule(memory_cap=smallest).run(module)
+            cap = smallest
+        after = _graph(module)
+        assert footprint(after, after.order).peak <= cap
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(10))
+def test_a_timeline_adds_up(seed: int) -> None:
+    graph = _graph(_module(seed, 40))
+    played = timeline(graph, graph.order)
+    assert played.total == pytest.approx(busy(graph) + played.exposed)
+    for lane in {task.lane for task in graph.tasks}:
+        assert played.total >= busy(graph, lane)
+    for index, task in enumerate(graph.tasks):
+        assert all(played.end[each] <= played.begin[index] for each in (*task.needs, *task.after))
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_alive_at_the_peak_is_the_peak(seed: int) -> None:
+    graph = _graph(_module(seed, 40))
+    found = footprint(graph, graph.order)
+    alive = sum(size for _, size in alive_at(graph, graph.order, found.place))
+    assert found.peak == max(found.live) == graph.resident + alive
+
+
+@pytest.mark.usefixtures("context")
+def test_more_room_is_never_slower() -> None:
+    totals: list[float] = []
+    for percent in (100, 120, 200):
+        module = _module(7, 60)
+        graph = _graph(module)
+        Schedule(memory_cap=footprint(graph, graph.order).peak * percent // 100).run(module)
+        after = _graph(module)
+        totals.append(timeline(after, after.order).total)
+    assert totals == sorted(totals, reverse=True)
