@@ -1,7 +1,7 @@
 """A planned job → one IREE module at command level, with the job's own order, ranges and events.
 
-Each lane of each rank is a device of the module. `@step` takes the arenas of all ranks, one buffer for each rank and
-memory space in their order, and two fences; nothing is allocated in it.
+Each lane of each rank is a device of the module (`device_count`). `@step` takes the arenas of all ranks, one buffer for
+each rank and memory space in their order, and two fences; nothing is allocated in it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dmc.lowering.iree import Executable, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode, Place, is_safe_in_place
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.lowering.stream_collectives import rendezvous_code
-from dmc.lowering.stream_regions import Item, LaneId, Local, Region, Regions, Rendezvous, regions_of
+from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
 from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
 from dmc.program import Job, Launch
+from dmc.program.devices import device_count
 from dmc.target import CPU, Target
 
 
@@ -43,7 +44,9 @@ class _Module:
         self._job = job
         self._code = code
         self._regions = regions
-        self._lanes = [(program.rank, index) for program in job.programs for index in range(len(program.lanes))]
+        lanes = [(program.rank, index) for program in job.programs for index in range(len(program.lanes))]
+        self._count = device_count(job)
+        self._device_of = {lane: number % self._count for number, lane in enumerate(lanes)}
         arenas = {
             Arena(program.rank, space): max(size, 1)
             for program in job.programs
@@ -56,12 +59,12 @@ class _Module:
         """Everything."""
         body = self._body()
         devices = [
-            f"util.global private {_device(lane)} = {_with_ordinal(self._code.device, number)} : !hal.device"
-            for number, lane in enumerate(self._lanes)
+            f"util.global private @lane{number} = {_with_ordinal(self._code.device, number)} : !hal.device"
+            for number in range(self._count)
         ]
         executables = [line for text in self._text.used.values() for line in text.splitlines()]
         lines = [*devices, *executables, *self._function(body)]
-        default = f"stream.affinity.default = {_affinity(self._lanes[0])}"
+        default = f"stream.affinity.default = {_affinity(0)}"
         return "\n".join([f"module @job attributes {{{default}}} {{", *indented(lines, 2), "}", ""])
 
     def _function(self, body: list[str]) -> list[str]:
@@ -74,10 +77,10 @@ class _Module:
         return [head, *indented([*self._text.definitions(), *body, "util.return"], 2), "}"]
 
     def _body(self) -> list[str]:
-        first = _affinity(self._lanes[0])
+        first = _affinity(0)
         lines = [f"%start = stream.timepoint.import on({first}) %wait : (!hal.fence) => !stream.timepoint"]
         for arena, size in self._text.arenas.items():
-            owner = _affinity(next(lane for lane in self._lanes if lane[0] == arena.rank))
+            owner = _affinity(self._device_of[arena.rank, 0])
             kind = f"tensor<{size}xi8> in {self._text.resource(arena)}"
             lines.append(
                 f"%{arena.name}_all = stream.tensor.import on({owner}) %{arena.name}_view : !hal.buffer_view -> {kind}"
@@ -92,7 +95,7 @@ class _Module:
         arenas = sorted({each.arena for bound in bounds for each in bound.spans()})
         captured = ", ".join(f"%{arena.name}_all as %{arena.name}: {self._text.resource(arena)}" for arena in arenas)
         awaited, joining = _joined(f"before_{number}", region.awaits)
-        on = _affinity(region.on)
+        on = _affinity(self._device_of[region.on])
         head = f"%t{number} = stream.cmd.execute on({on}) await({awaited}) => with({captured}) {{"
         commands = [line for bound in bounds for line in self._text.commands(bound)]
         return [*joining, head, *indented(commands, 2), "} => !stream.timepoint"]
@@ -137,12 +140,8 @@ def _joined(name: str, regions: tuple[int, ...]) -> tuple[str, list[str]]:
     return f"%{name}", [f"%{name} = stream.timepoint.join max({', '.join(points)}) => !stream.timepoint"]
 
 
-def _device(lane: LaneId) -> str:
-    return f"@rank{lane[0]}_lane{lane[1]}"
-
-
-def _affinity(lane: LaneId) -> str:
-    return f"#hal.device.affinity<{_device(lane)}>"
+def _affinity(device: int) -> str:
+    return f"#hal.device.affinity<@lane{device}>"
 
 
 def _with_ordinal(device: str, ordinal: int) -> str:

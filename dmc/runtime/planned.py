@@ -9,6 +9,7 @@ import numpy as np
 
 from dmc.errors import DmcError
 from dmc.program import Job
+from dmc.program.devices import device_count
 from dmc.runtime.calls import RUN_AHEAD, Calls
 from dmc.runtime.device import Device
 from dmc.runtime.planned_memory import SHARED, Flight, Places, PlannedReading, arenas, tensor
@@ -32,7 +33,8 @@ class PlannedSession(Calls):
         signature: of all ranks (`Ranks.linked`). module: the executable of `job`. Raises ArtifactError if the module
         does not load or the job has not the tensors of the signature, DmcError if there is no room or no CPU device.
         """
-        self._lanes = _lane_devices(device, sum(len(program.lanes) for program in job.programs))
+        self.signature = signature
+        self._lanes = _lane_devices(device, device_count(job))
         super().__init__(device, module, self._lanes)
         places = Places(job)
         self._state, self._controls = places.of(signature.state), places.of(signature.controls)
@@ -79,7 +81,7 @@ class PlannedSession(Calls):
 
 
 def _lane_devices(device: Device, count: int) -> list[iree.HalDevice]:
-    """A device for each lane: each is an in-order queue, and all work on the threads of one pool."""
+    """Several devices on one machine: each is an in-order queue, and all work on the threads of one pool."""
     if device.uri != _DRIVER:
         raise DmcError(f"device {device.uri!r}", "runs no planned step of this kind", hint=f"use {_DRIVER!r}")
     driver = iree.get_driver(_DRIVER)

@@ -1,0 +1,17 @@
+"""How the lanes of a job share the devices of an IREE module; compiler and runtime must agree on it."""
+
+from __future__ import annotations
+
+from dmc.program.job import Job
+
+# IREE's runtime takes no more devices in one group.
+MOST = 32
+
+
+def device_count(job: Job) -> int:
+    """Devices of the module: one for each lane of each rank, as long as there are so many.
+
+    Lane i, counted over all ranks, is on device i modulo this. Lanes that share a device run one after another, in the
+    order in which they are issued.
+    """
+    return max(1, min(MOST, sum(len(program.lanes) for program in job.programs)))
