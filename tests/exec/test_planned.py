@@ -177,7 +177,7 @@ def test_lanes_that_wait_for_each_other() -> None:
     draft.commands[1].insert(0, Await(COMM, 0))
     draft.commands[1] += [Record(COMM, 0)]
     with pytest.raises(
-        DmcError, match=r"rank 0, lane 1, for the ranks .1. in broadcast 0.*rank 1, lane 1, for event 0"
+        DmcError, match=r"the ranks .1. in broadcast 0.*rank 1, lane 1, for event 0"
     ):
         stream_module(draft.job(), _code(draft.job()))
 
