@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,12 +12,11 @@ from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.plan_attributes import write_plan
 from dmc.errors import DmcError, PlanError, StateError
-from dmc.forms import LOWERED, PLACED
+from dmc.executors import STAGES, Builder, Executor, Settings
+from dmc.forms import PLACED
 from dmc.importer.capture import Loss
 from dmc.importer.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
-from dmc.lowering.calling import with_arenas, with_splits
-from dmc.lowering.iree import compile_module, compile_subspan
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.observer import Observer
@@ -26,8 +24,6 @@ from dmc.plans import Plan, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
@@ -60,6 +56,9 @@ def compile(
     mesh: Mesh | None = None,
     plan: Plan | None = None,
     target: str = "cpu",
+    executor: Executor | None = None,
+    machine: str | None = None,
+    memory_cap: int | None = None,
     seed: int = 0,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -79,13 +78,17 @@ def compile(
     plan: how tensors lie on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
     a step for another machine can be compiled here, but not run: use `compile_artifact`.
+    executor: "static" (where the target is a CPU): the programs of all ranks are planned, with their order, memory and
+    events, and proven before they run. "iree": IREE decides these for one program of all ranks.
+    machine: for which machine a planned step is scheduled (`dmc.machine.machine_names()`); by default the target's.
+    memory_cap: bytes of device memory that a rank of a planned step may use; by default as many as there are.
     seed: of dropout. The same seed gives the same bits.
     dump_dir: where to write the module in each form.
     observer: told which stage begins and ends (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
-    that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target; ArtifactError
-    for a processor that this machine has not.
+    that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
+    that needs more memory than the cap; ArtifactError for a processor that this machine has not.
     """
     artifact = compile_artifact(
         model,
@@ -97,6 +100,9 @@ def compile(
         mesh=mesh,
         plan=plan,
         target=target,
+        executor=executor,
+        machine=machine,
+        memory_cap=memory_cap,
         seed=seed,
         dump_dir=dump_dir,
         observer=observer,
@@ -116,6 +122,9 @@ def compile_artifact(
     mesh: Mesh | None = None,
     plan: Plan | None = None,
     target: str = "cpu",
+    executor: Executor | None = None,
+    machine: str | None = None,
+    memory_cap: int | None = None,
     seed: int = 0,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -124,30 +133,32 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    machine, kind = target_by_name(target), _precision(precision)
-    _check_plan(mesh, plan, machine)
-    (observer := observer or Observer()).plan(("import", *pipeline.stage_names(to_form=LOWERED.name), "iree"))
+    chosen, kind = target_by_name(target), _precision(precision)
+    _check_plan(mesh, plan, chosen)
+    way = _executor(executor, chosen)
+    settings = Settings(chosen, machine or chosen.name, memory_cap or 0)
+    (observer := observer or Observer()).plan(("import", *STAGES[way]))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        resolved = _state_plan(imported, plan, accumulate, machine)
-        forms = pipeline.run(imported.module, to_form=LOWERED.name, observer=observer, dump_dir=dump_dir)
-        with observer.stage("iree"):
-            pipeline.prepare(imported.module, machine)
-            executable = compile_module(imported.module, machine)
-        signature, ledger = _contract(imported, forms, resolved)
+        resolved = _state_plan(imported, plan, accumulate, chosen)
+        builder = Builder(imported, settings, observer, dump_dir)
+        built = builder.static() if way == "static" else builder.by_iree()
+        ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
     return Artifact(
-        signature=signature,
-        target=machine.name,
+        signature=built.signature,
+        target=chosen.name,
         precision=kind.value,
-        modules={"step": executable.data, "subspan": compile_subspan(machine)},
-        ir=forms,
+        modules=built.modules,
+        ir=built.forms,
         state=_arrays(imported),
         versions=tool_versions(),
-        statistics=executable.statistics,
-        requires=executable.requires,
+        statistics=built.statistics,
+        requires=built.requires,
         ledger=ledger,
+        job=built.job,
+        certificate=built.certificate,
     )
 
 
@@ -186,14 +197,16 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
     return resolved
 
 
-def _contract(
-    imported: ImportedStep, forms: Mapping[str, str], resolved: ResolvedPlan | None
-) -> tuple[Signature, Ledger]:
-    """What the runtime needs to know of the step, which is in form lowered now."""
-    # Once the ranks are linked, nothing says any more which parts of what their tensors are, and what moves.
-    placed = ir.Module.parse(forms[pipeline.stem(PLACED)])
-    signature = with_arenas(with_splits(imported.signature, placed), imported.module)
-    return signature, ledger_of(placed, resolved)
+def _executor(name: str | None, target: Target) -> Executor:
+    """The executor of this name, or the one for `target`. Raises DmcError where the target has not got it."""
+    default: Executor = "static" if target.name == CPU.name else "iree"
+    if name is None or name == default:
+        return default
+    if name not in STAGES:
+        raise DmcError(f"executor '{name}'", "does not exist", hint=f"use one of {', '.join(STAGES)}")
+    if name == "static":
+        raise DmcError(f"target '{target.name}'", "runs no planned steps yet", hint='use executor="iree"')
+    return "iree"
 
 
 def _precision(name: str) -> Precision:

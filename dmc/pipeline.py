@@ -34,6 +34,7 @@ from dmc.passes.place_events import PlaceEvents
 from dmc.passes.plan_memory import PlanMemory
 from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.passes.schedule import Schedule
+from dmc.passes.select_kernels import SelectKernels
 from dmc.passes.separate_concats import SeparateConcats
 from dmc.passes.sink_wait import SinkWait
 from dmc.passes.tie_state import TieState
@@ -61,6 +62,7 @@ STAGES = (
             UnrollLoops(),
             FlattenCollectives(),
             FormKernels(),
+            SelectKernels(),
             CopyPorts(),
             Async(),
             AssignQueues(),

@@ -17,6 +17,8 @@ from dmc.dialect.plan import type_bytes
 from dmc.walk import reads
 
 Pairs = frozenset[tuple[int, int]]
+# On a kernel's body: the pairs [operand, result] that the code chosen for it allows; without it, no code is chosen yet.
+IN_PLACE = "dm.in_place"
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 
 
@@ -37,7 +39,15 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
             # The operand itself, handed through, is no new value.
             if traced.reached.get(value, 0) == traced.readers and _alike(argument.type, value.type):
                 pairs.add((index, number))
-    return frozenset(pairs)
+    return frozenset(pairs) & _allowed(function, pairs)
+
+
+def _allowed(function: func.FuncOp, pairs: Iterable[tuple[int, int]]) -> Pairs:
+    """Code may compute a thing twice, so that an operand is read again after a result was written."""
+    attributes = function.operation.attributes
+    if IN_PLACE not in attributes:
+        return frozenset(pairs)
+    return frozenset((pair[0], pair[1]) for pair in map(list, attributes[IN_PLACE]))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmc import dialect as dm
-from dmc._mlir import ir
+from dmc._mlir import func, ir
+from dmc.analysis.pointwise import IN_PLACE
+from dmc.analysis.settings import target_of
+from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
-from dmc.step_function import find_step
+from dmc.step_function import find_step, functions, symbol
 from dmc.target import target
 
 
@@ -17,28 +21,57 @@ class SelectKernels(Pass):
 
     `dm.kernel {body = @softmax_0}` becomes `dm.kernel {body = @softmax_0, implementation = "iree", scratch = 33024}`:
     IREE's compiler for `target` says which dispatches it makes of the body and what they hand to each other in memory.
-    All bodies are compiled at once, each only once. Where ranks differ, the largest variant counts.
+    All bodies are compiled at once, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a
+    body lists the operands and results that the order of its dispatches lets share memory. Of several targets, joined
+    by "+", what holds for all counts, so that all run one plan.
     """
 
     name = "dm-select-kernels"
-    target: str = "cpu"
+    target: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError, naming the kernel, for a body that IREE does not turn into dispatches."""
         # IREE's compiler takes long to load, and most runs of dmc-opt do without it.
+        from dmc.lowering.kernel_code import is_safe_in_place
         from dmc.lowering.kernels import compile_kernels
 
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
         if not kernels:
             return
-        code = compile_kernels(module, [name for op in kernels for name in bodies(op)], target(self.target))
-        i64 = ir.IntegerType.get_signless(64)
+        names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
+        chosen = [target(each) for each in target_of(module, self.target).split("+")]
+        codes = [compile_kernels(module, names, each).kernels for each in chosen]
         for op in kernels:
-            scratch = max(code.kernels[name].scratch for name in bodies(op))
-            op.operation.attributes["implementation"] = ir.StringAttr.get("iree")
-            op.operation.attributes["scratch"] = ir.IntegerAttr.get(i64, scratch)
+            _state(op.operation, "implementation", ir.StringAttr.get("iree"))
+            _state(op.operation, "scratch", _i64(max(code[name].scratch for code in codes for name in bodies(op))))
+        by_name = {symbol(function): function for function in functions(module)}
+        for name in names:
+            safe = [
+                pair
+                for pair in _of_one_size(by_name[name])
+                if all(is_safe_in_place(code[name], *pair) for code in codes)
+            ]
+            _state(by_name[name].operation, IN_PLACE, _pairs(safe))
 
 
 def bodies(op: dm.KernelOp) -> tuple[str, ...]:
     """The functions that the ranks run, one for each variant."""
     return tuple(name.value for name in op.variants or (op.body,))
+
+
+def _of_one_size(function: func.FuncOp) -> list[tuple[int, int]]:
+    """Operand and result, by index, where both have as many bytes."""
+    reads, writes = ([type_bytes(type_) for type_ in types] for types in (function.type.inputs, function.type.results))
+    return [(i, j) for i, given in enumerate(reads) for j, made in enumerate(writes) if given == made]
+
+
+def _state(op: ir.Operation, name: str, value: ir.Attribute) -> None:
+    op.attributes[name] = value
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> ir.Attribute:
+    return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(pair)) for pair in pairs])
+
+
+def _i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -35,6 +35,18 @@ class Certificate(msgspec.Struct, frozen=True):
     caps: dict[Space, int]
     schema: int = SCHEMA
 
+    def to_bytes(self) -> bytes:
+        """The certificate as JSON, for people too."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Certificate:
+        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
+        try:
+            return msgspec.json.decode(data, type=Certificate)
+        except msgspec.DecodeError as error:
+            raise ArtifactError("the certificate", f"is damaged ({error})", hint="compile the step again") from error
+
     def check(self, job: Job) -> None:
         """Raises ArtifactError where the certificate is not that of `job`."""
         hint = "compile the step again"

@@ -15,6 +15,7 @@ from safetensors.numpy import save as save_tensors
 
 from dmc.errors import ArtifactError, StateError
 from dmc.program import Job
+from dmc.program.certificate import Certificate
 from dmc.runtime.container import read_container, write_container
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
@@ -27,6 +28,7 @@ _IR = "ir/{}.mlir"
 _STATE = "state.safetensors"
 _LEDGER = "ledger.json"
 _JOB = "job.bin"
+_CERTIFICATE = "certificate.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Artifact:
     requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
     "avx2"); empty where the code is not for a CPU.
     ledger: what its ranks send each other; empty for a step of one rank.
-    job: the static programs of its ranks; None where IREE schedules the step.
+    job: the static programs of its ranks; None where IREE schedules the step. certificate: what was proven of them.
     """
 
     signature: Signature
@@ -58,6 +60,7 @@ class Artifact:
     requires: tuple[str, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     job: Job | None = None
+    certificate: Certificate | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
@@ -80,6 +83,8 @@ class Artifact:
         members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
         if self.job is not None:
             members[_JOB] = self.job.to_bytes()
+        if self.certificate is not None:
+            members[_CERTIFICATE] = self.certificate.to_bytes()
         write_container(Path(path), manifest, members)
 
     @staticmethod
@@ -127,8 +132,18 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
         statistics=manifest["statistics"],
         requires=tuple(manifest["requires"]),
         ledger=Ledger.from_json(json.loads(members[_LEDGER])),
-        job=Job.from_bytes(members[_JOB], _JOB) if _JOB in members else None,
+        **_job(members),
     )
+
+
+def _job(members: Mapping[str, bytes]) -> dict[str, Any]:
+    """The job and its certificate, where there is one. Raises ArtifactError for a job that was not proven as it is."""
+    if _JOB not in members:
+        return {}
+    job = Job.from_bytes(members[_JOB], _JOB)
+    certificate = Certificate.from_bytes(members[_CERTIFICATE])
+    certificate.check(job)
+    return {"job": job, "certificate": certificate}
 
 
 def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:

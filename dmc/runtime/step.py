@@ -14,9 +14,11 @@ from dmc.errors import ArtifactError, InputError, NonFiniteLossError
 from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
-from dmc.runtime.device import Device, Reading
+from dmc.runtime.calls import Output
+from dmc.runtime.device import Device
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.session import Session
 from dmc.runtime.signature import Signature
@@ -51,7 +53,12 @@ class Step:
         opened = Device(artifact.target, device)
         self._ranks = Ranks(artifact.signature)
         state = self._ranks.scatter(artifact.signature.state, artifact.state)
-        self._session = Session(opened, self._ranks.linked, artifact.modules, state)
+        linked, modules = self._ranks.linked, artifact.modules
+        self._session: Session | PlannedSession
+        if artifact.job is None:
+            self._session = Session(opened, linked, modules, state)
+        else:
+            self._session = PlannedSession(opened, linked, artifact.job, modules["step"], state)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
@@ -163,7 +170,7 @@ class Step:
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if signature.aux is None else (outputs[0], unflatten(signature.aux, outputs[2:]))
 
-    def _outputs(self, entry: int, readings: Sequence[Reading]) -> list[LazyArray]:
+    def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
         """The outputs of a step, of which all ranks give their parts."""
         ranks = self._ranks.count
         outputs: list[LazyArray] = []

@@ -1,0 +1,98 @@
+"""The ways from an imported step to something that runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dmc import pipeline
+from dmc._mlir import ir
+from dmc.analysis.jobs import job_of
+from dmc.analysis.settings import write_settings
+from dmc.forms import LOWERED, PLACED, PLANNED
+from dmc.importer.step import ImportedStep
+from dmc.lowering.calling import with_arenas, with_splits
+from dmc.lowering.iree import compile_module, compile_subspan
+from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.stream import compile_job
+from dmc.machine import cost_table_hash, machine
+from dmc.observer import Observer
+from dmc.program import Job, Space
+from dmc.program.certificate import Certificate
+from dmc.proof import verify
+from dmc.runtime.signature import Signature
+from dmc.target import Target
+
+Executor = Literal["static", "iree"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user asks for. machine: for which the step is scheduled. memory_cap: bytes of device memory of a rank."""
+
+    target: Target
+    machine: str
+    memory_cap: int = 0
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled step: the texts of its forms, IREE's modules, and what the runtime must know."""
+
+    forms: Mapping[str, str]
+    signature: Signature
+    modules: Mapping[str, bytes]
+    statistics: Mapping[str, int]
+    requires: tuple[str, ...]
+    job: Job | None = None
+    certificate: Certificate | None = None
+
+
+@dataclass
+class Builder:
+    """Builds a step, telling the observer, and dumping forms where that is asked for."""
+
+    imported: ImportedStep
+    settings: Settings
+    observer: Observer = field(default_factory=Observer)
+    dump_dir: str | os.PathLike[str] | None = None
+
+    def static(self) -> Built:
+        """dmc decides order, memory and events, and proves the programs of all ranks. Raises ProofError, too."""
+        settings, module = self.settings, self.imported.module
+        write_settings(module, settings.target.name, settings.machine, settings.memory_cap)
+        forms = pipeline.run(module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir)
+        job = job_of(module)
+        with self.observer.stage("prove"):
+            caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
+            certificate = verify(job, caps, cost_table_hash(machine(settings.machine)))
+        with self.observer.stage("iree"):
+            code = compile_kernels(module, job.kernels, settings.target)
+            executable = compile_job(job, code, settings.target)
+        signature = with_splits(self.imported.signature, _placed(forms))
+        modules = {"step": executable.data}
+        return Built(forms, signature, modules, executable.statistics, executable.requires, job, certificate)
+
+    def by_iree(self) -> Built:
+        """IREE decides order and memory of one program of all ranks."""
+        target, module = self.settings.target, self.imported.module
+        forms = pipeline.run(module, to_form=LOWERED.name, observer=self.observer, dump_dir=self.dump_dir)
+        with self.observer.stage("iree"):
+            pipeline.prepare(module, target)
+            executable = compile_module(module, target)
+        signature = with_arenas(with_splits(self.imported.signature, _placed(forms)), module)
+        modules = {"step": executable.data, "subspan": compile_subspan(target)}
+        return Built(forms, signature, modules, executable.statistics, executable.requires)
+
+
+STAGES: Mapping[Executor, tuple[str, ...]] = {
+    "static": (*pipeline.stage_names(to_form=PLANNED.name), "prove", "iree"),
+    "iree": (*pipeline.stage_names(to_form=LOWERED.name), "iree"),
+}
+
+
+def _placed(forms: Mapping[str, str]) -> ir.Module:
+    # Later forms do not say any more which parts of what their tensors are.
+    return ir.Module.parse(forms[pipeline.stem(PLACED)])
