@@ -1,10 +1,255 @@
-"""Which computations become one kernel."""
+"""Which computations become one kernel: greedily, what saves the most bytes through device memory first."""
 
 from __future__ import annotations
 
-from dmc.analysis.step_graph import Graph, Kind
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from dmc._mlir import ir
+from dmc.analysis.clusters import Clusters
+from dmc.analysis.kernel_shapes import Loops, keeps_order, loops_of
+from dmc.analysis.step_graph import RESHAPES, Graph, Kind
+from dmc.dialect.plan import type_bytes
+
+# Operands and results of a kernel: IREE binds 32 buffers in a dispatch, some of them for itself.
+MOST_VALUES = 24
+ORDER, APART = "elements in another order", "read as a part, by place, or behind a barrier"
 
 
-def fuse(graph: Graph) -> list[tuple[int, ...]]:
-    """Groups of operations that become one kernel each, every operation that computes in one of them."""
-    return [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.COMPUTE]
+@dataclass(frozen=True)
+class Refusal:
+    """Two kernels, by one operation of each, that stay two, the bytes that one would save, and why."""
+
+    first: int
+    second: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """groups: the numbers of the operations of each kernel, ascending. refusals: the largest first."""
+
+    groups: tuple[tuple[int, ...], ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fuse(graph: Graph) -> Fusion:
+    """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
+
+    Linear in the number of operations but for a heap, as long as values have few readers.
+    """
+    merging = _Merging(graph)
+    merging.run()
+    groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
+    return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
+
+
+@dataclass
+class _Group:
+    """members: numbers of operations. reads, writes: the values in memory that it takes and gives."""
+
+    members: list[int]
+    loops: Loops | None
+    reads: set[ir.Value]
+    writes: set[ir.Value]
+
+
+class _Merging:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
+        self.node_of = {number: node for node, number in enumerate(self.nodes)}
+        self.groups: dict[int, _Group] = {}
+        self.readers: dict[ir.Value, set[int]] = {}
+        self.held = {graph.base(value) for value in graph.returned}
+        # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
+        self.apart: dict[tuple[int, int], str] = {}
+        self.turned: dict[ir.Value, list[int]] = {}
+        self.turning: set[ir.Value] = set()
+        after: list[set[int]] = [set() for _ in self.nodes]
+        for node, number in enumerate(self.nodes):
+            self._add(node, number, after)
+        for group in self.groups.values():
+            group.writes = {value for value in group.writes if value in self.held or self.readers.get(value)}
+        self.clusters = Clusters(after)
+
+    def _add(self, node: int, number: int, after: list[set[int]]) -> None:
+        op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
+        reads: set[ir.Value] = set()
+        loops = loops_of(op) if is_kernel else None
+        for value, why in self._read(number):
+            reads.add(value)
+            self.readers.setdefault(value, set()).add(node)
+            self.turning.update(op.results if why == ORDER else ())
+            maker = self.node_of.get(self.graph.made_by.get(value, -1))
+            if maker is None:
+                continue
+            after[maker].add(node)
+            if loops is not None and loops.product:
+                self.apart[maker, node] = "read by a product"
+            elif why == ORDER:
+                self.turned.setdefault(value, []).append(node)
+            elif why:
+                self.apart[maker, node] = why
+        if is_kernel:
+            self.groups[node] = _Group([number], loops, reads, set(op.results))
+
+    def _read(self, number: int) -> Iterator[tuple[ir.Value, str]]:
+        """The values in memory that an operation reads, and what keeps it apart from who makes them."""
+        op = self.graph.ops[number]
+        operands = len(op.operands)
+        for i, value in enumerate(self.graph.reads[number]):
+            kind = self.graph.kind_of(value)
+            if kind in (Kind.SCALAR, Kind.INLINED):
+                yield from ((base, APART) for base in self._inlined_reads(value))
+            elif kind is not Kind.CONSTANT:
+                base, why = self._through_views(value)
+                is_input = i < operands - len(op.results)
+                is_in_order = i >= operands or not is_input or self._keeps_order(op, value)
+                why = why or (APART if not is_input else "" if is_in_order else ORDER)
+                if self.graph.kind_of(base) is not Kind.CONSTANT:
+                    yield base, why
+
+    def _keeps_order(self, op: ir.Operation, value: ir.Value) -> bool:
+        return all(keeps_order(op, i) for i, operand in enumerate(op.operands) if operand == value)
+
+    def _through_views(self, value: ir.Value) -> tuple[ir.Value, str]:
+        why = ""
+        while self.graph.kind_of(value) in (Kind.VIEW, Kind.BARRIER):
+            op = self.graph.ops[self.graph.made_by[value]]
+            why = why if op.name in RESHAPES else APART
+            value = op.operands[0]
+        return value, why
+
+    def _inlined_reads(self, value: ir.Value) -> Iterator[ir.Value]:
+        pending = [value]
+        while pending:
+            value = pending.pop()
+            kind = self.graph.kind_of(value)
+            if kind in (Kind.SCALAR, Kind.INLINED, Kind.VIEW, Kind.BARRIER):
+                pending += self.graph.reads[self.graph.made_by[value]]
+            elif kind is not Kind.CONSTANT:
+                yield value
+
+    def run(self) -> None:
+        heap = [entry for node in self.groups for entry in self._entries(node, self.clusters.after[node])]
+        heapq.heapify(heap)
+        while heap:
+            bytes_, first, second = heapq.heappop(heap)
+            first, second = self.clusters.find(first), self.clusters.find(second)
+            if first == second or second not in self.clusters.after[first]:
+                continue
+            saved = self._saved(first, second)
+            if saved < -bytes_:
+                heapq.heappush(heap, (-saved, first, second))
+            elif not self._why_not(first, second) and (merged := self._merge(first, second)) is not None:
+                near = (*self._entries(merged, self.clusters.after[merged]), *self._entries_before(merged))
+                for entry in near:
+                    heapq.heappush(heap, entry)
+
+    def _entries(self, first: int, after: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+        for second in sorted(after):
+            if second in self.groups and (first, second) not in self.apart:
+                yield -self._saved(first, second), first, second
+
+    def _entries_before(self, second: int) -> Iterator[tuple[int, int, int]]:
+        for first in sorted(self.clusters.before[second]):
+            if first in self.groups:
+                yield from self._entries(first, (second,))
+
+    def _saved(self, first: int, second: int) -> int:
+        """The bytes that are not moved where two kernels are one."""
+        one, other = self.groups[first], self.groups[second]
+        small, large = sorted((one.reads, other.reads), key=len)
+        shared = sum(type_bytes(value.type) for value in small if value in large)
+        passed = [value for value in one.writes if value in other.reads]
+        gone = [value for value in passed if not self._is_wanted(value, first, second)]
+        return shared + sum(type_bytes(value.type) for value in (*passed, *gone))
+
+    def _is_wanted(self, value: ir.Value, first: int, second: int) -> bool:
+        return value in self.held or not self.readers[value] <= {first, second}
+
+    def _why_not(self, first: int, second: int) -> str:
+        """Why two kernels cannot be one, but for cycles."""
+        if (first, second) in self.apart:
+            return self.apart[first, second]
+        one, other = self.groups[first], self.groups[second]
+        if one.loops is None or other.loops is None:
+            return "a kernel of its own"
+        loops = one.loops.joined(other.loops)
+        if isinstance(loops, str):
+            return loops
+        reads, writes = self._joined(first, second)
+        if len(reads) + len(writes) > MOST_VALUES:
+            return f"more than {MOST_VALUES} operands and results"
+        if any(not loops.may_give(prod(value.type.shape)) for value in writes):
+            return "a result that is read elsewhere"
+        if loops.product and not self._is_epilogue(first, second, writes):
+            return "a result that does not depend on the product"
+        turned = [value for value in one.writes if self._is_turned(value, second)]
+        if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
+            return ORDER
+        if (loops.rows or loops.columns) and any(value in self.turning for value in writes):
+            return ORDER
+        return ""
+
+    def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
+        """Whether all that a kernel with a product gives is computed from the product."""
+        one, other = self.groups[first], self.groups[second]
+        assert one.loops is not None
+        if not one.loops.product:
+            return not any(value in writes for value in one.writes)
+        after = set(one.writes)
+        for number in sorted(other.members):
+            if any(self.graph.base(value) in after for value in self.graph.reads[number]):
+                after.update(self.graph.ops[number].results)
+        return all(value in after for value in writes)
+
+    def _is_turned(self, value: ir.Value, reader: int) -> bool:
+        return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
+
+    def _joined(self, first: int, second: int) -> tuple[set[ir.Value], set[ir.Value]]:
+        one, other = self.groups[first], self.groups[second]
+        made = one.writes | other.writes
+        writes = {value for value in made if self._is_wanted(value, first, second)}
+        return (one.reads | other.reads) - made, writes
+
+    def _merge(self, first: int, second: int) -> int | None:
+        reads, writes = self._joined(first, second)
+        pair = self.clusters.merge(first, second)
+        if pair is None:
+            self.apart[first, second] = "another kernel between them"
+            return None
+        kept, gone = pair
+        one, other = self.groups[kept], self.groups.pop(gone)
+        assert one.loops is not None and other.loops is not None
+        loops = one.loops.joined(other.loops)
+        assert isinstance(loops, Loops)
+        one.members += other.members
+        for value in one.reads | other.reads:
+            self.readers[value] -= {kept, gone}
+        for value in reads:
+            self.readers[value].add(kept)
+        one.loops, one.reads, one.writes = loops, reads, writes
+        self._rename(kept, gone)
+        return kept
+
+    def _rename(self, kept: int, gone: int) -> None:
+        for node in self.clusters.after[kept]:
+            if (gone, node) in self.apart:
+                self.apart.setdefault((kept, node), self.apart[gone, node])
+        for node in self.clusters.before[kept]:
+            if (node, gone) in self.apart:
+                self.apart.setdefault((node, kept), self.apart[node, gone])
+
+    def refusals(self) -> Iterator[Refusal]:
+        """What stopped the fusions that remain."""
+        for first in sorted(self.groups):
+            for second in sorted(self.clusters.after[first]):
+                if second in self.groups and (saved := self._saved(first, second)):
+                    why = self._why_not(first, second)
+                    members = self.groups[first].members[0], self.groups[second].members[0]
+                    yield Refusal(*members, saved, why or "another kernel between them")

@@ -17,8 +17,9 @@ from dmc.walk import walk
 class Kind(Enum):
     """What an operation of `@step` is to kernels."""
 
-    CONSTANT = auto()  # constants, and what is filled with them: every kernel has its own
+    CONSTANT = auto()  # constants, and what is computed of them element by element: every kernel has its own
     SCALAR = auto()  # computes scalars: a part of whichever kernel reads them
+    INLINED = auto()  # a transposition or a cast on its way into products: a part of each
     VIEW = auto()  # its result lies in its operand's memory
     COMPUTE = auto()
     MOVEMENT = auto()  # stays in the step: collectives, and each rank's contiguous slice
@@ -66,6 +67,9 @@ def step_graph(step: func.FuncOp) -> Graph:
         reads.append(tuple(outer_reads(op)))
         kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
         made_by.update(dict.fromkeys(op.results, number))
+    for number, op in enumerate(ops):
+        if kinds[number] is Kind.COMPUTE and _is_for_products(op):
+            kinds[number] = Kind.INLINED
     return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
 
 
@@ -105,8 +109,29 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
         raise DmcError(op, "cannot be part of a kernel: a step is straight line here", hint)
     is_view = op.name in RESHAPES or (op.name == _SLICE and is_contiguous(op))
     makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view
-    if makes_constant and all(kind is Kind.CONSTANT for kind in read):
+    is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and _is_parallel(op))
+    if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
         return Kind.CONSTANT
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR
     return Kind.VIEW if is_view else Kind.COMPUTE
+
+
+def _is_parallel(op: ir.Operation) -> bool:
+    return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
+
+
+def _is_for_products(op: ir.Operation) -> bool:
+    """Whether all that read it are matrix products, which can as well read what it reads."""
+    if op.name != "linalg.transpose" and not _is_widening(op):
+        return False
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(use.owner.operation.name == "linalg.matmul" and use.operand_number < 2 for use in uses)
+
+
+def _is_widening(op: ir.Operation) -> bool:
+    if op.name != "linalg.generic" or len(op.operands) != 2 or not _is_parallel(op):
+        return False
+    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
+    maps = list(op.attributes["indexing_maps"])
+    return names == ["arith.extf", "linalg.yield"] and maps[0] == maps[1]

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import func, ir, tensor
 from dmc.analysis.kernel_cost import Work, dominant
-from dmc.analysis.step_graph import Graph
+from dmc.analysis.step_graph import Graph, Kind
+from dmc.passes._merged_generics import copy_with, merge_generics
 from dmc.passes._outline import Outline
 from dmc.step_function import functions, symbol
 from dmc.walk import walk
 
 KIND = "dm.kind"
+SIMPLE = ("arith.constant", "tensor.empty", "linalg.fill")
 
 
 @dataclass
@@ -70,9 +72,30 @@ class Bodies:
         values: dict[ir.Value, ir.Value] = dict(zip(outline.inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for number in outline.body:
-                _copy(self.graph, number, values, member)
+                if self.graph.kinds[number] is not Kind.CONSTANT or number in outline.members:
+                    self._copy(number, values, member)
             func.ReturnOp([values[value] for value in outline.outputs], loc=location)
+        merge_generics(function)
         return function
+
+    def _copy(self, number: int, values: dict[ir.Value, ir.Value], member: int) -> None:
+        op = self.graph.ops[number]
+        for value in self.graph.reads[number]:
+            self._provide(value, values, member)
+        if op.name == dm.AllSliceOp.OPERATION_NAME:
+            values[op.results[0]] = _slice(op, values[op.operands[0]], member)
+            return
+        copy = copy_with(op, values)
+        for name in [name for name in copy.attributes if name.startswith("dm.")]:
+            del copy.attributes[name]
+
+    def _provide(self, value: ir.Value, values: dict[ir.Value, ir.Value], member: int) -> None:
+        """Makes the constant `value`: one that is computed anew for each reader, with which it can be fused."""
+        if self.graph.kind_of(value) is not Kind.CONSTANT:
+            return
+        number = self.graph.made_by[value]
+        if value not in values or self.graph.ops[number].name not in SIMPLE:
+            self._copy(number, values, member)
 
 
 def stem(graph: Graph, outline: Outline, main: Work) -> str:
@@ -89,27 +112,6 @@ def stem(graph: Graph, outline: Outline, main: Work) -> str:
         return "gather" if "tensor.extract" in names and len(outline.members) == 1 else "elementwise"
     first = re.sub(r"\W+", "_", graph.ops[outline.members[0]].name.partition(".")[2])
     return {"generic": "elementwise", "extract_slice": "slice", "all_slice": "slice"}.get(first, first)
-
-
-def _copy(graph: Graph, number: int, values: dict[ir.Value, ir.Value], member: int) -> None:
-    op = graph.ops[number]
-    if op.name == dm.AllSliceOp.OPERATION_NAME:
-        values[op.results[0]] = _slice(op, values[op.operands[0]], member)
-        return
-    copy = op.clone()
-    for name in [name for name in copy.attributes if name.startswith("dm.")]:
-        del copy.attributes[name]
-    # What lies in a region is not read by name: only what stands outside of the copy is another value now.
-    if any(value in values for value in graph.reads[number]):
-        for inner in walk(copy):
-            _redirect(inner, values)
-    values.update(zip(op.results, copy.results, strict=True))
-
-
-def _redirect(op: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> None:
-    for i, operand in enumerate(op.operands):
-        if operand in values:
-            op.operands[i] = values[operand]
 
 
 def _slice(op: ir.Operation, source: ir.Value, member: int) -> ir.Value:

@@ -93,7 +93,7 @@ def _body(graph: Graph, members: Group) -> tuple[Group, tuple[ir.Value, ...]]:
 
 
 def _is_made_inside(graph: Graph, maker: int, own: set[int]) -> bool:
-    if maker in own or graph.kinds[maker] in (Kind.CONSTANT, Kind.SCALAR):
+    if maker in own or graph.kinds[maker] in (Kind.CONSTANT, Kind.SCALAR, Kind.INLINED):
         return True
     if graph.kinds[maker] is not Kind.VIEW:
         return False

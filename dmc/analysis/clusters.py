@@ -1,0 +1,81 @@
+"""Merging nodes of an acyclic graph so that it stays acyclic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+# Nodes that a merge may look at: beyond that it is refused, so that many merges take linear time.
+BUDGET = 400
+
+
+class Clusters:
+    """An acyclic graph whose nodes 0 … n-1, numbered in a topological order, are merged into clusters.
+
+    A topological order of the clusters is kept as edges are contracted, in the way of Pearce and Kelly, "A dynamic
+    topological sort algorithm for directed acyclic graphs" (2007): a merge looks at what lies between the two only.
+    """
+
+    def __init__(self, after: Sequence[Iterable[int]]) -> None:
+        self.after: list[set[int]] = [set(each) for each in after]
+        self.before: list[set[int]] = [set() for _ in after]
+        self.order = list(range(len(after)))
+        self._parent = list(range(len(after)))
+        for node, later in enumerate(self.after):
+            for each in later:
+                self.before[each].add(node)
+
+    def find(self, node: int) -> int:
+        """The cluster of a node, by the number of one of its nodes."""
+        while self._parent[node] != node:
+            self._parent[node] = self._parent[self._parent[node]]
+            node = self._parent[node]
+        return node
+
+    def merge(self, one: int, other: int) -> tuple[int, int] | None:
+        """Makes two clusters one; gives the number that it goes by and the other, which is no cluster any more.
+
+        None, and nothing is changed, where another path leads from one to the other, or where it takes too long to see.
+        """
+        first, last = sorted((one, other), key=self.order.__getitem__)
+        low, high = self.order[first], self.order[last]
+        later = self._reached(first, last, self.after, range(low, high))
+        earlier = None if later is None else self._reached(last, first, self.before, range(low + 1, high + 1))
+        if later is None or earlier is None:
+            return None
+        places = sorted([low, high, *(self.order[node] for node in (*earlier, *later))])
+        kept, gone = (first, last) if self._degree(first) >= self._degree(last) else (last, first)
+        for node, place in zip(earlier, places, strict=False):
+            self.order[node] = place
+        self.order[kept] = places[len(earlier)]
+        for node, place in zip(later, places[len(earlier) + 2 :], strict=True):
+            self.order[node] = place
+        self._contract(kept, gone)
+        return kept, gone
+
+    def _reached(self, start: int, end: int, edges: list[set[int]], within: range) -> list[int] | None:
+        """What is reached from `start` at places `within`, in order; None where that leads to `end` by a detour."""
+        found: set[int] = set()
+        pending = [node for node in edges[start] if node != end and self.order[node] in within]
+        while pending:
+            node = pending.pop()
+            if node in found:
+                continue
+            found.add(node)
+            if end in edges[node] or len(found) > BUDGET:
+                return None
+            pending += [each for each in edges[node] if self.order[each] in within and each not in found]
+        return sorted(found, key=self.order.__getitem__)
+
+    def _degree(self, node: int) -> int:
+        return len(self.after[node]) + len(self.before[node])
+
+    def _contract(self, kept: int, gone: int) -> None:
+        self._parent[gone] = kept
+        for there, back in ((self.after, self.before), (self.before, self.after)):
+            for node in there[gone]:
+                back[node].discard(gone)
+                if node != kept:
+                    back[node].add(kept)
+                    there[kept].add(node)
+            there[kept].discard(gone)
+            there[gone] = set()
