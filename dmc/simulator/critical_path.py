@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from dmc.simulator.kinds import kind_of
+from dmc.simulator.describe import kind_of
 from dmc.simulator.simulation import Simulation, Span
 
 
 @dataclass(frozen=True)
 class Contributor:
-    """Work of one kind and label on the critical path: how much of it, and its share of the step in [0, 1]."""
+    """Work of one kind on the critical path: how much of it, and its share of the step in [0, 1].
+
+    label: where it comes from; numbers that differ, as those of layers, are `*`.
+    """
 
     kind: str
     label: str
@@ -30,11 +34,16 @@ def critical_path(simulation: Simulation) -> tuple[Span, ...]:
 
 
 def contributors(simulation: Simulation) -> tuple[Contributor, ...]:
-    """The critical path by kind and label, most first."""
-    times: dict[tuple[str, str], list[float]] = {}
+    """The critical path by kind and label, most first; layers that differ in their numbers only are one."""
+    alike: dict[tuple[str, str], list[Span]] = {}
     for span in critical_path(simulation):
         work = simulation.work(span)
-        times.setdefault((kind_of(simulation.job, work), work.label), []).append(span.end - span.start)
-    step_ns = simulation.step_ns
-    found = [Contributor(*key, len(own), sum(own), sum(own) / step_ns) for key, own in times.items()]
+        alike.setdefault((kind_of(simulation.job, work), re.sub(r"\d+", "*", work.label)), []).append(span)
+    found = [_contributor(simulation, *key, own) for key, own in alike.items()]
     return tuple(sorted(found, key=lambda contributor: -contributor.ns))
+
+
+def _contributor(simulation: Simulation, kind: str, pattern: str, spans: list[Span]) -> Contributor:
+    labels = {simulation.work(span).label for span in spans}
+    ns = sum(span.end - span.start for span in spans)
+    return Contributor(kind, labels.pop() if len(labels) == 1 else pattern, len(spans), ns, ns / simulation.step_ns)

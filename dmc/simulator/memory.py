@@ -10,12 +10,25 @@ from dmc.program import Buffer
 from dmc.program.program import Space
 from dmc.simulator.simulation import Simulation
 
+# What lasts for the whole step first, so that it lies at the bottom where categories are stacked.
+_CATEGORIES = (
+    "parameter",
+    "optimizer",
+    "state",
+    "input",
+    "output",
+    "activation",
+    "gradient",
+    "communication",
+    "scratch",
+)
+
 
 @dataclass(frozen=True)
 class Profile:
     """The live bytes of one memory space: `times[i]` (ns) is when they become `live[i]`, by category, of `arena` bytes.
 
-    categories: those that occur, in alphabetical order; each of `live` has a number for each of them.
+    categories: those that occur, what lasts before what comes and goes; each of `live` has a number for each of them.
     """
 
     rank: int
@@ -44,7 +57,7 @@ def memory_over_time(simulation: Simulation, rank: int, space: Space = "device")
     """
     program = simulation.programs[rank]
     buffers = [buffer for buffer in program.buffers if buffer.range.space == space]
-    categories = tuple(sorted({buffer.category for buffer in buffers}))
+    categories = tuple(sorted({buffer.category for buffer in buffers}, key=lambda name: (_order(name), name)))
     changes: dict[float, list[int]] = {0.0: [0] * len(categories)}
     for buffer, begin, end in _lifetimes(simulation, rank, buffers):
         column = categories.index(buffer.category)
@@ -56,6 +69,10 @@ def memory_over_time(simulation: Simulation, rank: int, space: Space = "device")
         times.append(time)
         live.append(now)
     return Profile(rank, space, program.arenas.get(space, 0), categories, tuple(times), tuple(live))
+
+
+def _order(category: str) -> int:
+    return _CATEGORIES.index(category) if category in _CATEGORIES else len(_CATEGORIES)
 
 
 def _lifetimes(simulation: Simulation, rank: int, buffers: list[Buffer]) -> Iterator[tuple[Buffer, float, float]]:

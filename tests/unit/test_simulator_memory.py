@@ -22,9 +22,9 @@ def test_buffers_come_and_go() -> None:
     ]
     played = simulate(job_of(rank), round_machine())
     profile = memory_over_time(played, 0)
-    assert profile.categories == ("activation", "gradient", "parameter")
+    assert profile.categories == ("parameter", "activation", "gradient")
     assert [round(time, 9) for time in profile.times] == [0, 10, 30, 60]
-    assert profile.live == ((40, 0, 100), (40, 7, 100), (0, 0, 100), (0, 0, 0))
+    assert profile.live == ((100, 40, 0), (100, 40, 7), (100, 0, 0), (0, 0, 0))
     assert profile.peak == 147
     assert profile.at_peak == {"parameter": 100, "activation": 40, "gradient": 7}
     assert profile.arena == 1 << 30
@@ -36,5 +36,5 @@ def test_what_takes_the_place_of_another_is_not_counted_twice() -> None:
     rank = Rank().launch(10).launch(20).launch(30)
     rank.buffers += [_buffer("parameter", 0, 100, 0, 1), _buffer("optimizer", 0, 100, 1, 2)]
     profile = memory_over_time(simulate(job_of(rank), round_machine()), 0)
-    assert profile.live == ((0, 100), (100, 0), (0, 0))
+    assert profile.live == ((100, 0), (0, 100), (0, 0))
     assert profile.peak == 100

@@ -1,8 +1,11 @@
-"""What people call a command: its kind, its name, where it comes from and how much it moves."""
+"""What people are told of a command: its kind, its name, what it moves, and why it ran when it did."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dmc.program import Collective, Job, Launch, Move, Work
+from dmc.simulator.simulation import Simulation, Span
 
 
 def kind_of(job: Job, work: Work) -> str:
@@ -24,7 +27,12 @@ def name_of(work: Work) -> str:
         case Move():
             return f"{work.source.space} → {work.target.space}"
         case Collective():
-            return f"{work.kind} on {work.channel}, {len(work.ranks)} ranks"
+            return f"{work.kind} on {work.channel}"
+
+
+def title_of(work: Work) -> str:
+    """Where in the model it comes from; its name where nobody said so."""
+    return work.label or name_of(work)
 
 
 def bytes_of(job: Job, work: Work) -> int:
@@ -41,3 +49,21 @@ def bytes_of(job: Job, work: Work) -> int:
 def flops_of(job: Job, work: Work) -> int:
     """Floating-point operations of a launch; nothing else has any."""
     return job.kernels[work.kernel].flops if isinstance(work, Launch) else 0
+
+
+def began_after(simulation: Simulation, span: Span) -> str:
+    """Why it began when it did, as a clause: "after update on lane compute"."""
+    cause = simulation.cause(span)
+    if cause is None:
+        return "with the step"
+    lane = simulation.programs[cause.rank].lanes[cause.lane].name
+    where = f"lane {lane}" if cause.rank == span.rank else f"lane {lane} of rank {cause.rank}"
+    return f"after {title_of(simulation.work(cause))} on {where}"
+
+
+def asked_for_by(work: Work, whys: Mapping[str, str]) -> str:
+    """What asked for a movement, by what its label names; a bucket's label names several. "" if unknown."""
+    if isinstance(work, Launch):
+        return ""
+    found = [whys[part] for part in work.label.split("; ") if whys.get(part)]
+    return "; ".join(dict.fromkeys(found))

@@ -1,0 +1,74 @@
+"""`dmc simulate step.dmc --target h200x4`: how long a planned step takes on a machine, and what it waits for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from dmc.cli.simulate_tables import print_summary
+from dmc.errors import ArtifactError
+from dmc.machine import machine, machine_names
+from dmc.program import Job
+from dmc.runtime.artifact import Artifact
+from dmc.simulator import simulate
+from dmc.simulator.summary import summarise
+from dmc.simulator.timeline import timeline_page
+from dmc.simulator.trace import trace
+
+# Columns where there is no terminal.
+_WIDE = 160
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("simulate", help="predict a planned step on a machine", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
+    names = ", ".join(machine_names())
+    parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to play it on: {names}")
+    more = "play it for so many ranks: the axis of data grows, each rank does as much as it was planned for"
+    parser.add_argument("--ranks", type=int, metavar="N", help=more)
+    parser.add_argument("--axis", metavar="NAME", help="the axis of the mesh that grows (default: dp)")
+    parser.add_argument(
+        "--show", type=_numbers, metavar="R,R", help="ranks in the trace and on the page (default: first 8)"
+    )
+    parser.add_argument("--trace", type=Path, metavar="JSON", help="write a trace for ui.perfetto.dev")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline and memory over time")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises ArtifactError, and DmcError where the machine cannot play the step."""
+    artifact = Artifact.read(arguments.file, to_run=False)
+    simulation = simulate(_job(artifact, arguments.file), machine(arguments.target), arguments.ranks, arguments.axis)
+    whys = {entry.tensor: entry.why for entry in artifact.ledger.entries}
+    shown = arguments.show or list(simulation.programs)[:8]
+    if unknown := sorted(set(shown) - set(simulation.programs)):
+        fact = f"was not played; {len(simulation.programs)} ranks were, from 0"
+        raise ArtifactError(f"rank {unknown[0]}", fact, hint="ranks that are alike are played once")
+    if arguments.trace:
+        arguments.trace.write_text(trace(simulation, shown, whys), encoding="utf-8")
+    if arguments.html:
+        page = timeline_page(simulation, shown, Path(arguments.file).stem, whys)
+        arguments.html.write_text(page, encoding="utf-8")
+    summary = summarise(simulation)
+    if arguments.json:
+        print(json.dumps(summary.to_json(), indent=2))
+    else:
+        print_summary(summary, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
+    return 0
+
+
+def _job(artifact: Artifact, file: str) -> Job:
+    if artifact.job is None:
+        hint = "compile it again so that form planned is kept"
+        raise ArtifactError(str(file), "holds no plan that could be played", hint=hint)
+    return artifact.job
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]

@@ -1,0 +1,70 @@
+"""What a simulation comes to, in a few figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dmc.machine import cost_table_hash
+from dmc.program import Collective
+from dmc.simulator.critical_path import Contributor, contributors, critical_path
+from dmc.simulator.memory import Profile, memory_over_time
+from dmc.simulator.simulation import Simulation
+from dmc.simulator.use import LaneUse, Waits, lane_use, waits
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Times in nanoseconds. ranks, played: how many the figures speak of, and how many were played.
+
+    costs: the hash of the machine's figures. communication_share: of the step, how much of the critical path is
+    collectives. waits, memory: one for each rank that was played; lanes: each lane of each.
+    """
+
+    machine: str
+    costs: str
+    ranks: int
+    played: int
+    commands: int
+    step_ns: float
+    communication_share: float
+    contributors: tuple[Contributor, ...]
+    waits: tuple[Waits, ...]
+    lanes: tuple[LaneUse, ...]
+    memory: tuple[Profile, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as JSON values; of memory what there is at the peak, not over time."""
+        memory = [
+            {"rank": each.rank, "arena": each.arena, "peak": each.peak, "at_peak": each.at_peak} for each in self.memory
+        ]
+        return {**asdict(replace(self, memory=())), "memory": memory}
+
+    @property
+    def exposed(self) -> Waits:
+        """The rank whose computation waits longest for communication."""
+        return max(self.waits, key=lambda rank: rank.communication)
+
+    @property
+    def fullest(self) -> Profile:
+        """The rank with the largest peak of device memory."""
+        return max(self.memory, key=lambda rank: (rank.peak, rank.arena))
+
+
+def summarise(simulation: Simulation) -> Summary:
+    """The figures of a simulation."""
+    path = critical_path(simulation)
+    moving = sum(span.end - span.start for span in path if isinstance(simulation.work(span), Collective))
+    return Summary(
+        machine=simulation.machine.name,
+        costs=cost_table_hash(simulation.machine),
+        ranks=simulation.ranks,
+        played=len(simulation.programs),
+        commands=len(simulation.spans),
+        step_ns=simulation.step_ns,
+        communication_share=moving / simulation.step_ns if path else 0.0,
+        contributors=contributors(simulation),
+        waits=waits(simulation),
+        lanes=lane_use(simulation),
+        memory=tuple(memory_over_time(simulation, rank) for rank in simulation.programs),
+    )

@@ -1,0 +1,126 @@
+"""`dmc simulate`: what it prints and writes of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.gpt_job import Shape, gpt_job
+from dmc.cli.main import main
+from dmc.program import Job
+from dmc.program.certificate import Certificate
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.versions import tool_versions
+from tests.linear_step import MLIR, SIGNATURE, initial_state
+
+Call = Callable[..., tuple[int, str, str]]
+JOB = gpt_job(Shape(layers=2, width=64, tokens=128), 4)
+LEDGER = Ledger(
+    {"dp": 4}, (Entry("all_reduce", "gradient of h.1", "bf16", (49152,), ("dp",), 4, 1, 'data_parallel("dp")'),)
+)
+
+
+@pytest.fixture
+def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Exit code, output and errors of `dmc simulate` with some options, of a step with a job."""
+
+    def call(*options: str, job: Job | None = JOB) -> tuple[int, str, str]:
+        path, proven = tmp_path / "gpt.dmc", None
+        if job is not None:
+            proven = Certificate({}, (), job.digest(), "", {}, {})
+        step = {"step": b"code"}
+        Artifact(
+            SIGNATURE,
+            "cpu",
+            "fp32",
+            step,
+            {"01": MLIR},
+            initial_state(),
+            tool_versions(),
+            ledger=LEDGER,
+            job=job,
+            certificate=proven,
+        ).write(path)
+        code = main(["simulate", str(path), *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def _figures(called: Call, *options: str) -> dict[str, Any]:
+    code, out, err = called("--json", *options)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_tables(called: Call) -> None:
+    code, out, err = called("--target", "h200x4")
+    assert (code, err) == (0, "")
+    assert out.startswith("4 ranks of h200x4; cost table ")
+    for title in (
+        "exposed communication",
+        "What computation waits for",
+        "Lanes",
+        "Critical path",
+        "Device memory at the peak",
+    ):
+        assert title in out
+    assert "gradient of h.0" in out
+    assert "h.*.attention forward" in out
+    assert "copy_in" in out
+    assert "activation" in out
+
+
+def test_as_json(called: Call) -> None:
+    found = _figures(called, "--target", "h200x4")
+    assert (found["machine"], found["ranks"], found["played"]) == ("h200x4", 4, 4)
+    assert len(found["waits"]) == len(found["memory"]) == 4
+    for rank in found["waits"]:
+        parts = rank["busy"] + rank["communication"] + rank["copies"] + rank["others"]
+        assert parts == pytest.approx(found["step_ns"])
+    assert sum(part["share"] for part in found["contributors"]) == pytest.approx(1)
+
+
+def test_more_ranks_than_it_was_planned_for(called: Call) -> None:
+    found = _figures(called, "--target", "node8", "--ranks", "1024")
+    assert (found["ranks"], found["played"]) == (1024, 1)
+    assert found["step_ns"] > _figures(called, "--target", "h200x4")["step_ns"]
+
+
+def test_the_files(called: Call, tmp_path: Path) -> None:
+    trace, page = tmp_path / "trace.json", tmp_path / "out.html"
+    code, _, err = called("--target", "h200x4", "--trace", str(trace), "--html", str(page), "--show", "1,3")
+    assert (code, err) == (0, "")
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {1, 3}
+    assert 'data_parallel("dp")' in {event["args"].get("asked for by") for event in events if event["ph"] == "X"}
+    assert "<title>gpt on h200x4</title>" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--target", "abacus"), "machine 'abacus': is not described"),
+        (("--target", "h200"), "machine h200: has 1 of the 4 ranks"),
+        (("--target", "node8", "--ranks", "2"), "2 ranks: do not fit a job of 4 ranks"),
+        (("--target", "node8", "--ranks", "8", "--axis", "tp"), "axis 'tp': is not in the mesh"),
+        (("--target", "h200x4", "--show", "4"), "rank 4: was not played"),
+    ],
+)
+def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: str) -> None:
+    code, out, err = called(*options)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "hint: " in err
+
+
+def test_a_file_without_a_plan(called: Call) -> None:
+    code, _, err = called("--target", "h200x4", job=None)
+    assert code == 1
+    assert "gpt.dmc: holds no plan that could be played" in err
