@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from dmc.errors import ProofError
 from dmc.program import Collective, Move, Program, Range, accesses
+from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
-from dmc.proof.interval_map import IntervalMap
 from dmc.proof.order import Order
 from dmc.proof.reuse import Owners
 from dmc.proof.story import told, what, where

@@ -9,8 +9,8 @@ from itertools import groupby
 
 from dmc.errors import ProofError
 from dmc.program import ALIGNMENT, Await, Collective, Program, Range, Record, Slot, accesses
+from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
-from dmc.proof.interval_map import IntervalMap
 from dmc.proof.live_buffers import NOBODY, LiveBuffers
 from dmc.proof.story import told, where
 

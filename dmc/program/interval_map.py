@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Generic, TypeVar
 
-from dmc.program import Range
+from dmc.program.program import Range
 
 Value = TypeVar("Value")
 

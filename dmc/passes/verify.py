@@ -1,0 +1,39 @@
+"""dm-verify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.contents import check_contents
+from dmc.analysis.handles import check_handles
+from dmc.analysis.jobs import job_of
+from dmc.analysis.memory_attributes import ARENAS
+from dmc.passes.base import Pass
+from dmc.proof import verify
+from dmc.step_function import find_step
+
+
+@dataclass(frozen=True)
+class Verify(Pass):
+    """Changes nothing; fails, with a counterexample, where the step is not proven to be safe.
+
+    In form scheduled: every movement is waited for once, and where dm-plan-memory has run, every operation finds what
+    it reads and leaves alone what movements have borrowed. In form planned: the programs of all ranks together match,
+    end, have no race, and fit into memory (`dmc.proof`).
+    cap: the largest size of a rank's arena on the device, in bytes; 0 is none.
+    """
+
+    name = "dm-verify"
+    cap: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        """Raises ProofError for the first property that does not hold."""
+        if any(isinstance(op, dm.ProgramOp) for op in module.body.operations):
+            verify(job_of(module), {"device": self.cap} if self.cap else None)
+            return
+        step = find_step(module)
+        check_handles(step)
+        if ARENAS in step.operation.attributes:
+            check_contents(step)
