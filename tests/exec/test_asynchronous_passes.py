@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dmc import dialect
+import dmc
+from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.sharding_ends import SHARDING
-from dmc.dialect.placements import placement_of
 from dmc.mesh import Mesh
+from dmc.passes._starts import starts_in
 from dmc.passes.assign_queues import AssignQueues
 from dmc.passes.async_ import Async
 from dmc.passes.base import Element, parse_pipeline, run_passes
@@ -25,12 +26,12 @@ from dmc.step_function import find_step
 from tests import spmd
 from tests.kernels import form_kernels
 from tests.partitioned import place
-from tests.placements import part_of, random_placement
+from tests.placed_gpt2 import PLACE, parts, placed_gpt2
+from tests.placements import random_placement
 from tests.random_collectives import program, random_arguments
 from tests.random_steps import random_step
 
 MESHES = (Mesh(a=2), Mesh(a=2, b=2), Mesh(a=3, b=2), Mesh(a=2, b=2, c=2))
-PLACE = "dm-propagate-sharding,dm-partition,dm-lower-reshard,dm-fold-collectives"
 BYTES = (256, 4096, 2**20)
 
 
@@ -82,7 +83,7 @@ def test_random_steps(random: Any) -> None:
         place(module, mesh, placements)
         run_passes(module, parse_pipeline(PLACE))
         form_kernels(module)
-        _assert_same(module, _parts(module, mesh, whole), _passes(choose))
+        _assert_same(module, parts(module, mesh, whole), _passes(choose))
 
 
 def _with_roles(text: str) -> str:
@@ -93,9 +94,28 @@ def _with_roles(text: str) -> str:
     return arguments + arrow + rest.replace('dm.name = "a', 'dm.name = "new a')
 
 
-def _parts(module: ir.Module, mesh: Mesh, whole: list[Any]) -> list[list[Any]]:
-    coming = [placement_of(each[SHARDING]) for each in find_step(module).arg_attrs]
-    return [
-        [part_of(array, placement, mesh, rank) for array, placement in zip(whole, coming, strict=True)]
-        for rank in mesh.ranks
-    ]
+PLANS = {
+    "dp2": dmc.plan(Mesh(dp=2)).data_parallel("dp"),
+    "zero2": dmc.plan(Mesh(dp=2)).data_parallel("dp", zero=2),
+    "zero3": dmc.plan(Mesh(dp=2)).data_parallel("dp", zero=3),
+    "tp2": dmc.plan(Mesh(tp=2)).use(plans.megatron_gpt2("tp")),
+    "zero2_tp2": dmc.plan(Mesh(dp=2, tp=2)).data_parallel("dp", zero=2).use(plans.megatron_gpt2("tp")),
+}
+# Movements between ranks before and after buckets: the parameters' of one kind become few.
+STARTS = {"dp2": (18, 3), "zero2": (35, 5), "zero3": (35, 5), "tp2": (11, 10), "zero2_tp2": (45, 14)}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_small_gpt2(context: Any, name: str) -> None:
+    plan = PLANS[name]
+    module, arguments = placed_gpt2(plan, context)
+    form_kernels(module)
+    _assert_same(module, arguments, [CopyPorts(), Async()])
+    before = _count(module)
+    _assert_same(module, arguments, [Bucket(bytes=2**20), AssignQueues(), HoistStart(), SinkWait()])
+    assert (before, _count(module)) == STARTS[name]
+
+
+def _count(module: ir.Module) -> int:
+    """The movements between ranks."""
+    return sum(each.queue.value == "comm" for each in starts_in(find_step(module).entry_block))
