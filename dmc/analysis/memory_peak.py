@@ -16,7 +16,7 @@ UNKNOWN = "-"
 def peak_position(held: Sequence[Held]) -> int:
     """The first position at which the most bytes of device memory are in use; 0 if none are."""
     live = live_bytes([Block(each.length, each.first, each.last) for each in held if each.space == DEVICE])
-    return live.index(max(live)) if live else 0
+    return int(live.argmax()) if len(live) else 0
 
 
 def describe_peak(step: func.FuncOp, most: int) -> str:
