@@ -19,7 +19,7 @@ _BLOCKS = st.lists(
 def _assert_apart(blocks: list[Block], packing: Packing) -> None:
     places = [(b, offset, offset + b.bytes) for b, offset in zip(blocks, packing.offsets, strict=True)]
     for i, (one, start, end) in enumerate(places):
-        assert 0 <= start and end <= packing.bytes
+        assert start >= 0 and end <= packing.bytes
         for other, begin, behind in places[:i]:
             live_together = one.first <= other.last and other.first <= one.last
             assert not (live_together and start < behind and begin < end)
