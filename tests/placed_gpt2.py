@@ -48,9 +48,20 @@ def parts(module: ir.Module, mesh: Mesh, whole: list[Array]) -> list[list[Array]
 
 def _imported(plan: Plan, context: Any, optimizer: Any, layers: int) -> tuple[ir.Module, dict[str, Array]]:
     torch.manual_seed(0)
-    sizes = {"vocab_size": VOCABULARY, "n_positions": LENGTH, "n_embd": 16, "n_layer": layers, "n_head": 4}
-    off = {"use_cache": False, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **off, bos_token_id=0, eos_token_id=0))
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=LENGTH,
+        n_embd=16,
+        n_layer=layers,
+        n_head=4,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
+    model = transformers.GPT2LMHeadModel(config)
     tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH))
     example = {"input_ids": tokens, "labels": tokens}
     optimizer = optimizer or dmc.optim.AdamW(lr=0.1, clip_grad_norm=1.0)

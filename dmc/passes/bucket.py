@@ -8,9 +8,9 @@ from functools import reduce
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.settings import machine_of
 from dmc.dialect.labels import Label, label_of, put_label
 from dmc.dialect.plan import type_bytes
-from dmc.errors import PipelineError
 from dmc.machine import machine
 from dmc.passes._bucket_filling import Filler, Filling
 from dmc.passes._bucket_layouts import LAYOUTS, Rows
@@ -38,30 +38,26 @@ class Bucket(Pass):
     preserve_overlap: a member joins only if the bucket then arrives no later than the member would have alone, behind
     the others on the lane, or no later than it is wanted: by its first reader, and by what follows on the lane, for
     that to be in time for its readers. So what bucketing costs in waiting it saves in latency. Times are those of
-    `machine`, where kernels run one behind the other and a group's movements are one lane. reasons: print the buckets
-    and what closed each on stderr. Linear in the number of operations.
+    `machine` (what the module says, if empty), where kernels run one behind the other and a group's movements are one
+    lane. reasons: print the buckets and what closed each on stderr. Linear in the number of operations.
     """
 
     name = "dm-bucket"
     bytes: int = 25 * 2**20
     preserve_overlap: bool = False
-    machine: str | None = None
+    machine: str = ""
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for broken rules of `dm`, and where kernels do not say what they cost."""
-        if self.preserve_overlap and self.machine is None:
-            raise PipelineError(
-                self.name, "keeps overlap by the times of a machine", f"write {self.name}{{machine=...}}"
-            )
         dm.verify_symbols(module)
         order = Order.of(find_step(module).entry_block)
         order = order.place(hoisted(order, starts=False).keys)
         order = order.place(sunk(order).keys)
         members = list(members_of(order))
         times = None
-        if self.preserve_overlap and self.machine is not None:
-            times = BucketTimes(module, order, members, machine(self.machine))
+        if self.preserve_overlap:
+            times = BucketTimes(module, order, members, machine(machine_of(module, self.machine)))
         filled = Filler(order, self.bytes, times).fill(members)
         if self.reasons:
             print_table(HEAD, [_row(filling) for filling in filled])
