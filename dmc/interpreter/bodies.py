@@ -18,25 +18,29 @@ from dmc.interpreter.tensors import evaluate
 
 
 def kernels_of(module: ir.Module) -> dict[str, KernelFunction]:
-    """Each private function of a module as a function on arrays, by its name.
+    """Each private function of a module that has a body as a function on arrays, by its name.
 
-    The functions need the module while they are called. They raise DmcError, naming the operation, for one that the
-    interpreter does not know.
+    They raise DmcError, naming the operation, for one whose meaning the interpreter does not know.
     """
-    functions = {
-        op.attributes["sym_name"].value: op.operation
-        for op in module.body.operations
-        if op.operation.name == func.FuncOp.OPERATION_NAME
-    }
-    bodies = Bodies(functions)
-    return {name: bodies.callable(name) for name, op in functions.items() if _is_private(op)}
+    bodies = Bodies.of(module)
+    return {name: bodies.callable(name) for name, op in bodies.functions.items() if _is_private(op)}
 
 
 @dataclass(frozen=True)
 class Bodies:
-    """Calls the functions of a module, by name."""
+    """Calls the functions of a module that have a body, by name."""
 
+    # Operations do not keep their module alive.
+    module: ir.Module
     functions: Mapping[str, ir.Operation]
+
+    @staticmethod
+    def of(module: ir.Module) -> Bodies:
+        """The functions of a module as they are when they are called."""
+        functions = [
+            op.operation for op in module.body.operations if isinstance(op, func.FuncOp) and not op.is_external
+        ]
+        return Bodies(module, {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions})
 
     def callable(self, name: str) -> KernelFunction:
         """The function `name` on arrays of its operands' types."""

@@ -74,7 +74,7 @@ class _Loops:
     @property
     def reduced(self) -> tuple[int, ...]:
         """The loops of which results do not tell."""
-        kept = {loop.position for places in self.maps[self.inputs :] for place in places for loop in _loops_in(place)}
+        kept = {loop for places in self.maps[self.inputs :] for loop in _loops_in(places)}
         return tuple(i for i in range(len(self.sizes)) if i not in kept)
 
     def arrays(self) -> list[Array]:
@@ -101,7 +101,7 @@ class _Loops:
         written: list[Array] = []
         for value, places, result in zip(yielded, self.maps[self.inputs :], self.op.results, strict=True):
             # What is no loop is a constant, along a dimension of size 1.
-            order = [loop.position for place in places for loop in _loops_in(place)]
+            order = _loops_in(places)
             whole = np.broadcast_to(value, shape).transpose([*order, *self.reduced])
             written.append(whole.reshape(result.type.shape).astype(dtype_of(result.type)))
         return written
@@ -126,8 +126,7 @@ class _Loops:
 
     def is_sum_of_products(self) -> bool:
         """Whether the body adds the product of two operands, as they are or widened, to the output."""
-        told = {loop.position for places in self.maps[:2] for place in places for loop in _loops_in(place)}
-        if self.inputs != 2 or len(self.op.results) != 1 or not told.issuperset(self.reduced):
+        if self.inputs != 2 or len(self.op.results) != 1:
             return False
         *factors, output = self.block.arguments
         yielded = self.block.operations[len(self.block.operations) - 1].operands[0]
@@ -162,10 +161,8 @@ class _Loops:
         return self.write(carried)
 
 
-def _loops_in(place: Any) -> list[Any]:
-    if isinstance(place, ir.AffineDimExpr):
-        return [place]
-    return [*_loops_in(place.lhs), *_loops_in(place.rhs)] if isinstance(place, ir.AffineBinaryExpr) else []
+def _loops_in(places: Sequence[Any]) -> list[int]:
+    return [place.position for place in places if isinstance(place, ir.AffineDimExpr)]
 
 
 def _at(place: Any, grid: Sequence[Array]) -> Any:
