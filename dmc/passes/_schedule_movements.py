@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from dmc.analysis.task_graph import Followers, TaskGraph
@@ -61,12 +61,11 @@ class _Walk:
 
     def run(self) -> None:
         """Fills the gaps."""
-        for index, task in enumerate(self.graph.tasks):
-            if task.is_movement:
-                self.forced.setdefault(self.bounds.last[index], []).append(index)
-        for index, task in enumerate(self.graph.tasks):
-            if task.is_movement and not self.missing[index]:
-                self._release(index)
+        for index in self._movements():
+            self.forced.setdefault(self.bounds.last[index], []).append(index)
+        # Listed first: what is released may release others.
+        for index in [index for index in self._movements() if not self.missing[index]]:
+            self._release(index)
         for gap, index in enumerate([*self.kernels, None]):
             self.gap = gap
             self._fill(0.0 if index is None else self.graph.tasks[index].ns)
@@ -74,6 +73,9 @@ class _Walk:
                 self.now += self.graph.tasks[index].ns
                 self.gap = gap + 1
                 self._done(index)
+
+    def _movements(self) -> Iterator[int]:
+        return (index for index, task in enumerate(self.graph.tasks) if task.is_movement)
 
     def _fill(self, ns: float) -> None:
         """All that happens in this gap, before a kernel that takes so long."""

@@ -24,13 +24,15 @@ from dmc.step_function import find_step
 from tests import spmd
 from tests.random_scheduled import random_scheduled
 
+MACHINE = "h200x4"
+
 
 def _module(seed: int, operations: int) -> ir.Module:
     return ir.Module.parse(random_scheduled(Random(seed).randrange, operations))
 
 
 def _graph(module: ir.Module) -> TaskGraph:
-    return read_tasks(module, TaskCosts.of(module, machine("h200x4")))
+    return read_tasks(module, TaskCosts.of(module, machine(MACHINE)))
 
 
 def _run(module: ir.Module) -> list[list[Any]]:
@@ -47,7 +49,7 @@ def test_a_schedule_means_the_same_and_is_never_worse(seed: int) -> None:
     module = _module(seed, 10 + seed)
     before, expected = _graph(module), _run(module)
     peak = footprint(before, before.order).peak
-    Schedule().run(module)
+    Schedule(machine=MACHINE).run(module)
     module.operation.verify()
     dm.verify_symbols(module)
     after = _graph(module)
@@ -68,12 +70,12 @@ def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
         before = _graph(module)
         cap = footprint(before, before.order).peak * percent // 100
         try:
-            Schedule(memory_cap=cap).run(module)
+            Schedule(machine=MACHINE, memory_cap=cap).run(module)
         except DmcError as error:
             assert percent < 100, "the order given fits"
             smallest = int(error.hint.split("memory-cap to ")[1].split(",")[0])
             assert smallest > cap
-            Schedule(memory_cap=smallest).run(module)
+            Schedule(machine=MACHINE, memory_cap=smallest).run(module)
             cap = smallest
         after = _graph(module)
         assert footprint(after, after.order).peak <= cap
@@ -106,7 +108,7 @@ def test_more_room_is_never_slower() -> None:
     for percent in (100, 120, 200):
         module = _module(7, 60)
         graph = _graph(module)
-        Schedule(memory_cap=footprint(graph, graph.order).peak * percent // 100).run(module)
+        Schedule(machine=MACHINE, memory_cap=footprint(graph, graph.order).peak * percent // 100).run(module)
         after = _graph(module)
         totals.append(timeline(after, after.order).total)
     assert totals == sorted(totals, reverse=True)
