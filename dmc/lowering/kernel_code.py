@@ -35,13 +35,18 @@ class Binding:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """Runs entry `entry` of the executable `executable`. workload, scalars: constants, as MLIR writes them."""
+    """Runs entry `entry` of the executable `executable`. workload, scalars: constants, as MLIR writes them.
+
+    ordered: the pairs (read, written) of bindings of which the one may lie on the other where the code goes element by
+    element (`ordered_bindings`).
+    """
 
     executable: str
     entry: str
     workload: tuple[str, ...]
     scalars: tuple[str, ...]
     bindings: tuple[Binding, ...]
+    ordered: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,21 @@ def is_safe_in_place(code: KernelCode, read: int, write: int) -> bool:
         writers = [part for part in parts if _has(reads_and_writes(part)[1], "write", write)]
         if readers and written:
             return False
-        if readers and writers and (readers != writers or not isinstance(readers[0], Dispatch)):
+        if readers and writers and not (readers == writers and _is_ordered(readers, read, write)):
             return False
         written = written or bool(writers)
     return True
+
+
+def _is_ordered(commands: Sequence[Dispatch | Fill | Copy], read: int, write: int) -> bool:
+    """Whether the only command is a dispatch that has read an element before it writes the one in its place."""
+    (first, *others) = commands
+    if others or not isinstance(first, Dispatch):
+        return False
+    places = [binding.place for binding in first.bindings]
+    taken = [number for number, place in enumerate(places) if (place.role, place.index) == ("read", read)]
+    made = [number for number, place in enumerate(places) if (place.role, place.index) == ("write", write)]
+    return all((i, j) in first.ordered for i in taken for j in made)
 
 
 def without_copy_out(code: KernelCode) -> KernelCode:

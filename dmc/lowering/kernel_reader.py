@@ -14,6 +14,7 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith, stream, util
 
 from dmc.errors import DmcError
+from dmc.lowering.dispatch_order import Pairs, ordered_bindings
 from dmc.lowering.kernel_code import (
     Binding,
     CodeLibrary,
@@ -46,18 +47,20 @@ def read_library(schedule: str) -> CodeLibrary:
     with ir.Context():
         module = ir.Module.parse(schedule)
         texts: dict[str, str] = {}
+        ordered: dict[str, Pairs] = {}
         functions: list[ir.Operation] = []
         device = ""
         for view in module.body.operations:
             op = view.operation
             if op.name == "stream.executable":
                 texts[_name(op)] = op.get_asm(use_local_scope=True)
+                ordered[_name(op)] = ordered_bindings(op)
             elif op.name == "util.func":
                 functions.append(op)
             elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
                 device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
         canonical, executables = _shared(texts)
-        kernels = {_name(op): without_copy_out(_Reader(_name(op), canonical).read(op)) for op in functions}
+        kernels = {_name(op): without_copy_out(_Reader(_name(op), canonical, ordered).read(op)) for op in functions}
     return CodeLibrary(device, kernels, executables)
 
 
@@ -73,10 +76,15 @@ def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 @dataclass
 class _Reader:
-    """Reads one function. places: what each resource is; scratch: bytes given out so far."""
+    """Reads one function.
+
+    canonical: which executable stands for each; ordered: its pairs of bindings (`ordered_bindings`). places: what each
+    resource is; scratch: bytes given out so far.
+    """
 
     kernel: str
     canonical: dict[str, str]
+    ordered: dict[str, Pairs]
     places: dict[Any, Place] = field(default_factory=dict)
     scratch: int = 0
 
@@ -163,7 +171,8 @@ class _Reader:
         )
         workload, scalars = tuple(map(_text, op.workload)), tuple(map(_text, op.uniform_operands))
         # Entries are called as their executable, and more.
-        return Dispatch(canonical, f"{canonical}{name.removeprefix(executable)}", workload, scalars, bindings)
+        entry = f"{canonical}{name.removeprefix(executable)}"
+        return Dispatch(canonical, entry, workload, scalars, bindings, self.ordered[executable])
 
     def _part(self, resource: Any, offset: Any, length: Any) -> Place:
         base = self._place(resource)

@@ -1,0 +1,79 @@
+"""In what order the code of a dispatch reads and writes its buffers, as far as its operations tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from iree.compiler import ir
+from iree.compiler.dialects import iree_tensor_ext, stream
+
+Pairs = frozenset[tuple[int, int]]
+
+
+def ordered_bindings(executable: Any) -> Pairs:
+    """The pairs (read, written) of bindings of a `stream.executable` where all that reads the one is among what is
+    stored in the other is computed from.
+
+    Then code that goes element by element has read an element before it writes the one in its place. Where IREE
+    computes a thing twice, an operation may read a buffer after another has written what stands in it.
+    """
+    block = _code(executable)
+    buffers: dict[Any, int] = {}
+    readers: dict[int, set[int]] = {}
+    stores: list[tuple[int, Any]] = []
+    for view in block.operations:
+        match view:
+            case stream.BindingSubspanOp():
+                buffers[view.result] = ir.BlockArgument(view.binding).arg_number
+            case iree_tensor_ext.DispatchTensorLoadOp():
+                readers.setdefault(buffers[view.source], set()).update(_users(view.result, block))
+            case iree_tensor_ext.DispatchTensorStoreOp():
+                stores.append((buffers[view.target], view.operation))
+            case _:
+                continue
+    pairs: set[tuple[int, int]] = set()
+    for written, store in stores:
+        needed = _sources(store)
+        pairs.update((read, written) for read, users in readers.items() if users <= needed)
+    return frozenset(pairs)
+
+
+def _code(executable: Any) -> Any:
+    """The block of the only function of an executable."""
+    (module,) = [op for op in executable.regions[0].blocks[0].operations if op.operation.name == "builtin.module"]
+    (function,) = list(module.operation.regions[0].blocks[0].operations)
+    return function.operation.regions[0].blocks[0]
+
+
+def _users(value: Any, block: Any) -> set[Any]:
+    """The operations of `block` that use a value, themselves or deep inside."""
+    return {_within(use.owner, block) for use in value.uses}
+
+
+def _within(op: Any, block: Any) -> Any:
+    while op.operation.block != block:
+        op = op.operation.parent
+    return op.operation
+
+
+def _sources(op: Any) -> set[Any]:
+    """`op` and all that its operands are computed from."""
+    seen: set[Any] = set()
+    todo = [op]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        todo += [value.owner.operation for value in _reads(current) if not isinstance(value.owner, ir.Block)]
+    return seen
+
+
+def _reads(op: Any) -> Iterator[Any]:
+    """What an operation and the operations in it take."""
+    yield from op.operands
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _reads(inner.operation)

@@ -1,0 +1,128 @@
+"""The code of kernels as data: what may lie on what, and results that are made where they belong."""
+
+from __future__ import annotations
+
+import pytest
+from iree.compiler import ir
+
+from dmc.lowering.dispatch_order import ordered_bindings
+from dmc.lowering.kernel_code import (
+    Binding,
+    Copy,
+    Dispatch,
+    Fill,
+    Group,
+    KernelCode,
+    Place,
+    is_safe_in_place,
+    without_copy_out,
+)
+
+X, Y, OUT, SCRATCH = (
+    Place("read", 0, 0, 64),
+    Place("read", 1, 0, 64),
+    Place("write", 0, 0, 64),
+    Place("scratch", 0, 0, 64),
+)
+
+
+def dispatch(*bindings: tuple[str, Place], ordered: frozenset[tuple[int, int]] = frozenset()) -> Dispatch:
+    """A call of some executable."""
+    return Dispatch("e", "e_0", (), (), tuple(Binding(access, place) for access, place in bindings), ordered)
+
+
+ALL_AT_ONCE = dispatch(("ro", X), ("ro", Y), ("rw", OUT), ordered=frozenset({(0, 2)}))
+
+
+@pytest.mark.parametrize(
+    ("commands", "safe"),
+    [
+        ((ALL_AT_ONCE,), (True, False)),
+        ((dispatch(("ro", X), ("wo", SCRATCH)), dispatch(("ro", SCRATCH), ("wo", OUT))), (True, True)),
+        ((Copy(Y, OUT), dispatch(("ro", X), ("wo", SCRATCH))), (False, False)),
+        ((Group((Fill("0 : i8", OUT), Copy(X, SCRATCH))),), (False, True)),
+        ((Group((ALL_AT_ONCE, Copy(X, SCRATCH))),), (False, False)),
+        ((Copy(X, SCRATCH), Fill("0 : i8", OUT)), (True, True)),
+        ((Fill("0 : i8", OUT), ALL_AT_ONCE), (False, False)),
+    ],
+)
+def test_in_place(commands: tuple[Dispatch | Fill | Copy | Group, ...], safe: tuple[bool, bool]) -> None:
+    code = KernelCode("k", commands, 64)
+    assert tuple(is_safe_in_place(code, read, 0) for read in (0, 1)) == safe
+
+
+def test_a_result_is_made_where_it_belongs() -> None:
+    first, second = Place("scratch", 0, 0, 20), Place("scratch", 0, 20, 20)
+    out = Copy(Place("scratch", 0, 0, 40), Place("write", 0, 0, 40))
+    code = KernelCode("join", (Group((Copy(X, first), Copy(Y, second))), Group((out, Copy(first, OUT)))), 64)
+    made = without_copy_out(KernelCode("join", (*code.commands[:1], out), 64))
+    places = (Place("write", 0, 0, 20), Place("write", 0, 20, 20))
+    assert made == KernelCode("join", (Group((Copy(X, places[0]), Copy(Y, places[1]))),), 0)
+    # Something else writes the result as well.
+    assert without_copy_out(code) == code
+
+
+def test_scratch_that_holds_more_stays() -> None:
+    code = KernelCode("k", (dispatch(("ro", X), ("wo", Place("scratch", 0, 0, 320))), Copy(SCRATCH, OUT)), 320)
+    assert without_copy_out(code) == code
+
+
+ELEMENTWISE = 'indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]'
+
+
+def executable(body: str) -> str:
+    """An executable of the buffers x, y and z, of which x is loaded."""
+    kind, tensor = "!iree_tensor_ext.dispatch.tensor", "tensor<8xf32>"
+    whole = "offsets = [0], sizes = [8], strides = [1]"
+    lines = body.replace("GENERIC", f"linalg.generic {{{ELEMENTWISE}}}").replace("KIND", tensor)
+    lines = lines.replace("STORE", "iree_tensor_ext.dispatch.tensor.store").replace(
+        "WHOLE", f"{whole} : {tensor} -> {kind}<writeonly:{tensor}>"
+    )
+    return f"""
+    stream.executable private @e {{
+      stream.executable.export public @e workgroups() -> (index, index, index) {{
+        %n = arith.constant 1 : index
+        stream.return %n, %n, %n : index, index, index
+      }}
+      builtin.module {{
+        func.func @e(%a: !stream.binding, %b: !stream.binding, %c: !stream.binding) {{
+          %c0 = arith.constant 0 : index
+          %bx = stream.binding.subspan %a[%c0] : !stream.binding -> {kind}<readonly:{tensor}>
+          %by = stream.binding.subspan %b[%c0] : !stream.binding -> {kind}<writeonly:{tensor}>
+          %bz = stream.binding.subspan %c[%c0] : !stream.binding -> {kind}<writeonly:{tensor}>
+          %x = iree_tensor_ext.dispatch.tensor.load %bx, {whole} : {kind}<readonly:{tensor}> -> {tensor}
+          %e = tensor.empty() : {tensor}
+          {lines}
+          return
+        }}
+      }}
+    }}"""
+
+
+ONE_AFTER_THE_OTHER = """
+  %y = GENERIC ins(%x : KIND) outs(%e : KIND) {
+  ^bb0(%i: f32, %o: f32): %s = math.exp %i : f32 linalg.yield %s : f32 } -> KIND
+  %z = GENERIC ins(%y : KIND) outs(%e : KIND) {
+  ^bb0(%i: f32, %o: f32): %s = math.sin %i : f32 linalg.yield %s : f32 } -> KIND
+  STORE %y, %by, WHOLE
+  STORE %z, %bz, WHOLE"""
+COMPUTED_TWICE = """
+  %y = GENERIC ins(%x : KIND) outs(%e : KIND) {
+  ^bb0(%i: f32, %o: f32): %s = math.exp %i : f32 linalg.yield %s : f32 } -> KIND
+  %z = GENERIC ins(%x : KIND) outs(%e : KIND) {
+  ^bb0(%i: f32, %o: f32):
+    %s = math.exp %i : f32
+    %t = math.sin %s : f32
+    linalg.yield %t : f32 } -> KIND
+  STORE %y, %by, WHOLE
+  STORE %z, %bz, WHOLE"""
+
+
+@pytest.mark.parametrize(
+    ("body", "pairs"), [(ONE_AFTER_THE_OTHER, {(0, 1), (0, 2)}), (COMPUTED_TWICE, set[tuple[int, int]]())]
+)
+def test_what_a_dispatch_has_read_when_it_writes(body: str, pairs: set[tuple[int, int]]) -> None:
+    with ir.Context():
+        module = ir.Module.parse(executable(body))
+        (op,) = module.body.operations
+        assert ordered_bindings(op.operation) == pairs
