@@ -10,6 +10,7 @@ from dmc.analysis.contents import check_contents
 from dmc.analysis.handles import check_handles
 from dmc.analysis.jobs import job_of
 from dmc.analysis.memory_attributes import ARENAS
+from dmc.analysis.settings import memory_cap_of
 from dmc.passes.base import Pass
 from dmc.proof import verify
 from dmc.step_function import find_step
@@ -22,7 +23,7 @@ class Verify(Pass):
     In form scheduled: every movement is waited for once, and where dm-plan-memory has run, every operation finds what
     it reads and leaves alone what movements have borrowed. In form planned: the programs of all ranks together match,
     end, have no race, and fit into memory (`dmc.proof`).
-    cap: the largest size of a rank's arena on the device, in bytes; 0 is none.
+    cap: the largest size of a rank's arena on the device, in bytes; 0: what the module says, or none.
     """
 
     name = "dm-verify"
@@ -31,7 +32,8 @@ class Verify(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises ProofError for the first property that does not hold."""
         if any(isinstance(op, dm.ProgramOp) for op in module.body.operations):
-            verify(job_of(module), {"device": self.cap} if self.cap else None)
+            cap = memory_cap_of(module, self.cap)
+            verify(job_of(module), {"device": cap} if cap else None)
             return
         step = find_step(module)
         check_handles(step)

@@ -3,58 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from random import Random
+from functools import cache
 
 import pytest
 
-from dmc.errors import ProofError
 from dmc.program import Job
-from dmc.proof import verify
-from tests.mutations import of_memory, of_order, of_ranks
-from tests.mutations.equivalence import difference, shows
+from tests.mutations.check import assert_refused_or_equal, mutant_of, refusal
+from tests.mutations.equivalence import shows
 from tests.mutations.mutators import MUTATORS, UNORDERED, Mutator
 from tests.random_jobs import random_job
 
-JOBS = 24
-TRIES = 3
+JOBS = range(24)
+ATTEMPTS = range(3)
 # Together the jobs give so many mutants that are refused.
 WANTED = 2000
-# Importing them filled the table.
-FAMILIES = (of_memory, of_order, of_ranks)
 
 
-def _mutants(mutator: Mutator) -> Iterator[tuple[Job, Job]]:
-    for seed in range(JOBS):
-        job = random_job(seed)
-        for attempt in range(TRIES):
-            mutant = mutator.change(job, Random(f"{mutator.name}{seed}.{attempt}"))
-            if mutant is not None and mutant != job:
-                yield job, mutant
+@cache
+def _job(seed: int) -> Job:
+    return random_job(seed)
 
 
-def _refusal(job: Job) -> str:
-    """The property that refuses the job, or ""."""
-    try:
-        verify(job)
-    except ProofError as error:
-        return error.property
-    return ""
+@cache
+def _refusals(mutator: Mutator) -> Counter[str]:
+    """How often which property refuses mutants of this kind; "" stands for those that do no harm."""
+    tries = [(_job(seed), (seed, attempt)) for seed in JOBS for attempt in ATTEMPTS]
+    broken = [(job, attempt) for job, attempt in tries if mutant_of(mutator, job, attempt) is not None]
+    return Counter(assert_refused_or_equal(mutator, job, attempt) for job, attempt in broken)
 
 
 @pytest.mark.parametrize("mutator", MUTATORS, ids=lambda mutator: mutator.name)
 def test_mutants_are_refused(mutator: Mutator) -> None:
-    counts: Counter[str] = Counter()
-    for job, mutant in _mutants(mutator):
-        property = _refusal(mutant)
-        counts[property] += 1
-        # Some damage does no harm: an await that another implies, say. That must be seen without the proof.
-        assert property in mutator.refused_by or (not property and difference(job, mutant) == "")
-    assert counts.total() - counts[""] > counts[""]
+    found = _refusals(mutator)
+    assert found.total() - found[""] > found[""]
 
 
 def test_there_are_enough_mutants() -> None:
-    refused = sum(bool(_refusal(mutant)) for mutator in MUTATORS for _, mutant in _mutants(mutator))
+    refused = sum(found.total() - found[""] for found in map(_refusals, MUTATORS))
     assert len(MUTATORS) >= 12 and refused >= WANTED
 
 
@@ -62,7 +47,8 @@ def test_races_show() -> None:
     """A mutant refused for lack of order gives another result in some interleaving."""
     seen: Counter[bool] = Counter()
     for mutator in (each for each in MUTATORS if each.refused_by == UNORDERED):
-        for job, mutant in _mutants(mutator):
-            if _refusal(mutant) in ("V2", "V6", "V7"):
-                seen[shows(job, mutant)] += 1
+        for seed in JOBS:
+            mutant = mutant_of(mutator, _job(seed), seed)
+            if mutant is not None and refusal(mutant) in ("V2", "V6", "V7"):
+                seen[shows(_job(seed), mutant)] += 1
     assert seen[True] > 0 and seen[False] == 0, seen
