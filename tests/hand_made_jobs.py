@@ -45,8 +45,9 @@ def round_machine(
     shared: bool = False,
     bandwidth: float = 1e9,
     memory: bool = False,
+    floor: float = 0.0,
 ) -> Machine:
-    """A machine without latencies. per_node: with a network of a tenth of the bandwidth between such nodes."""
+    """A machine whose only latency is the launch floor; with `per_node` a network of a tenth of the bandwidth."""
     device = Device(
         "round",
         "for tests",
@@ -54,7 +55,7 @@ def round_machine(
         Rates({}, "test"),
         Rates({"f32": 1e9}, "test"),
         Shares(dict.fromkeys(KINDS, 1.0), "test"),
-        Floor(0.0, "test"),
+        Floor(floor, "test"),
         {path: Copying(1e9, 0.0, "test") for path in ("pinned_host>device", "device>pinned_host", "device>device")},
         shared,
     )

@@ -66,7 +66,7 @@ def _path(summary: Summary) -> Table:
     table = _table("where", "kind", "commands", "time", "of the step", left=2)
     for part in summary.contributors[:_MOST_LINES]:
         share = f"{100 * part.share:.1f} %"
-        table.add_row(part.label or "–", part.kind, f"{part.count:,}", time_text(part.ns), share)
+        table.add_row(part.label, part.kind, f"{part.count:,}", time_text(part.ns), share)
     _say_more(table, len(summary.contributors) - _MOST_LINES, "lines")
     return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dmc.simulator.describe import kind_of
+from dmc.simulator.describe import kind_of, title_of
 from dmc.simulator.simulation import Simulation, Span
 
 
@@ -13,7 +13,7 @@ from dmc.simulator.simulation import Simulation, Span
 class Contributor:
     """Work of one kind on the critical path: how much of it, and its share of the step in [0, 1].
 
-    label: where it comes from; numbers that differ, as those of layers, are `*`.
+    label: where it comes from, or its name; numbers that differ, as those of layers, are `*`.
     """
 
     kind: str
@@ -38,12 +38,12 @@ def contributors(simulation: Simulation) -> tuple[Contributor, ...]:
     alike: dict[tuple[str, str], list[Span]] = {}
     for span in critical_path(simulation):
         work = simulation.work(span)
-        alike.setdefault((kind_of(simulation.job, work), re.sub(r"\d+", "*", work.label)), []).append(span)
+        alike.setdefault((kind_of(simulation.job, work), re.sub(r"\d+", "*", title_of(work))), []).append(span)
     found = [_contributor(simulation, *key, own) for key, own in alike.items()]
     return tuple(sorted(found, key=lambda contributor: -contributor.ns))
 
 
 def _contributor(simulation: Simulation, kind: str, pattern: str, spans: list[Span]) -> Contributor:
-    labels = {simulation.work(span).label for span in spans}
+    labels = {title_of(simulation.work(span)) for span in spans}
     ns = sum(span.end - span.start for span in spans)
     return Contributor(kind, labels.pop() if len(labels) == 1 else pattern, len(spans), ns, ns / simulation.step_ns)

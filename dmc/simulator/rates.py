@@ -2,7 +2,8 @@
 
 * Collectives that use a port of a rank at the same time each get an equal part of it; one is as fast as its part of
   its most crowded port. In one memory all collectives share all of it.
-* Kernels of a rank take `compute_slowdown` times as long while a collective of that rank moves bytes over that link.
+* Kernels of a rank take `compute_slowdown` times as long while a collective of that rank moves bytes over that link;
+  not so the part that a launch costs anyway.
 * Where ranks share a device, the kernels that run on it at the same time each get an equal part of it.
 * Moves between memory spaces have paths of their own.
 """
@@ -24,8 +25,8 @@ class Task:
     """Work in progress. left: nanoseconds that it still takes alone, as of `since`. rate: how fast those pass.
 
     ranks: whose kernel or collective it is. copies: how many others do the same. ports: of a collective, what it uses.
-    slowdown: of a collective, what it does to kernels. device: of a kernel, what it runs on. version: counts changes of
-    the rate.
+    slowdown: of a collective, what it does to kernels. device: of a kernel, what it runs on, and `slowed`, the share of
+    its time that communication makes longer. version: counts changes of the rate.
     """
 
     left: float
@@ -35,6 +36,7 @@ class Task:
     ports: tuple[_Port, ...] = ()
     slowdown: float = 1.0
     device: _Port | None = None
+    slowed: float = 1.0
     rate: float = 1.0
     since: float = 0.0
     version: int = 0
@@ -59,7 +61,8 @@ class Rates:
 
     def kernel(self, ns: float, rank: int) -> Task:
         """A kernel on a rank's device."""
-        return Task(ns, (rank,), copies=self.copies, device=self._device(rank))
+        slowed = max(0.0, 1 - self.machine.device.launch.ns / ns) if ns else 0.0
+        return Task(ns, (rank,), copies=self.copies, device=self._device(rank), slowed=slowed)
 
     def collective(self, ns: float, group: Group) -> Task:
         """A movement within a group; one of a single rank is a copy, which uses no link."""
@@ -89,6 +92,7 @@ class Rates:
         if task.device is None:
             return 1.0
         slowdown = max((other.slowdown for other in self._communicating.get(task.ranks[0], ())), default=1.0)
+        slowdown = 1 + task.slowed * (slowdown - 1)
         sharing = sum(other.copies for other in self._kernels[task.device]) if self.machine.device.shared else 1
         return 1 / (slowdown * sharing)
 

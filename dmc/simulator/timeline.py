@@ -78,7 +78,7 @@ def _figure(name: str, value: str, remark: str) -> str:
 def _tables(summary: Summary, shown: Sequence[int]) -> str:
     step = summary.step_ns
     path = [
-        (each.label or "–", each.kind, f"{each.count:,}", time_text(each.ns), f"{100 * each.share:.1f} %")
+        (each.label, each.kind, f"{each.count:,}", time_text(each.ns), f"{100 * each.share:.1f} %")
         for each in summary.contributors[:_MOST_LINES]
     ]
     left = len(summary.contributors) - len(path)

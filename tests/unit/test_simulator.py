@@ -94,6 +94,13 @@ def test_kernels_are_slower_beside_communication() -> None:
     assert times == {"r": (0, 20), "k": (0, 50)}
 
 
+def test_what_a_launch_costs_anyway_is_not_slowed() -> None:
+    # 10 of 40 ns are the launch: beside the reduction it takes 10 + 2·30 ns, so 20 ns do 20/70 of it.
+    ranks = [Rank(rank).reduce(20, 1, label="r").launch(30, "k") for rank in (0, 1)]
+    times = _times(simulate(job_of(*ranks), round_machine(slowdown=2.0, floor=10.0)))
+    assert times["k"] == (0, _round(20 + 40 * (1 - 20 / 70)))
+
+
 def test_a_waiting_member_slows_nobody() -> None:
     ranks = [Rank(0).reduce(20, 1).launch(10, "k"), Rank(1).launch(10).record(0).wait(0, DP).reduce(20, 1)]
     assert _times(simulate(job_of(*ranks), round_machine(slowdown=2.0)))["k"] == (0, 10)
