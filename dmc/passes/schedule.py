@@ -9,7 +9,9 @@ from typing import Literal
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.footprint import Footprint, alive_at, footprint
+from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.settings import machine_of, memory_cap_of
+from dmc.analysis.storage import DEVICE
 from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import Followers, TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
@@ -19,6 +21,7 @@ from dmc.machine import machine
 from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
 from dmc.passes._schedule_picks import frees_first
+from dmc.passes._schedule_prefetch import prefetch_layers
 from dmc.passes._schedule_reasons import print_reasons
 from dmc.passes.base import Pass
 
@@ -32,15 +35,16 @@ class Schedule(Pass):
     `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements run beside kernels that do not need them,
     and kernels that others do not wait for run beside movements. Candidates are the order as given and several lists,
     each with its movements started and waited for as the cap allows; the model of one rank (`dmc/analysis/timeline.py`,
-    costs of `machine`) chooses, so the order as given is never made slower. algorithm: "asis" changes nothing.
+    costs of `machine`) chooses, so the order as given is never made slower. algorithm: "asis" changes nothing;
+    "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP does, to compare with.
 
-    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: as many as in the order as
-    given. Over the cap the orders that need the least are tried, too. reasons: print, for each movement, what is hidden
-    of it and what stopped the rest, on stderr. Near-linear in the number of operations.
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says, else as
+    many as in the order as given. Over the cap the orders that need the least are tried, too. reasons: print, for each
+    movement, what is hidden of it and what stopped the rest, on stderr. Near-linear in the number of operations.
     """
 
     name = "dm-schedule"
-    algorithm: Literal["list", "asis"] = "list"
+    algorithm: Literal["list", "asis", "prefetch"] = "list"
     memory_cap: int = 0
     machine: str = ""
     reasons: bool = False
@@ -49,15 +53,25 @@ class Schedule(Pass):
         """Raises DmcError where no order is found that fits the cap, and for what is not of form scheduled."""
         graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
         given = _Candidate.of(graph, list(graph.order))
-        cap = memory_cap_of(module, self.memory_cap) or given.footprint.peak
-        best = given if self.algorithm == "asis" else _best(graph, given, cap)
-        if best.footprint.peak > cap:
-            raise _over(graph, best, cap)
+        limit = memory_cap_of(module, self.memory_cap)
+        cap = limit or given.footprint.peak
+        best = self._candidate(graph, given, cap)
         if best is not given:
             check_order(graph, best.order)
             _reorder(graph, best.order)
+        if limit and best.footprint.peak > limit:
+            _refuse_unless_planned(graph, best, limit)
         if self.reasons:
             print_reasons(graph, best.order, best.timeline, best.footprint, cap)
+
+    def _candidate(self, graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
+        match self.algorithm:
+            case "asis":
+                return given
+            case "prefetch":
+                return _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), graph.followers()))
+            case "list":
+                return _best(graph, given, cap)
 
 
 @dataclass(frozen=True)
@@ -94,19 +108,26 @@ def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: in
         yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
 
 
-def _over(graph: TaskGraph, smallest: _Candidate, cap: int) -> DmcError:
+def _refuse_unless_planned(graph: TaskGraph, smallest: _Candidate, cap: int) -> None:
+    """Raises DmcError unless `@step`, in the order of the smallest candidate, fits after all.
+
+    The footprint knows of no kernel that works in place; what dm-plan-memory makes of the order is the last word.
+    """
+    arenas = plan_memory(graph.step).arenas
+    needed = arenas[DEVICE].bytes if DEVICE in arenas else 0
+    if needed <= cap:
+        return
     place = smallest.footprint.place
     event = smallest.order[place]
     task = graph.tasks[event if event >= 0 else ~event]
     alive = alive_at(graph, smallest.order, place)
     named = [f"{name} ({size} bytes)" for name, size in alive[:_ALIVE]]
     more = [f"{len(alive) - _ALIVE} more"] if len(alive) > _ALIVE else []
-    peak = smallest.footprint.peak
-    fact = f"needs {peak} bytes of device memory at {task.label}, over the cap of {cap}: {graph.resident} of arguments"
-    return DmcError(
+    fact = f"needs {needed} bytes of device memory, over the cap of {cap}; alive at {task.label}: "
+    raise DmcError(
         graph.step.operation,
-        ", ".join([fact, *named, *more]),
-        f"raise memory-cap to {peak}, the smallest that an order was found for, or split more of the state",
+        fact + ", ".join([f"arguments ({graph.resident} bytes)", *named, *more]),
+        f"raise memory-cap to {needed}, the smallest that an order was found for, or split more of the state",
     )
 
 
