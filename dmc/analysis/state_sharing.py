@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.allocation import NEVER, Sharing
+from dmc.analysis.pieces import is_view
 from dmc.analysis.pointwise import Pairs
 from dmc.analysis.storage import value_bytes
 from dmc.errors import DmcError
@@ -57,10 +58,24 @@ def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
                 fact = "gives state the old value of other state, which changes too"
                 raise DmcError(terminator, fact, "let a kernel compute the new value")
             continue
+        if _is_rank_dependent(new):
+            continue
         root, offset = sharing.place_of(new)
         change = _Change(old, new, offset)
         changes[root].setdefault(change.range, change)
     return {root: _apart(found.values()) for root, found in changes.items()}
+
+
+def _is_rank_dependent(value: ir.Value) -> bool:
+    """Whether the rank decides where in its storage a value lies: all ranks' slots lie in one place."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner
+        if isinstance(op.opview, dm.AllSliceOp):
+            return True
+        if not (is_view(op) or isinstance(op.opview, dm.WaitOp | dm.UnpackOp)):
+            return False
+        value = op.operands[0]
+    return False
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
@@ -94,17 +109,21 @@ def _first_writes(sharing: Sharing, root: int, ranges: set[tuple[int, int]]) -> 
     return {range_: min(first, elsewhere) for range_, first in written.items()}
 
 
-def _is_read_before(sharing: Sharing, change: _Change, written: int, pairs_of: Callable[[ir.Operation], Pairs]) -> bool:
-    root, _ = sharing.place_of(change.argument)
-    old = sharing.allocation(root)
-    if old.last < written:
+def _is_read_before(
+    sharing: Sharing, change: _Change, written: int, pairs_of: Callable[[ir.Operation], Pairs]
+) -> bool:
+    reads = [read for index in _storages_over(sharing, change.argument) for read in sharing.storages.all[index].reads]
+    if max((read.last for read in reads), default=-1) < written:
         return True
-    if old.last_read_but(written) >= written:
-        return False
     kernel = sharing.storages.ops[written]
-    if not isinstance(kernel.opview, dm.KernelOp):
+    if any(read.last >= written and read.first != written for read in reads) or not isinstance(kernel.opview, dm.KernelOp):
         return False
     made = [n for n, result in enumerate(kernel.results) if sharing.place_of(result) == sharing.place_of(change.new)]
-    inside = [n for n, operand in enumerate(kernel.operands) if sharing.place_of(operand)[0] == root]
-    pairs = pairs_of(kernel)
-    return all((i, n) in pairs and sharing.is_whole(kernel.operands[i]) for i in inside for n in made)
+    return sharing.may_write(kernel, made, pairs_of(kernel), sharing.place_of(change.argument), change.range[1])
+
+
+def _storages_over(sharing: Sharing, argument: ir.Value) -> list[int]:
+    """The storages that hold what an argument brings: its own, and buckets that it lies in."""
+    own = sharing.storages.places[argument].storage
+    allocation = sharing.allocation_of(argument)
+    return [own, *(index for index in allocation.members if index not in allocation.arguments)]
