@@ -1,0 +1,58 @@
+"""A small GPT-2 under several plans: no pass changes its meaning, its job is proven, and broken jobs are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dmc
+from dmc import plans
+from dmc.analysis.jobs import job_of
+from dmc.passes.base import Element, run_passes
+from dmc.passes.bucket import Bucket
+from dmc.passes.form_kernels import FormKernels
+from dmc.passes.verify import Verify
+from dmc.pipeline import STAGES
+from dmc.plans import Plan
+from dmc.proof import verify
+from tests.meanings import assert_meaning_kept
+from tests.mutations.check import assert_refused_or_equal
+from tests.mutations.mutators import MUTATORS
+from tests.placed_gpt2 import placed_gpt2
+
+DP2, TP2, DP2_TP2 = dmc.Mesh(dp=2), dmc.Mesh(tp=2), dmc.Mesh(dp=2, tp=2)
+PLANS: dict[str, Plan] = {
+    "dp2": dmc.plan(DP2).use(plans.data_parallel("dp")),
+    "zero2": dmc.plan(DP2).use(plans.zero2("dp")),
+    "zero3": dmc.plan(DP2).use(plans.zero3("dp")),
+    "tp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp")),
+    "zero2×tp2": dmc.plan(DP2_TP2).use(plans.zero2("dp")).use(plans.megatron_gpt2("tp")),
+}
+# Bytes of a bucket; 0 for none.
+BUCKETS = {"dp2": 4096, "zero2": 4096, "zero3": 0, "tp2": 0, "zero2×tp2": 4096}
+
+
+def _stage(name: str) -> list[Element]:
+    return list(next(stage.passes for stage in STAGES if stage.form.name == name))
+
+
+@pytest.mark.parametrize(("name", "bucket"), BUCKETS.items())
+def test_gpt2_is_proven(name: str, bucket: int, context: Any) -> None:
+    module, _ = placed_gpt2(PLANS[name], context)
+    passes = _stage("scheduled")
+    formed = next(i for i, each in enumerate(passes) if isinstance(each, FormKernels)) + 1
+    started = next(i for i, each in enumerate(passes) if str(each).startswith("dm-async")) + 1
+    run_passes(module, passes[:formed])
+    buckets: list[Element] = [Bucket(bytes=bucket)] if bucket else []
+    planning, *lowering = _stage("planned")
+    scheduling = [each for each in passes[formed:] if not isinstance(each, Bucket)]
+    scheduling[started - formed : started - formed] = buckets
+    assert_meaning_kept(module, [*scheduling, planning])
+    run_passes(module, [Verify(), *lowering, Verify()])
+    job = job_of(module)
+    verify(job).check(job)
+    # A share of the ways for each job, all of them for all jobs together.
+    for mutator in MUTATORS[list(PLANS).index(name) :: len(PLANS)]:
+        for attempt in range(2):
+            assert_refused_or_equal(mutator, job, attempt)
