@@ -35,8 +35,7 @@ function element() {
 }
 const elements = {};
 const found = (id) => {
-  if (!(id in elements)) elements[id] = Object.assign(element(), { parentElement: { clientWidth: 1200 } });
-  return elements[id];
+  return elements[id] ??= element();
 };
 globalThis.document = { documentElement: {}, getElementById: found, createElement: element,
   createDocumentFragment: element };

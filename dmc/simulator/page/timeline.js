@@ -32,6 +32,7 @@ data.ranks.forEach((rank, r) => {
   });
 });
 height += 8;
+$("lanes").style.height = height + "px";  // before the first drawing, so that a scroll bar is there if there will be one
 for (let i = 0; i < S.start.length; i++) rowOf.get(S.rank[i] * 4096 + S.lane[i]).spans.push(i);
 const end = (i) => S.start[i] + S.length[i];
 const kindOf = (i) => data.kinds[S.kind[i]];
@@ -52,12 +53,14 @@ function scaled(value, units, base) {
 const bytes = (n) => scaled(n, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const flops = (n) => scaled(n, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"], 1000);
 
-const width = () => $("lanes").clientWidth;
+// A scroll bar beside the lanes takes room from all three.
+const width = () => $("scroll").clientWidth;
 const x = (ns) => GUTTER + (ns - view.from) / (view.to - view.from) * (width() - GUTTER - 12);
 const at = (px) => view.from + (px - GUTTER) / (width() - GUTTER - 12) * (view.to - view.from);
 
 function prepare(canvas, tall) {
-  const ratio = window.devicePixelRatio || 1, wide = canvas.parentElement.clientWidth;
+  const ratio = window.devicePixelRatio || 1, wide = width();
+  canvas.style.width = wide + "px";
   canvas.style.height = tall + "px";
   if (canvas.width !== Math.round(wide * ratio) || canvas.height !== Math.round(tall * ratio)) {
     canvas.width = Math.round(wide * ratio);
