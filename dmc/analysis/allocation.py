@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
+from dmc.analysis.pointwise import Pairs
 from dmc.analysis.storage import Read, Storages, value_bytes
 from dmc.program import Space
 
@@ -94,6 +95,23 @@ class Sharing:
         """Whether the value is all that its allocation holds room for."""
         root, offset = self.place_of(value)
         return offset == 0 and self._allocations[root].bytes == value_bytes(value)
+
+    def may_write(
+        self, kernel: ir.Operation, results: Iterable[int], pairs: Pairs, place: tuple[int, int], size: int
+    ) -> bool:
+        """Whether results of a kernel may be written at `size` bytes of a place, whatever the kernel reads there.
+
+        results: as indices. pairs: the operands and results of which the one may take the place of the other.
+        """
+        root, offset = place
+        for index, operand in enumerate(kernel.operands):
+            other, begin = self.place_of(operand)
+            length = value_bytes(operand)
+            if other != root or begin >= offset + size or offset >= begin + length:
+                continue
+            if (begin, length) != (offset, size) or any((index, result) not in pairs for result in results):
+                return False
+        return True
 
     def join(self, outer: int, inner: int, offset: int) -> None:
         """Lays the allocation `inner` into `outer`, so many bytes behind its beginning."""

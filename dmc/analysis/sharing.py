@@ -15,7 +15,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.allocation import Sharing
 from dmc.analysis.pointwise import Pairs, in_place_pairs
 from dmc.analysis.state_sharing import join_state
-from dmc.analysis.storage import DEVICE, member_offsets, storages
+from dmc.analysis.storage import DEVICE, member_offsets, storages, value_bytes
 from dmc.dialect.movement import movement_of
 from dmc.step_function import functions, symbol
 
@@ -59,18 +59,43 @@ class _KernelPairs:
 
 
 def _join_members(sharing: Sharing, pack: ir.Operation, position: int) -> None:
-    """Lays the operands into the bucket that are made for it alone; the others are to be copied."""
+    """Lays a bucket where its members lie as in it, else the members that are made for it alone into the bucket.
+
+    The others are to be copied. State is laid into a bucket that holds nothing else, which then is there always.
+    """
     bucket, _ = sharing.place_of(pack.results[0])
+    members = list(zip(pack.operands, member_offsets(pack), strict=True))
+    if (found := _common_place(sharing, members, sharing.allocation(bucket).bytes)) is not None:
+        sharing.join(found[0], bucket, found[1])
+        return
+    roots = [sharing.place_of(member)[0] for member in pack.operands]
+    is_of_state = len(set(roots)) == len(roots) and all(_is_state_alone(sharing, each) for each in pack.operands)
     copied: list[int] = []
-    for index, (member, offset) in enumerate(zip(pack.operands, member_offsets(pack), strict=True)):
+    for index, (member, offset) in enumerate(members):
         root, _ = sharing.place_of(member)
         own = sharing.allocation(root)
-        if sharing.is_whole(member) and not own.arguments and own.space == DEVICE and root != bucket:
+        is_made_here = not own.arguments and own.space == DEVICE and root != bucket
+        if sharing.is_whole(member) and (is_made_here or is_of_state):
             sharing.join(bucket, root, offset)
         else:
             copied.append(index)
     if copied:
         sharing.copied[position] = copied
+
+
+def _common_place(sharing: Sharing, members: list[tuple[ir.Value, int]], size: int) -> tuple[int, int] | None:
+    """Where a bucket of `size` bytes begins, allocation and offset, if its members lie as in it already."""
+    bases = {(root, place - offset) for (root, place), offset in ((sharing.place_of(v), o) for v, o in members)}
+    if len(bases) > 1 or len(members) == 1:
+        return None
+    ((root, base),) = bases
+    return (root, base) if 0 <= base <= sharing.allocation(root).bytes - size else None
+
+
+def _is_state_alone(sharing: Sharing, value: ir.Value) -> bool:
+    """Whether the value is state, all of it, that lies in no bucket."""
+    own = sharing.allocation_of(value)
+    return sharing.is_whole(value) and len(own.members) == len(own.arguments) == 1 and own.space == DEVICE
 
 
 def _join_all_reduce(sharing: Sharing, start: ir.Operation, position: int) -> None:
@@ -99,7 +124,7 @@ def _may_overwrite(
 ) -> bool:
     root, _ = sharing.place_of(operand)
     own = sharing.allocation(root)
-    if own.arguments or own.last_write >= position or own.last_read_but(position) >= position:
+    is_dying = own.last_write < position and own.last_read_but(position) < position
+    if own.arguments or not is_dying or not sharing.is_whole(operand):
         return False
-    inside = [index for index, each in enumerate(kernel.operands) if sharing.place_of(each)[0] == root]
-    return all((index, number) in pairs and sharing.is_whole(kernel.operands[index]) for index in inside)
+    return sharing.may_write(kernel, [number], pairs, sharing.place_of(operand), value_bytes(operand))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.allocation import NEVER, Sharing
+from dmc.analysis.allocation import NEVER, Allocation, Sharing
 from dmc.analysis.pieces import is_view
 from dmc.analysis.pointwise import Pairs
-from dmc.analysis.storage import value_bytes
+from dmc.analysis.storage import Read, value_bytes
 from dmc.errors import DmcError
 from dmc.program import ALIGNMENT
 from dmc.step_function import mutated_state
@@ -32,17 +32,30 @@ class _Change:
 
 
 def join_state(sharing: Sharing, step: func.FuncOp, pairs_of: Callable[[ir.Operation], Pairs]) -> None:
-    """Lays state where its new value is made; `pairs_of` says what a kernel may do in place.
+    """Lays new values of state where the old ones lie; `pairs_of` says what a kernel may do in place.
 
     An allocation that new values fill, as a bucket may be, takes all of their arguments or none. Raises DmcError where
     the new value of state is the old value of other state that changes.
     """
+    buckets = {root: _buckets(sharing.allocation(root)) for root in sharing.roots()}
     for root, changes in _changes(sharing, step).items():
         room = sharing.allocation(root).bytes
         filled = sum(size for _, size in (change.range for change in changes)) + ALIGNMENT * len(changes)
-        if filled >= room and _is_safe(sharing, root, changes, pairs_of):
+        if filled < room or not _is_safe(sharing, root, changes, buckets, pairs_of):
+            continue
+        old, offset = sharing.place_of(changes[0].argument)
+        if all(len(sharing.allocation_of(change.argument).members) == 1 for change in changes):
             for change in changes:
                 sharing.join(root, sharing.place_of(change.argument)[0], change.offset)
+        elif changes[0].range == (0, room):
+            # The state lies in a bucket: the new value comes there.
+            sharing.join(old, root, offset)
+
+
+def _buckets(own: Allocation) -> list[int]:
+    """The storages of an allocation in which arguments lie, and that are not arguments themselves."""
+    arguments = set(own.arguments)
+    return [index for index in own.members if index not in arguments] if arguments else []
 
 
 def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
@@ -89,10 +102,22 @@ def _apart(changes: Iterable[_Change]) -> list[_Change]:
     return apart
 
 
-def _is_safe(sharing: Sharing, root: int, changes: list[_Change], pairs_of: Callable[[ir.Operation], Pairs]) -> bool:
+def _is_safe(
+    sharing: Sharing,
+    root: int,
+    changes: list[_Change],
+    buckets: Mapping[int, list[int]],
+    pairs_of: Callable[[ir.Operation], Pairs],
+) -> bool:
     """Whether each old value is read for the last time before its place is written, or as it is."""
     written = _first_writes(sharing, root, {change.range for change in changes})
-    return all(_is_read_before(sharing, change, written[change.range], pairs_of) for change in changes)
+    for change in changes:
+        own = sharing.storages.places[change.argument].storage
+        over = [own, *buckets[sharing.place(own)[0]]]
+        reads = [read for index in over for read in sharing.storages.all[index].reads]
+        if not _is_read_before(sharing, change, reads, written[change.range], pairs_of):
+            return False
+    return True
 
 
 def _first_writes(sharing: Sharing, root: int, ranges: set[tuple[int, int]]) -> dict[tuple[int, int], int]:
@@ -110,20 +135,18 @@ def _first_writes(sharing: Sharing, root: int, ranges: set[tuple[int, int]]) -> 
 
 
 def _is_read_before(
-    sharing: Sharing, change: _Change, written: int, pairs_of: Callable[[ir.Operation], Pairs]
+    sharing: Sharing,
+    change: _Change,
+    reads: Iterable[Read],
+    written: int,
+    pairs_of: Callable[[ir.Operation], Pairs],
 ) -> bool:
-    reads = [read for index in _storages_over(sharing, change.argument) for read in sharing.storages.all[index].reads]
-    if max((read.last for read in reads), default=-1) < written:
+    """Whether `reads`, those of the old value, are over when it is overwritten, but for those in place."""
+    late = [read for read in reads if read.last >= written]
+    if not late:
         return True
     kernel = sharing.storages.ops[written]
-    if any(read.last >= written and read.first != written for read in reads) or not isinstance(kernel.opview, dm.KernelOp):
+    if any(read.first != written for read in late) or not isinstance(kernel.opview, dm.KernelOp):
         return False
     made = [n for n, result in enumerate(kernel.results) if sharing.place_of(result) == sharing.place_of(change.new)]
     return sharing.may_write(kernel, made, pairs_of(kernel), sharing.place_of(change.argument), change.range[1])
-
-
-def _storages_over(sharing: Sharing, argument: ir.Value) -> list[int]:
-    """The storages that hold what an argument brings: its own, and buckets that it lies in."""
-    own = sharing.storages.places[argument].storage
-    allocation = sharing.allocation_of(argument)
-    return [own, *(index for index in allocation.members if index not in allocation.arguments)]

@@ -8,11 +8,11 @@
 // CHECK-SAME: dm.name = "x", dm.offset = 0 : i64
 // CHECK-SAME: dm.arenas = {device = 1792 : i64, pinned_host = 512 : i64}
 // CHECK: "dm.start"
-// CHECK: }) {dm.offsets = array<i64: 512, -1>
-// CHECK: "dm.wait"{{.*}}dm.offsets = array<i64: 512>
-// CHECK: tensor.expand_shape{{.*}}dm.offsets = array<i64: 512>
-// CHECK: body = @double, dm.offsets = array<i64: 512>
-// CHECK: body = @sum, dm.offsets = array<i64: 768>, dm.scratch_offset = 1024 : i64, scratch = 600 : i64
+// CHECK: }) {dm.offsets = array<i64: [[X:[0-9]+]], -1>
+// CHECK: "dm.wait"{{.*}}dm.offsets = array<i64: [[X]]>
+// CHECK: tensor.expand_shape{{.*}}dm.offsets = array<i64: [[X]]>
+// CHECK: body = @double, dm.offsets = array<i64: [[X]]>
+// CHECK: body = @sum, dm.offsets = array<i64: [[LOSS:[0-9]+]]>, dm.scratch_offset = {{[0-9]+}} : i64, scratch = 600 : i64
 // CHECK: "dm.start"
 // CHECK: }) {dm.offsets = array<i64: 256, -1>
 func.func private @double(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
