@@ -27,8 +27,7 @@ from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.versions import tool_versions
-from dmc.target import CPU, Target
-from dmc.target import target as target_by_name
+from dmc.target import CPU, Target, targets
 
 
 class CompiledStep(Step):
@@ -76,10 +75,11 @@ def compile(
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this
     process, as a rehearsal.
     plan: how tensors lie on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
-    target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), or "cuda";
-    a step for another machine can be compiled here, but not run: use `compile_artifact`.
-    executor: "static" (where the target is a CPU): the programs of all ranks are planned, with their order, memory and
-    events, and proven before they run. "iree": IREE decides these for one program of all ranks.
+    target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
+    both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
+    use `compile_artifact`.
+    executor: "static" (the default where a CPU is among the targets): the programs of all ranks are planned, with their
+    order, memory and events, and proven before they run. "iree": IREE decides these for one program of all ranks.
     machine: for which machine a planned step is scheduled (`dmc.machine.machine_names()`); by default the target's.
     memory_cap: bytes of device memory that a rank of a planned step may use; by default as many as there are.
     seed: of dropout. The same seed gives the same bits.
@@ -133,22 +133,22 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind = target_by_name(target), _precision(precision)
+    chosen, kind = targets(target), _precision(precision)
     _check_plan(mesh, plan, chosen)
     way = _executor(executor, chosen)
-    settings = Settings(chosen, machine or chosen.name, memory_cap or 0)
+    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0)
     (observer := observer or Observer()).plan(("import", *STAGES[way]))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        resolved = _state_plan(imported, plan, accumulate, chosen)
+        resolved = _state_plan(imported, plan, accumulate, chosen[0])
         builder = Builder(imported, settings, observer, dump_dir)
         built = builder.static() if way == "static" else builder.by_iree()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
     return Artifact(
         signature=built.signature,
-        target=chosen.name,
+        target="+".join(each.name for each in chosen),
         precision=kind.value,
         modules=built.modules,
         ir=built.forms,
@@ -159,6 +159,7 @@ def compile_artifact(
         ledger=ledger,
         job=built.job,
         certificate=built.certificate,
+        code=built.code,
     )
 
 
@@ -167,7 +168,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledSte
     return CompiledStep(Artifact.read(path), device)
 
 
-def _check_plan(mesh: Any, plan: Any, machine: Target) -> None:
+def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
     """Raises PlanError where mesh and plan are not two of a kind, and for a machine that runs one rank only."""
     if mesh is None and plan is None:
         return
@@ -182,9 +183,10 @@ def _check_plan(mesh: Any, plan: Any, machine: Target) -> None:
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
         raise PlanError("plan", f"is for {plan.mesh}, but the step for {mesh}", hint="make it by dmc.plan(mesh)")
-    if mesh.size > 1 and machine.name != CPU.name:
+    other = next((target.name for target in chosen if target.name != CPU.name), None)
+    if mesh.size > 1 and other is not None:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
-        raise PlanError(f"target '{machine.name}'", fact, hint='rehearse all ranks in one process with target="cpu"')
+        raise PlanError(f"target '{other}'", fact, hint='rehearse all ranks in one process with target="cpu"')
 
 
 def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
@@ -197,16 +199,14 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
     return resolved
 
 
-def _executor(name: str | None, target: Target) -> Executor:
-    """The executor of this name, or the one for `target`. Raises DmcError where the target has not got it."""
-    default: Executor = "static" if target.name == CPU.name else "iree"
-    if name is None or name == default:
-        return default
-    if name not in STAGES:
+def _executor(name: str | None, chosen: tuple[Target, ...]) -> Executor:
+    """The executor of this name, or the one for the targets. Raises DmcError where they have not got it."""
+    if name is not None and name not in STAGES:
         raise DmcError(f"executor '{name}'", "does not exist", hint=f"use one of {', '.join(STAGES)}")
-    if name == "static":
-        raise DmcError(f"target '{target.name}'", "runs no planned steps yet", hint='use executor="iree"')
-    return "iree"
+    if len(chosen) > 1 and name == "iree":
+        raise DmcError("executor 'iree'", "compiles for one target", hint="compile twice, or leave executor out")
+    planned = any(target.name == CPU.name for target in chosen)
+    return "static" if name == "static" or (name is None and planned) else "iree"
 
 
 def _precision(name: str) -> Precision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dmc import pipeline
@@ -14,25 +14,32 @@ from dmc.analysis.settings import write_settings
 from dmc.forms import LOWERED, PLACED, PLANNED
 from dmc.importer.step import ImportedStep
 from dmc.lowering.calling import with_arenas, with_splits
+from dmc.lowering.device_code import device_code
 from dmc.lowering.iree import compile_module, compile_subspan
+from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
 from dmc.program import Job, Space
 from dmc.program.certificate import Certificate
+from dmc.program.code import DeviceCode
 from dmc.proof import verify
 from dmc.runtime.signature import Signature
-from dmc.target import Target
+from dmc.target import CPU, Target, targets
 
 Executor = Literal["static", "iree"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user asks for. machine: for which the step is scheduled. memory_cap: bytes of device memory of a rank."""
+    """What a user asks for.
 
-    target: Target
+    targets: as `dmc.target.targets` takes them. machine: for which the step is scheduled. memory_cap: bytes of device
+    memory of a rank.
+    """
+
+    targets: str
     machine: str
     memory_cap: int = 0
 
@@ -48,6 +55,7 @@ class Built:
     requires: tuple[str, ...]
     job: Job | None = None
     certificate: Certificate | None = None
+    code: DeviceCode | None = None
 
 
 @dataclass
@@ -62,22 +70,22 @@ class Builder:
     def static(self) -> Built:
         """dmc decides order, memory and events, and proves the programs of all ranks. Raises ProofError, too."""
         settings, module = self.settings, self.imported.module
-        write_settings(module, settings.target.name, settings.machine, settings.memory_cap)
+        write_settings(module, settings.targets, settings.machine, settings.memory_cap)
         forms = pipeline.run(module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir)
         job = job_of(module)
         with self.observer.stage("prove"):
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)))
-        with self.observer.stage("iree"):
-            code = compile_kernels(module, job.kernels, settings.target)
-            executable = compile_job(job, code, settings.target)
         signature = with_splits(self.imported.signature, _placed(forms))
-        modules = {"step": executable.data}
-        return Built(forms, signature, modules, executable.statistics, executable.requires, job, certificate)
+        built = Built(forms, signature, {}, {}, (), job, certificate)
+        with self.observer.stage("iree"):
+            for target in targets(settings.targets):
+                built = _with_code(built, job, compile_kernels(module, job.kernels, target), target)
+        return built
 
     def by_iree(self) -> Built:
         """IREE decides order and memory of one program of all ranks."""
-        target, module = self.settings.target, self.imported.module
+        (target,), module = targets(self.settings.targets), self.imported.module
         forms = pipeline.run(module, to_form=LOWERED.name, observer=self.observer, dump_dir=self.dump_dir)
         with self.observer.stage("iree"):
             pipeline.prepare(module, target)
@@ -91,6 +99,15 @@ STAGES: Mapping[Executor, tuple[str, ...]] = {
     "static": (*pipeline.stage_names(to_form=PLANNED.name), "prove", "iree"),
     "iree": (*pipeline.stage_names(to_form=LOWERED.name), "iree"),
 }
+
+
+def _with_code(built: Built, job: Job, code: CodeLibrary, target: Target) -> Built:
+    """With what runs the job on `target`: on a CPU an IREE module, on a GPU the code that its executor launches."""
+    if target.name != CPU.name:
+        return replace(built, code=device_code(job, code, target))
+    executable = compile_job(job, code, target)
+    modules = {"step": executable.data}
+    return replace(built, modules=modules, statistics=executable.statistics, requires=executable.requires)
 
 
 def _placed(forms: Mapping[str, str]) -> ir.Module:

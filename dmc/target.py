@@ -9,23 +9,24 @@ from dmc.errors import DmcError
 
 @dataclass(frozen=True)
 class Target:
-    """A machine by name, and what IREE's compiler must be told about it.
+    """A kind of machine by name, the one steps are scheduled for by default, and what IREE's compiler must be told.
 
     The compiler runs anywhere: no GPU is needed to compile for one.
     """
 
     name: str
+    machine: str
     iree_flags: tuple[str, ...]
 
 
 def _cpu(processor: str) -> Target:
     flags = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
-    return Target("cpu", (*flags, f"--iree-llvmcpu-target-cpu={processor}"))
+    return Target("cpu", "cpu", (*flags, f"--iree-llvmcpu-target-cpu={processor}"))
 
 
 CPU = _cpu("host")
 # IREE knows no Hopper; sm_80 code runs on everything since.
-CUDA = Target("cuda", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"))
+CUDA = Target("cuda", "h200", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"))
 
 TARGETS = {target.name: target for target in (CPU, CUDA)}
 
@@ -42,3 +43,11 @@ def target(name: str) -> Target:
         hint = f"use {' or '.join(TARGETS)}, or name a processor as in cpu:x86-64-v3"
         raise DmcError(f"target '{name}'", "does not exist", hint=hint)
     return TARGETS[name]
+
+
+def targets(names: str) -> tuple[Target, ...]:
+    """One target, or several joined by "+" ("cpu+cuda"), of which no two are of one kind. Raises DmcError."""
+    found = tuple(target(name) for name in names.split("+"))
+    if len({each.name for each in found}) < len(found):
+        raise DmcError(f"target '{names}'", "names one kind of machine twice", hint="name each kind once")
+    return found

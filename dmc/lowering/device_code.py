@@ -11,7 +11,8 @@ from pathlib import Path
 from dmc.errors import DmcError
 from dmc.lowering.iree import run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, Place, leaves
-from dmc.program import code
+from dmc.lowering.stream import stream_module
+from dmc.program import Job, code
 from dmc.program.code import DeviceCode, Extent
 from dmc.target import Target
 
@@ -33,28 +34,21 @@ class _Geometry:
     shared: int
 
 
-def device_code(library: CodeLibrary, target: Target) -> DeviceCode:
-    """The code of `library`, which was made for `target`, for launches from outside of IREE.
+def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
+    """The code of `library`, which was made for `target`, for the launches of `job` from outside of IREE.
 
+    IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken out.
     Raises DmcError, naming the entry, where the size of a launch is not known at compile time.
     """
-    text = _module(library)
+    text = stream_module(job, library)
     configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
     geometries = _geometries(configured.decode())
     with tempfile.TemporaryDirectory() as directory:
         dump = f"--iree-hal-dump-executable-binaries-to={directory}"
         run_iree(configured, target, "--compile-from=executable-targets", dump)
         (ptx,) = Path(directory).glob("*.ptx")
-        kernels = {name: _steps(kernel, geometries) for name, kernel in library.kernels.items()}
+        kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
         return DeviceCode(ptx.read_text(), kernels)
-
-
-def _module(library: CodeLibrary) -> str:
-    """A module of the executables alone."""
-    executables = "\n".join(library.executables.values())
-    device = f"util.global private @__device_0 = {library.device} : !hal.device"
-    affinity = "stream.affinity.default = #hal.device.affinity<@__device_0>"
-    return f"module attributes {{{affinity}}} {{\n{device}\n{executables}\n}}\n"
 
 
 def _geometries(text: str) -> dict[str, _Geometry]:
@@ -99,6 +93,6 @@ def _pattern(value: str) -> bytes:
     match = _VALUE.match(value.strip())
     if match is None:
         raise DmcError("a fill", f"writes '{value}', which is no integer", hint="please report the model")
-    number = {"true": 1, "false": 0}.get(match[1]) if match[1] in ("true", "false") else int(match[1])
+    number = int(match[1] == "true") if match[1] in ("true", "false") else int(match[1])
     width = max(int(match[2] or 8), 8) // 8
     return (number % (1 << 8 * width)).to_bytes(width, "little")

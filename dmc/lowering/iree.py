@@ -68,7 +68,7 @@ def compile_module(module: ir.Module, target: Target) -> Executable:
 
 def compile_subspan(target: Target) -> bytes:
     """The module with the function `subspan`, by which the runtime finds state in arenas."""
-    return _run(_SUBSPAN.encode(), target)
+    return run_iree(_SUBSPAN.encode(), target)
 
 
 def schedule_of(text: str, target: Target) -> bytes:
@@ -78,15 +78,16 @@ def schedule_of(text: str, target: Target) -> bytes:
 
 def compile_stream(text: str, target: Target) -> bytes:
     """The executable of a stream-level program, which is taken as it stands."""
-    return _run(text.encode(), target, "--compile-from=stream")
+    return run_iree(text.encode(), target, "--compile-from=stream")
 
 
 def stream_text(text: str, target: Target, *flags: str) -> str:
     """IREE's stream-level program for a module of our MLIR."""
-    return _run(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", *flags).decode()
+    return run_iree(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", *flags).decode()
 
 
-def _run(source: bytes, target: Target, *flags: str) -> bytes:
+def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
+    """What IREE's compiler makes of `source`; raises DmcError with its own words where it fails."""
     try:
         output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, *flags])
     except CompilerToolError as error:

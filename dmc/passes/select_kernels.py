@@ -12,7 +12,7 @@ from dmc.analysis.settings import target_of
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
 from dmc.step_function import find_step, functions, symbol
-from dmc.target import target
+from dmc.target import targets
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SelectKernels(Pass):
         if not kernels:
             return
         names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
-        chosen = [target(each) for each in target_of(module, self.target).split("+")]
+        chosen = targets(target_of(module, self.target))
         codes = [compile_kernels(module, names, each).kernels for each in chosen]
         for op in kernels:
             _state(op.operation, "implementation", ir.StringAttr.get("iree"))

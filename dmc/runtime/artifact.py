@@ -16,6 +16,7 @@ from safetensors.numpy import save as save_tensors
 from dmc.errors import ArtifactError, StateError
 from dmc.program import Job
 from dmc.program.certificate import Certificate
+from dmc.program.code import DeviceCode
 from dmc.runtime.container import read_container, write_container
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
@@ -29,13 +30,15 @@ _STATE = "state.safetensors"
 _LEDGER = "ledger.json"
 _JOB = "job.bin"
 _CERTIFICATE = "certificate.json"
+_CODE = "code.bin"
 
 
 @dataclass(frozen=True)
 class Artifact:
     """A compiled step with its state.
 
-    target: "cpu" or "cuda". precision: "fp32", "bf16" or "bf16-mixed".
+    target: "cpu" or "cuda", or "cpu+cuda" for a planned step that runs on both.
+    precision: "fp32", "bf16" or "bf16-mixed".
     modules: name -> IREE module; the training step is "step".
     ir: name -> MLIR text, one per form, named so that they sort in order ("01-imported").
     state: one array per entry of `signature.state`, in that order, of that shape and element type (bf16 is
@@ -47,6 +50,7 @@ class Artifact:
     "avx2"); empty where the code is not for a CPU.
     ledger: what its ranks send each other; empty for a step of one rank.
     job: the static programs of its ranks; None where IREE schedules the step. certificate: what was proven of them.
+    code: what a GPU runs of the job's kernels, where the step was planned for one.
     """
 
     signature: Signature
@@ -61,6 +65,7 @@ class Artifact:
     ledger: Ledger = field(default_factory=Ledger)
     job: Job | None = None
     certificate: Certificate | None = None
+    code: DeviceCode | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
@@ -85,6 +90,8 @@ class Artifact:
             members[_JOB] = self.job.to_bytes()
         if self.certificate is not None:
             members[_CERTIFICATE] = self.certificate.to_bytes()
+        if self.code is not None:
+            members[_CODE] = self.code.to_bytes()
         write_container(Path(path), manifest, members)
 
     @staticmethod
@@ -143,7 +150,8 @@ def _job(members: Mapping[str, bytes]) -> dict[str, Any]:
     job = Job.from_bytes(members[_JOB], _JOB)
     certificate = Certificate.from_bytes(members[_CERTIFICATE])
     certificate.check(job)
-    return {"job": job, "certificate": certificate}
+    code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None
+    return {"job": job, "certificate": certificate, "code": code}
 
 
 def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:

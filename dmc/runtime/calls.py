@@ -32,6 +32,22 @@ class Output(Protocol):
         ...
 
 
+class Queue(Protocol):
+    """What whoever holds an output needs of the session that queued its step."""
+
+    def wait(self, entry: int) -> None:
+        """Blocks until a step is done; raises DmcError if one has failed."""
+        ...
+
+    def is_done(self, entry: int) -> bool:
+        """Whether a step is done; raises DmcError if one has failed."""
+        ...
+
+    def fetch(self, output: Output, entry: int) -> np.ndarray:
+        """An output of a step, after waiting for it; raises DmcError if the step or the copy has failed."""
+        ...
+
+
 class Calls:
     """A function `step` and its calls, which run in order. After a failure every further use raises."""
 

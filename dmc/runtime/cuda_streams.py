@@ -41,7 +41,8 @@ class CudaStreams:
         self._runtime = cupy.cuda.runtime
         self._streams: list[Any] = []
         self._entries: dict[str, Any] = {}
-        self._events: list[Any] = []
+        # The events of a capture must outlive it.
+        self._capturing: list[Any] | None = None
         self._module: Any = None
 
     def prepare(self, lanes: int, code: DeviceCode) -> None:
@@ -112,7 +113,8 @@ class CudaStreams:
         """See `dmc.runtime.replay.Streams`."""
         event = self._cuda.Event(disable_timing=True)
         event.record(self._streams[lane])
-        self._events.append(event)
+        if self._capturing is not None:
+            self._capturing.append(event)
         return event
 
     def wait(self, lane: int, event: Any) -> None:
@@ -121,11 +123,20 @@ class CudaStreams:
 
     def captured(self, work: Callable[[], None]) -> Any:
         """`work`, which issues from lane 0 and returns to it, as one graph."""
-        stream = self._streams[0]
+        stream, self._capturing = self._streams[0], []
         stream.begin_capture()
         try:
             work()
         finally:
             graph = stream.end_capture()
-        self._events.clear()
+            self._capturing = None
+        # The first launch would upload the graph; a step never does.
+        graph.upload(stream)
         return graph
+
+    def launch_graph(self, graph: Any) -> None:
+        """Queues a captured graph on the stream of lane 0; raises DmcError if the device fails."""
+        try:
+            graph.launch(self._streams[0])
+        except self._runtime.CUDARuntimeError as error:
+            raise DmcError("device 'cuda'", f"fails ({error})", hint="load the last saved file") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmc.runtime.calls import Calls, Output
+from dmc.runtime.calls import Output, Queue
 from dmc.runtime.dtypes import describe, dtype_of
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import TensorSpec
@@ -20,10 +20,10 @@ class LazyArray:
     """
 
     def __init__(
-        self, session: Calls, readings: Sequence[Output], spread: Spread, spec: TensorSpec, entry: int
+        self, session: Queue, readings: Sequence[Output], spread: Spread, spec: TensorSpec, entry: int
     ) -> None:
         """readings: what each rank gives of it, the parts of `spread`."""
-        self._session: Calls | None = session
+        self._session: Queue | None = session
         self._readings = readings
         self._spread = spread
         self._entry = entry

@@ -2,89 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dmc.errors import ArtifactError
+from dmc.errors import ArtifactError, DmcError
 from dmc.program import Job, Slot, Space
 from dmc.program.code import DeviceCode
+from dmc.runtime.calls import RUN_AHEAD, Output
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.dtypes import dtype_of
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading
 from dmc.runtime.replay import issue
+from dmc.runtime.signature import Signature
 
-_HOST_ROLES = ("control", "batch")
+_HOST: Space = "pinned_host"
 
 
-class Replay:
-    """A planned step on one GPU. The arenas are allocated once, the step is captured once; a step is a graph launch.
+class ReplaySession:
+    """A loaded planned step on one GPU, with the interface of `Session`.
 
-    Nothing is allocated and nothing decided in a step.
+    The device arena is allocated once, and pinned host memory for each step in flight, so that the host fills that of
+    the next step while one runs. For each the step is captured once as a graph; from then on a step is one graph
+    launch: nothing is allocated and nothing is decided in it.
     """
 
-    def __init__(self, job: Job, code: DeviceCode, device: CudaStreams) -> None:
-        """Allocates and captures; the state is undefined until it is written.
+    def __init__(
+        self, device: CudaStreams, signature: Signature, job: Job, code: DeviceCode, state: Sequence[np.ndarray]
+    ) -> None:
+        """Allocates, writes `state` (one array per `signature.state`) and captures.
 
-        Raises ArtifactError for a job of more than one rank, DmcError where the device has no room.
+        signature: of all ranks (`Ranks.linked`). Raises ArtifactError for a job of more than one rank, or one that has
+        not the tensors of the signature; DmcError where the device has no room.
         """
         if len(job.programs) != 1:
             fact = f"has {len(job.programs)} ranks, and this executor runs one"
             raise ArtifactError("the plan", fact, hint="compile the step without a mesh")
         (program,) = job.programs
+        places = Places(job)
         self._device = device
-        self._slots = {slot.name: slot for slot in program.slots}
+        self._closed = False
+        self._last = 0
+        self._state = _slots(places, signature.state, SHARED)
+        self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
+        self._outputs = _slots(places, signature.outputs, _HOST)
         device.prepare(len(program.lanes), code)
-        self._arenas: dict[Space, Any] = {
-            space: device.allocate(size) if space == "device" else device.allocate_pinned(size)
-            for space, size in program.arenas.items()
-        }
-        self._bases: dict[Space, int] = {space: arena.ptr for space, arena in self._arenas.items()}
-        self._host = np.frombuffer(self._arenas["pinned_host"], np.uint8)
-        self._graph = device.captured(lambda: issue(program, code, self._bases, device))
+        self._arena = device.allocate(program.arenas[SHARED])
+        self.write_state(state)
+        self._flights: list[_Flight] = []
+        for _ in range(RUN_AHEAD):
+            host = device.allocate_pinned(program.arenas[_HOST])
+            bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
+            graph = device.captured(lambda bases=bases: issue(program, code, bases, device))
+            self._flights.append(_Flight(host, graph))
 
-    def write_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Overwrites state tensors, by name; no step may be running."""
-        for name, array in state.items():
-            slot = self._slots[name]
-            self._device.upload(self._bases["device"] + slot.range.offset, _bytes(array, slot))
+    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
+        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous.
 
-    def read_state(self, name: str) -> np.ndarray:
-        """A host copy of a state tensor; no step may be running."""
-        slot = self._slots[name]
-        data = self._device.download(self._bases["device"] + slot.range.offset, slot.range.length)
-        return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
+        Arrays fit `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
+        DmcError if the device fails.
+        """
+        self._check()
+        flight = self._flights[self._last % len(self._flights)]
+        self.wait(flight.entry)
+        flight.let_go()
+        for slot, array in zip(self._inputs, (*controls, *batch), strict=True):
+            np.copyto(flight.tensor(slot), array)
+        self._device.launch_graph(flight.graph)
+        self._last += 1
+        flight.entry, flight.done = self._last, self._device.record(0)
+        return self._last, flight.readings(self._outputs)
 
-    def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Puts controls and batch, by name, where the next step reads them; no step may be running."""
-        for name, array in inputs.items():
-            slot = self._slots[name]
-            where = slot.range
-            self._host[where.offset : where.end] = np.frombuffer(_bytes(array, slot), np.uint8)
+    def wait(self, entry: int) -> None:
+        """Blocks until a step is done; raises DmcError if the device fails."""
+        self._check()
+        for flight in self._flights:
+            if flight.entry == entry and flight.done is not None:
+                flight.done.synchronize()
 
-    def launch(self) -> None:
-        """Queues one step and returns at once."""
-        self._graph.launch(self._device.main)
+    def is_done(self, entry: int) -> bool:
+        """Whether a step is done; raises DmcError if the device fails."""
+        self._check()
+        return all(flight.done.done for flight in self._flights if flight.entry == entry and flight.done is not None)
 
-    def wait(self) -> None:
-        """Blocks until every queued step is done."""
+    def fetch(self, output: Output, entry: int) -> np.ndarray:
+        """An output of a step, after waiting for it."""
+        self.wait(entry)
+        return output.array()
+
+    def read_state(self, index: int) -> np.ndarray:
+        """A host copy of one state tensor after all queued steps."""
+        self._drain()
+        slot = self._state[index]
+        return _typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+
+    def write_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Overwrites the whole state after all queued steps."""
+        self._device.main.synchronize()
+        for slot, array in zip(self._state, arrays, strict=True):
+            self._device.upload(self._arena.ptr + slot.range.offset, np.ascontiguousarray(array).tobytes())
+
+    def close(self) -> None:
+        """Waits for what is queued, then frees the memory; may be called twice."""
+        if self._closed:
+            return
+        self._drain()
+        self._closed = True
+        for flight in self._flights:
+            flight.release()
+        self._flights.clear()
+        del self._arena
+
+    def _drain(self) -> None:
+        self._check()
         self._device.main.synchronize()
 
-    def output(self, name: str) -> np.ndarray:
-        """An output of the last step, which must be done."""
-        slot = self._slots[name]
-        data = self._host[slot.range.offset : slot.range.end].copy()
-        return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
-
-    @property
-    def inputs(self) -> Sequence[str]:
-        """What `fill` takes."""
-        return [slot.name for slot in self._slots.values() if slot.role in _HOST_ROLES]
+    def _check(self) -> None:
+        if self._closed:
+            raise DmcError("step", "is closed", hint="load it again")
 
 
-def _bytes(array: np.ndarray, slot: Slot) -> bytes:
-    expected = dtype_of(slot.dtype).numpy
-    if array.shape != slot.shape or array.dtype != expected:
-        fact = f"is {array.dtype}{list(array.shape)}, expected {expected}{list(slot.shape)}"
-        raise ArtifactError(f"'{slot.name}'", fact, hint="give each tensor the type and shape of its slot")
-    return np.ascontiguousarray(array).tobytes()
+class _Flight:
+    """What one step in flight owns: its pinned memory, its graph, and when it is done."""
+
+    def __init__(self, host: Any, graph: Any) -> None:
+        self.graph = graph
+        self.entry = 0
+        self.done: Any = None
+        self._memory = host
+        self._bytes = np.frombuffer(host, np.uint8)
+        self._readings: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+
+    def tensor(self, slot: Slot) -> np.ndarray:
+        """The memory of an input or an output."""
+        return _typed(self._bytes[slot.range.offset : slot.range.end], slot)
+
+    def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
+        """What the host reads when the step is done."""
+        readings = [PlannedReading(self.tensor(slot)) for slot in slots]
+        self._readings.update(readings)
+        return readings
+
+    def let_go(self) -> None:
+        """Before its memory is used again: outputs that somebody still holds are taken out of it."""
+        for reading in tuple(self._readings):
+            reading.keep()
+        self._readings.clear()
+
+    def release(self) -> None:
+        """Lets go of the memory; nothing runs any more."""
+        for reading in tuple(self._readings):
+            reading.release()
+        del self._bytes, self._memory, self.graph
+
+
+def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
+    slots = [slot for _, slot in places.of(specs)]
+    for slot in slots:
+        if slot.range.space != space:
+            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
+            raise ArtifactError("the plan", fact, hint="compile the step again")
+    return slots
+
+
+def _typed(data: np.ndarray, slot: Slot) -> np.ndarray:
+    return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)

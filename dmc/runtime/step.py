@@ -15,12 +15,10 @@ from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
-from dmc.runtime.device import Device
 from dmc.runtime.ledger import Ledger
+from dmc.runtime.open_session import open_session
 from dmc.runtime.outputs import LazyArray, Loss
-from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
-from dmc.runtime.session import Session
 from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.tree import flatten_call, unflatten
@@ -32,9 +30,9 @@ _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 def load(path: str | os.PathLike[str], device: str | None = None) -> Step:
     """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
 
-    `device` is an IREE device URI ("cuda://1") where the target's first device is not meant. Schema, checksums and
-    versions are verified before anything of the file runs. Raises ArtifactError, or DmcError if there is no such
-    device.
+    `device` is an IREE device URI ("cuda://1") where the target's first device is not meant, and for a planned step
+    "cpu", "cuda" or "cuda:1". Schema, checksums and versions are verified before anything of the file runs. Raises
+    ArtifactError, or DmcError if there is no such device.
     """
     return Step(Artifact.read(path), device)
 
@@ -50,15 +48,9 @@ class Step:
         """
         _check(artifact)
         check_state(artifact.signature.state, artifact.state)
-        opened = Device(artifact.target, device)
         self._ranks = Ranks(artifact.signature)
         state = self._ranks.scatter(artifact.signature.state, artifact.state)
-        linked, modules = self._ranks.linked, artifact.modules
-        self._session: Session | PlannedSession
-        if artifact.job is None:
-            self._session = Session(opened, linked, modules, state)
-        else:
-            self._session = PlannedSession(opened, linked, artifact.job, modules["step"], state)
+        self._session = open_session(artifact, self._ranks.linked, state, device)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
@@ -210,6 +202,8 @@ def _check(artifact: Artifact) -> None:
     signature = artifact.signature
     facts: list[str] = []
     needed = {"step", "subspan"} if signature.arenas else {"step"}
+    if artifact.code is not None and artifact.target != "cpu+cuda":
+        needed = set()
     facts += [f"has no module '{name}'" for name in sorted(needed - set(artifact.modules))]
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")

@@ -1,0 +1,42 @@
+"""Which session runs an artifact, and on which device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmc.errors import ArtifactError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.cuda_streams import open_device
+from dmc.runtime.device import Device
+from dmc.runtime.planned import PlannedSession
+from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.session import Session
+from dmc.runtime.signature import Signature
+
+AnySession: TypeAlias = Session | PlannedSession | ReplaySession
+
+
+def open_session(
+    artifact: Artifact, linked: Signature, state: Sequence[np.ndarray], device: str | None = None
+) -> AnySession:
+    """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
+
+    device: an IREE device URI; of a planned step "cpu", "cuda" or "cuda:1". None is the target's first device. Raises
+    ArtifactError if the artifact contradicts itself or was not compiled for the device, DmcError if there is no such
+    device or no room on it.
+    """
+    if artifact.job is None:
+        return Session(Device(artifact.target, device), linked, artifact.modules, state)
+    kinds = artifact.target.split("+")
+    kind, _, ordinal = (device or kinds[0]).partition(":")
+    if kind not in kinds:
+        fact = f"was planned for {' and '.join(kinds)}, not for device {device!r}"
+        raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda" for both')
+    if kind == "cpu":
+        return PlannedSession(Device("cpu"), linked, artifact.job, artifact.modules["step"], state)
+    if artifact.code is None:
+        raise ArtifactError("the step", "holds no code for a GPU", hint="compile the step again")
+    return ReplaySession(open_device(int(ordinal or 0)), linked, artifact.job, artifact.code, state)
