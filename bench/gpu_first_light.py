@@ -103,7 +103,7 @@ def prepare(model: str, directory: Path) -> None:
     step = dmc.compile(case.model, target="cpu", **options)
     names = [spec.name for spec in step.signature.batch]
     stored: dict[str, np.ndarray] = {}
-    batches = [_arrays(case.example(seed), names) for seed in range(BATCHES)]
+    batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
     for index, batch in enumerate(batches):
         stored.update({f"batch.{index}.{name}": array for name, array in batch.items()})
     losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
@@ -127,7 +127,7 @@ def run(model: str, directory: Path) -> Result:
     cpu: list[float] = stored["losses"].tolist()
     loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
     trained = step.state_dict()["model"]
-    errors = {name: _change_error(start[name], trained[name], stored[f"model.{name}"]) for name in trained}
+    errors = {name: change_error(start[name], trained[name], stored[f"model.{name}"]) for name in trained}
     worst = max(errors, key=errors.__getitem__)
     result = Result(
         model=model,
@@ -143,15 +143,15 @@ def run(model: str, directory: Path) -> Result:
             / max(float(np.linalg.norm(stored[f"model.{name}"].astype(np.float64) - start[name])), 1e-30)
             for name in trained
         ),
-        dmc_ms=_median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
-        eager_ms=_eager_ms(CASES[model]()),
+        dmc_ms=median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
+        eager_ms=eager_ms(CASES[model]()),
     )
     print(json.dumps(asdict(result)), flush=True)
     step.close()
     return result
 
 
-def _change_error(start: np.ndarray, gpu: np.ndarray, cpu: np.ndarray) -> float:
+def change_error(start: np.ndarray, gpu: np.ndarray, cpu: np.ndarray) -> float:
     """‖gpu - cpu‖ / ‖cpu - start‖, where a change counts for no less than a millionth of the value and of one.
 
     A key's bias has no gradient in exact arithmetic: its change is rounding alone, and means nothing.
@@ -161,16 +161,17 @@ def _change_error(start: np.ndarray, gpu: np.ndarray, cpu: np.ndarray) -> float:
     return float(np.linalg.norm(gpu.astype(np.float64) - cpu) / max(change, rounding))
 
 
-def _eager_ms(case: Case) -> float:
+def eager_ms(case: Case) -> float:
     """PyTorch eager in float32 on the GPU, with its fused optimizer."""
     model = case.model.cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, eps=EPSILON, fused=True)
     trainer = EagerTrainer(model, case.loss, optimizer, clip_grad_norm=CLIP)
     batches = [_on_gpu(case.example(seed)) for seed in range(BATCHES)]
-    return _median_ms(lambda index: trainer.step(batches[index % BATCHES]))
+    return median_ms(lambda index: trainer.step(batches[index % BATCHES]))
 
 
-def _median_ms(step: Callable[[int], float]) -> float:
+def median_ms(step: Callable[[int], float]) -> float:
+    """The median time of a step, which returns its loss, in milliseconds."""
     seconds: list[float] = []
     for index in range(TIMED + 5):
         begin = time.perf_counter()
@@ -179,7 +180,8 @@ def _median_ms(step: Callable[[int], float]) -> float:
     return 1e3 * statistics.median(seconds[5:])
 
 
-def _arrays(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
+def arrays_of(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
+    """A batch as arrays, by the names of the step's inputs."""
     values = list(batch.values()) if isinstance(batch, Mapping) else list(batch)
     return dict(zip(names, [value.numpy() for value in values], strict=True))
 

@@ -1,0 +1,179 @@
+"""One plan, two executors: what the CPU executed, replayed on a GPU as one CUDA graph a step.
+
+`python -m bench.gpu_replay prepare DIRECTORY` plans the demo GPT and a BERT once for CPU and GPU (`target="cpu+cuda"`),
+trains 20 steps on the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches,
+losses and trained parameters of the CPU). It needs no GPU.
+
+`python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
+more from the start, which must give the same bits; compares with the CPU; measures a step beside PyTorch eager's, the
+time the host spends on it, and the device memory that steps allocate. It writes `bench/results/gpu_replay.json`, and
+needs CUDA, CuPy, torch, transformers and what `dmc.runtime` needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.gpu_first_light import (
+    BATCHES,
+    CASES,
+    CHANGE_TOLERANCE,
+    CLIP,
+    EPSILON,
+    LOSS_TOLERANCE,
+    RATE,
+    STEPS,
+    arrays_of,
+    change_error,
+    eager_ms,
+    median_ms,
+)
+from bench.record import write_record
+
+MODELS = ("demo_gpt", "bert")
+RESULTS = Path(__file__).parent / "results" / "gpu_replay.json"
+ISSUED = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """One model. Errors are relative to the CPU's: of a loss, and of each parameter's change (norms).
+
+    same_bits: whether the second run from the start gave the same losses and parameters, bit for bit. host_us: time for
+    which a call keeps the host, with the device ahead of it. allocated: bytes of device memory that steps added.
+    digest: of the plan, the same on both machines.
+    """
+
+    model: str
+    agrees: bool
+    same_bits: bool
+    first_loss: float
+    last_loss: float
+    worst_loss_error: float
+    worst_change_error: float
+    commands: int
+    kernels: int
+    arena_bytes: int
+    digest: str
+    dmc_ms: float
+    eager_ms: float
+    host_us: float
+    allocated: int
+
+
+def main() -> int:
+    """Prepares or runs; the exit code of `run` is 1 where a model does not agree or not repeat."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("prepare", "run"))
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.mode == "prepare":
+        for model in options.models:
+            prepare(model, options.directory)
+        return 0
+    results = [run(model, options.directory) for model in options.models]
+    record = {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
+    write_record(options.out, record)
+    return 0 if all(result.agrees and result.same_bits for result in results) else 1
+
+
+def prepare(model: str, directory: Path) -> None:
+    """Plans for both machines and trains on the CPU; prints sizes and the losses at both ends."""
+    import dmc
+    from dmc.api import compile_artifact
+
+    case = CASES[model]()
+    optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=0.1, eps=EPSILON, clip_grad_norm=CLIP)
+    options: dict[str, Any] = {"loss": case.loss, "optimizer": optimizer, "example": case.example(0)}
+    compile_artifact(case.model, target="cpu+cuda", **options).write(directory / f"{model}.dmc")
+    step = dmc.load(directory / f"{model}.dmc")
+    names = [spec.name for spec in step.signature.batch]
+    batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
+    stored = {f"batch.{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}
+    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
+    stored["losses"] = np.array(losses)
+    stored.update({f"model.{name}": value.numpy() for name, value in step.state_dict()["model"].items()})
+    np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
+    sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
+    print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps; {', '.join(sizes)}", flush=True)
+
+
+def run(model: str, directory: Path) -> Result:
+    """Replays on the GPU, twice, and compares with the stored numbers of the CPU; prints the outcome."""
+    from dmc.runtime.step import load
+
+    stored = dict(np.load(directory / f"{model}.npz"))
+    step = load(directory / f"{model}.dmc", device="cuda")
+    start = step.state_dict()
+    names = [spec.name for spec in step.signature.batch]
+    batches = [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(BATCHES)]
+    losses, trained = _train(step, batches)
+    step.load_state_dict(start)
+    before = _used_bytes()
+    again, retrained = _train(step, batches)
+    allocated = _used_bytes() - before
+    cpu: list[float] = stored["losses"].tolist()
+    loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
+    errors = [change_error(start["model"][name], trained[name], stored[f"model.{name}"]) for name in trained]
+    job = step.snapshot().job
+    assert job is not None, "planned"
+    result = Result(
+        model=model,
+        agrees=loss_error <= LOSS_TOLERANCE and max(errors) <= CHANGE_TOLERANCE,
+        same_bits=losses == again and all(trained[n].tobytes() == retrained[n].tobytes() for n in trained),
+        first_loss=losses[0],
+        last_loss=losses[-1],
+        worst_loss_error=loss_error,
+        worst_change_error=max(errors),
+        commands=len(job.programs[0].commands),
+        kernels=len(job.kernels),
+        arena_bytes=job.programs[0].arenas["device"],
+        digest=job.digest(),
+        dmc_ms=median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
+        eager_ms=eager_ms(CASES[model]()),
+        host_us=_host_us(step, batches),
+        allocated=allocated,
+    )
+    print(json.dumps(asdict(result)), flush=True)
+    step.close()
+    return result
+
+
+def _train(step: Any, batches: list[Mapping[str, np.ndarray]]) -> tuple[list[float], dict[str, np.ndarray]]:
+    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
+    return losses, step.state_dict()["model"]
+
+
+def _host_us(step: Any, batches: list[Mapping[str, np.ndarray]]) -> float:
+    """The median time of a call whose predecessors are done, so that it waits for nothing."""
+    seconds: list[float] = []
+    for index in range(ISSUED):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        loss = step.call_flat(batches[index % BATCHES])
+        seconds.append(time.perf_counter() - begin)
+        float(loss)
+    return 1e6 * statistics.median(seconds)
+
+
+def _used_bytes() -> int:
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+if __name__ == "__main__":
+    sys.exit(main())
