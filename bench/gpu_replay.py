@@ -17,7 +17,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -153,12 +153,12 @@ def run(model: str, directory: Path) -> Result:
     return result
 
 
-def _train(step: Any, batches: list[Mapping[str, np.ndarray]]) -> tuple[list[float], dict[str, np.ndarray]]:
+def _train(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[float], dict[str, np.ndarray]]:
     losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
     return losses, step.state_dict()["model"]
 
 
-def _host_us(step: Any, batches: list[Mapping[str, np.ndarray]]) -> float:
+def _host_us(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> float:
     """The median time of a call whose predecessors are done, so that it waits for nothing."""
     seconds: list[float] = []
     for index in range(ISSUED):
