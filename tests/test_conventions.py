@@ -37,6 +37,7 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/placement_time.py": "times passes one by one",
+    "bench/schedules.py": "runs pipelines of passes",
 }
 
 # In the base itself, a module may use those before it.
