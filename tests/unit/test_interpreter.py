@@ -142,6 +142,12 @@ def test_work_in_place_reads_before_it_writes() -> None:
     assert {step(job, seed) == ([4] * 4, [4] * 4) for seed in range(20)} == {True}
 
 
+def test_a_target_that_overlaps_a_source_in_part_gives_noise() -> None:
+    shifted = Range("device", X.offset + 8, X.length)
+    job = job_of(Launch(0, "double", (X,), (shifted,)), Record(0, 0), Await(1, 0), Move(1, shifted, OUT))
+    assert len({tuple(step(job, seed)[0]) for seed in range(10)}) == 10
+
+
 def test_what_nobody_wrote_is_noise() -> None:
     job = job_of(Move(1, Z, OUT))
     assert step(job, 1) == step(job, 1)

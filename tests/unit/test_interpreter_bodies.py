@@ -141,6 +141,21 @@ def test_a_body_that_does_more_than_combine_goes_in_order(context: Any) -> None:
     np.testing.assert_allclose(call(body, "(tensor<3x4xf32>) -> tensor<3xf32>", A)[0], wanted, rtol=1e-6)
 
 
+def test_what_is_combined_may_depend_on_the_output(context: Any) -> None:
+    """`b + (a - b)` is the last `a`, not their sum."""
+    body = reduce(
+        "i32", "2x3", "%d = arith.subi %a, %b : i32\n%s = arith.addi %b, %d : i32\nlinalg.yield %s : i32", "0"
+    )
+    numbers = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
+    assert call(body, "(tensor<2x3xi32>) -> tensor<2xi32>", numbers)[0].tolist() == [3, 6]
+
+
+def test_a_sum_of_bits_is_their_parity(context: Any) -> None:
+    body = reduce("i1", "2x2", "%s = arith.addi %b, %a : i1\nlinalg.yield %s : i1", "false")
+    bits = np.array([[True, True], [True, False]])
+    assert call(body, "(tensor<2x2xi1>) -> tensor<2xi1>", bits)[0].tolist() == [False, True]
+
+
 def test_arg_max(context: Any) -> None:
     body = """
       %low = arith.constant dense<-1.0e30> : tensor<3xf32>
