@@ -82,6 +82,13 @@ def test_communication_after_the_last_kernel_is_exposed() -> None:
     assert [use.communication for use in waits(simulate(job_of(*ranks), round_machine()))] == pytest.approx([20, 20])
 
 
+def test_of_two_ends_of_the_step_a_rank_waits_for_its_own() -> None:
+    ranks = [Rank(0).launch(20), Rank(1).launch(10).record(0).wait(0, COPY).move(10)]
+    first, second = waits(simulate(job_of(*ranks), round_machine()))
+    assert (first.busy, first.copies, first.others) == pytest.approx((20, 0, 0))
+    assert (second.busy, second.copies, second.others) == pytest.approx((10, 10, 0))
+
+
 def test_a_queue_of_communication_is_exposed_as_a_whole() -> None:
     ranks = [Rank(rank).reduce(20, 1).reduce(30, 2).record(0, DP).launch(4).wait(0).launch(1) for rank in (0, 1)]
     assert [use.communication for use in waits(simulate(job_of(*ranks), round_machine()))] == pytest.approx([46, 46])
