@@ -104,7 +104,9 @@ def _join_all_reduce(sharing: Sharing, start: ir.Operation, position: int) -> No
     root, _ = sharing.place_of(source)
     own = sharing.allocation(root)
     if sharing.is_whole(source) and not own.arguments and max(own.last_read_but(position), own.last_write) < position:
-        sharing.join(root, sharing.place_of(target)[0], 0)
+        # The sum may be a member of a bucket, where the summand then comes.
+        outer, offset = sharing.place_of(target)
+        sharing.join(outer, root, offset)
 
 
 def _join_dying(sharing: Sharing, kernel: ir.Operation, position: int, pairs: Pairs) -> None:
