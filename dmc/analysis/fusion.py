@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.clusters import Clusters
-from dmc.analysis.kernel_shapes import Loops, keeps_order, loops_of
-from dmc.analysis.step_graph import RESHAPES, Graph, Kind
+from dmc.analysis.kernel_shapes import Loops, loops_of
+from dmc.analysis.memory_reads import ORDER, memory_reads
+from dmc.analysis.step_graph import Graph, Kind
 from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE binds 32 buffers in a dispatch, some of them for itself.
 MOST_VALUES = 24
-ORDER, APART = "elements in another order", "read as a part, by place, or behind a barrier"
+# A value that more kernels read than this brings none of them together.
+MOST_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,10 @@ class _Merging:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
         loops = loops_of(op) if is_kernel else None
-        for value, why in self._read(number):
-            reads.add(value)
-            self.readers.setdefault(value, set()).add(node)
+        for value, part, why in memory_reads(self.graph, number):
+            reads.add(part)
+            for each in (value, part):
+                self.readers.setdefault(each, set()).add(node)
             self.turning.update(op.results if why == ORDER else ())
             maker = self.node_of.get(self.graph.made_by.get(value, -1))
             if maker is None:
@@ -97,68 +100,32 @@ class _Merging:
         if is_kernel:
             self.groups[node] = _Group([number], loops, reads, set(op.results))
 
-    def _read(self, number: int) -> Iterator[tuple[ir.Value, str]]:
-        """The values in memory that an operation reads, and what keeps it apart from who makes them."""
-        op = self.graph.ops[number]
-        operands = len(op.operands)
-        for i, value in enumerate(self.graph.reads[number]):
-            kind = self.graph.kind_of(value)
-            if kind in (Kind.SCALAR, Kind.INLINED):
-                yield from ((base, APART) for base in self._inlined_reads(value))
-            elif kind is not Kind.CONSTANT:
-                base, why = self._through_views(value)
-                is_input = i < operands - len(op.results)
-                is_in_order = i >= operands or not is_input or self._keeps_order(op, value)
-                why = why or (APART if not is_input else "" if is_in_order else ORDER)
-                if self.graph.kind_of(base) is not Kind.CONSTANT:
-                    yield base, why
-
-    def _keeps_order(self, op: ir.Operation, value: ir.Value) -> bool:
-        return all(keeps_order(op, i) for i, operand in enumerate(op.operands) if operand == value)
-
-    def _through_views(self, value: ir.Value) -> tuple[ir.Value, str]:
-        why = ""
-        while self.graph.kind_of(value) in (Kind.VIEW, Kind.BARRIER):
-            op = self.graph.ops[self.graph.made_by[value]]
-            why = why if op.name in RESHAPES else APART
-            value = op.operands[0]
-        return value, why
-
-    def _inlined_reads(self, value: ir.Value) -> Iterator[ir.Value]:
-        pending = [value]
-        while pending:
-            value = pending.pop()
-            kind = self.graph.kind_of(value)
-            if kind in (Kind.SCALAR, Kind.INLINED, Kind.VIEW, Kind.BARRIER):
-                pending += self.graph.reads[self.graph.made_by[value]]
-            elif kind is not Kind.CONSTANT:
-                yield value
-
     def run(self) -> None:
-        heap = [entry for node in self.groups for entry in self._entries(node, self.clusters.after[node])]
+        heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
         heapq.heapify(heap)
         while heap:
-            bytes_, first, second = heapq.heappop(heap)
-            first, second = self.clusters.find(first), self.clusters.find(second)
-            if first == second or second not in self.clusters.after[first]:
+            bytes_, *pair = heapq.heappop(heap)
+            first, second = sorted(map(self.clusters.find, pair), key=self.clusters.order.__getitem__)
+            if first == second:
                 continue
             saved = self._saved(first, second)
             if saved < -bytes_:
                 heapq.heappush(heap, (-saved, first, second))
             elif not self._why_not(first, second) and (merged := self._merge(first, second)) is not None:
-                near = (*self._entries(merged, self.clusters.after[merged]), *self._entries_before(merged))
-                for entry in near:
+                for entry in self._entries(merged):
                     heapq.heappush(heap, entry)
 
-    def _entries(self, first: int, after: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-        for second in sorted(after):
-            if second in self.groups and (first, second) not in self.apart:
-                yield -self._saved(first, second), first, second
-
-    def _entries_before(self, second: int) -> Iterator[tuple[int, int, int]]:
-        for first in sorted(self.clusters.before[second]):
-            if first in self.groups:
-                yield from self._entries(first, (second,))
+    def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
+        """The pairs of a kernel and those that read what it gives, give what it reads, or read the same."""
+        near = {*self.clusters.before[node], *self.clusters.after[node]}
+        for value in self.groups[node].reads:
+            readers = self.readers[value]
+            near.update(readers if len(readers) <= MOST_READERS else ())
+        for other in sorted(near - {node}):
+            if other in self.groups:
+                first, second = sorted((node, other), key=self.clusters.order.__getitem__)
+                if (first, second) not in self.apart and (saved := self._saved(first, second)):
+                    yield -saved, first, second
 
     def _saved(self, first: int, second: int) -> int:
         """The bytes that are not moved where two kernels are one."""
@@ -182,6 +149,8 @@ class _Merging:
         loops = one.loops.joined(other.loops)
         if isinstance(loops, str):
             return loops
+        if second not in self.clusters.after[first] and not self._are_siblings(first, second):
+            return "no loops in common"
         reads, writes = self._joined(first, second)
         if len(reads) + len(writes) > MOST_VALUES:
             return f"more than {MOST_VALUES} operands and results"
@@ -195,6 +164,16 @@ class _Merging:
         if (loops.rows or loops.columns) and any(value in self.turning for value in writes):
             return ORDER
         return ""
+
+    def _are_siblings(self, first: int, second: int) -> bool:
+        """Whether two kernels, none of which reads from the other, go through one tensor in the same loops."""
+        one, other = self.groups[first], self.groups[second]
+        if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
+            return False
+        if any(value in self.turning for value in one.writes | other.writes):
+            return False
+        size = prod(one.loops.over)
+        return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
         """Whether all that a kernel with a product gives is computed from the product."""
@@ -221,7 +200,6 @@ class _Merging:
         reads, writes = self._joined(first, second)
         pair = self.clusters.merge(first, second)
         if pair is None:
-            self.apart[first, second] = "another kernel between them"
             return None
         kept, gone = pair
         one, other = self.groups[kept], self.groups.pop(gone)

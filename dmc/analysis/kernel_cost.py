@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir, linalg
-from dmc.dialect.plan import type_bytes
+from dmc.analysis.step_graph import Graph
+from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.walk import walk
 
 REDUCTION = "reduction"
+_SLICES = ("tensor.extract_slice", "dm.all_slice")
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.vecmat", "linalg.matvec", "linalg.dot")
 
 
@@ -64,9 +66,24 @@ def is_contraction(op: ir.Operation) -> bool:
     return "arith.mulf" in names and "arith.addf" in names
 
 
-def traffic(values: Iterable[ir.Value]) -> int:
-    """The bytes of tensors."""
-    return sum(type_bytes(value.type) for value in values)
+def traffic(graph: Graph, body: Sequence[int], inputs: Iterable[ir.Value], outputs: Iterable[ir.Value]) -> int:
+    """The bytes through device memory of a kernel: what the operations `body` read of `inputs`, and `outputs`.
+
+    Of what is only cut, or looked up by places that are data, as rows of an embedding, no more counts than is taken.
+    """
+    taken: dict[ir.Value, int] = {}
+    for number in body:
+        op = graph.ops[number]
+        for i, value in enumerate(graph.reads[number]):
+            if isinstance(value.type, ir.RankedTensorType):
+                is_whole = i < len(op.operands) and op.name not in _SLICES
+                taken[value] = taken.get(value, 0) + (type_bytes(value.type) if is_whole else _looked_up(op, value))
+    read = (min(type_bytes(value.type), taken[value]) for value in inputs)
+    return sum(read) + sum(type_bytes(value.type) for value in outputs)
+
+
+def _looked_up(op: ir.Operation, value: ir.Value) -> int:
+    return work_of(op).iterations * element_bytes(value.type.element_type)
 
 
 def dominant(works: Sequence[Work]) -> int:

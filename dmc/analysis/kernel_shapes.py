@@ -27,6 +27,11 @@ class Loops:
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
 
+    @property
+    def over(self) -> tuple[int, ...]:
+        """The loops over all elements that it goes through, reductions apart from others."""
+        return self.rows or self.columns or ((self.product or max(self.sizes)),)
+
     def joined(self, other: Loops) -> Loops | str:
         """The loops of one kernel that does the work of two, or why that cannot be."""
         if self.product and other.product:
@@ -76,16 +81,14 @@ def loops_of(op: ir.Operation) -> Loops | None:
 
 
 def keeps_order(op: ir.Operation, index: int) -> bool:
-    """Whether operand `index` is read in the order in which results are written, but for what is read again."""
+    """Whether operand `index` is read, and results are written, in the order of the loops."""
     if op.name == "linalg.transpose":
         return False
     if op.name != "linalg.generic":
         return True
     maps = _maps(op)
     read, written = (_places(each) for each in (maps[index], maps[-1]))
-    reduced = [i for i in range(maps[-1].n_dims) if i not in written]
-    order = [*written, *reduced]
-    return [order.index(place) for place in read] == sorted(order.index(place) for place in read)
+    return read == sorted(read) and written == sorted(written)
 
 
 def _maps(op: ir.Operation) -> list[ir.AffineMap]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import ir
-from dmc.analysis.step_graph import Graph, Kind
+from dmc.analysis.step_graph import RESHAPES, Graph, Kind
 
 # Numbers of operations of a Graph, ascending.
 Group = tuple[int, ...]
@@ -89,7 +90,26 @@ def _body(graph: Graph, members: Group) -> tuple[Group, tuple[ir.Value, ...]]:
             else:
                 inputs[value] = None
         pending += reversed(inner)
-    return tuple(sorted(body)), tuple(inputs)
+    return _with_shared_views(graph, body, list(inputs))
+
+
+def _with_shared_views(graph: Graph, body: set[int], inputs: list[ir.Value]) -> tuple[Group, tuple[ir.Value, ...]]:
+    """What is read in several shapes is one input, and its reshapes part of the body."""
+    bases = [_through_reshapes(graph, value) for value in inputs]
+    count = Counter(bases)
+    for value, base in zip(inputs, bases, strict=True):
+        view = value
+        while count[base] > 1 and view != base:
+            body.add(graph.made_by[view])
+            view = graph.ops[graph.made_by[view]].operands[0]
+    kept = (base if count[base] > 1 else value for value, base in zip(inputs, bases, strict=True))
+    return tuple(sorted(body)), tuple(dict.fromkeys(kept))
+
+
+def _through_reshapes(graph: Graph, value: ir.Value) -> ir.Value:
+    while graph.kind_of(value) is Kind.VIEW and graph.ops[graph.made_by[value]].name in RESHAPES:
+        value = graph.ops[graph.made_by[value]].operands[0]
+    return value
 
 
 def _is_made_inside(graph: Graph, maker: int, own: set[int]) -> bool:

@@ -11,11 +11,11 @@ from dmc.analysis.fusion import fuse
 from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
 from dmc.passes._kernel_bodies import Bodies
+from dmc.passes._kernel_report import module_path, print_report
 from dmc.passes._outline import Outline, outline
+from dmc.passes._reasons import LABEL
 from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
-
-LABEL = "dm.label"
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,13 @@ class FormKernels(Pass):
     `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
     same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
     slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants.
+
+    report: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and what
+    stopped the largest fusions that remain.
     """
 
     name = "dm-form-kernels"
+    report: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for loops, calls and composites, which other passes must have removed."""
@@ -37,7 +41,11 @@ class FormKernels(Pass):
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(module, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        _Step(graph, works, bodies, terminator.operation).rewrite(outline(graph, fuse(graph).groups).units)
+        fusion = fuse(graph)
+        units = outline(graph, fusion.groups).units
+        if self.report:
+            print_report(graph, works, units, fusion.refusals)
+        _Step(graph, works, bodies, terminator.operation).rewrite(units)
 
 
 @dataclass
@@ -74,7 +82,7 @@ class _Step:
             variants=None if group is None else names,
             group=group,
             flops=sum(work.flops for work in works),
-            bytes=traffic((*unit.inputs, *unit.outputs)),
+            bytes=traffic(self.graph, unit.body, unit.inputs, unit.outputs),
             loc=main.location,
         )
         if label := module_path(main.location):
@@ -102,17 +110,3 @@ class _Step:
         assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is no view"
         self.keep(number)
         return value
-
-
-def module_path(location: ir.Location) -> str:
-    """`h.3.attn, backward`: where in the model a location is, and whether in its gradient; "" where it does not say."""
-    match location:
-        case ir.CallSiteLoc():
-            return module_path(location.callee) or module_path(location.caller)
-        case ir.FusedLoc():
-            return next(filter(None, map(module_path, location.locations)), "")
-        case ir.NameLoc():
-            module, _, operator = location.name_str.partition("#")
-            return module + (", backward" if module and operator.endswith(", backward") else "")
-        case _:
-            return ""

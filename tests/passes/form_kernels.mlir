@@ -39,7 +39,7 @@ func.func @step(%x: tensor<4x8xf32> {dm.name = "x"}) -> (tensor<32xf32> {dm.name
 // Each rank takes other columns: a variant for each. Its rows are contiguous, and cost nothing.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (%[[X:[^:]+]]: tensor<4x8xf32>
-// CHECK-NEXT: %[[C:.+]] = "dm.kernel"(%[[X]]) {body = @slice_0, bytes = 192 : i64, flops = 0 : i64, group = #dm.group<@mesh, ["dp"]>, variants = [@slice_0, @slice_1]}
+// CHECK-NEXT: %[[C:.+]] = "dm.kernel"(%[[X]]) {body = @slice_0, bytes = 128 : i64, flops = 0 : i64, group = #dm.group<@mesh, ["dp"]>, variants = [@slice_0, @slice_1]}
 // CHECK-NEXT: %[[R:.+]] = "dm.all_slice"(%[[X]]) {dim = 0
 // CHECK-NEXT: return %[[C]], %[[R]]
 // CHECK: func.func private @slice_0

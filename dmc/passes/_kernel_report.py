@@ -1,0 +1,75 @@
+"""What dm-form-kernels says of itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmc._mlir import ir
+from dmc.analysis.fusion import Refusal
+from dmc.analysis.kernel_cost import Work, dominant, traffic
+from dmc.analysis.step_graph import Graph, Kind
+from dmc.passes._outline import Outline, outline
+from dmc.passes._reasons import print_table
+
+MOST_REFUSALS = 20
+
+
+def print_report(
+    graph: Graph, works: Mapping[int, Work], units: Sequence[Outline | int], refusals: Iterable[Refusal]
+) -> None:
+    """Prints, on stderr, bytes before and after, the kernels of each kind, and the largest fusions refused."""
+    singles = [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.COMPUTE]
+    apart, kernels = _kernels(outline(graph, singles).units), _kernels(units)
+    before, after = (sum(_bytes(graph, each) for each in some) for some in (apart, kernels))
+    saved = 1 - after / before if before else 0.0
+    print(f"{len(apart)} computations, {before} bytes through device memory", file=sys.stderr)
+    print(f"{len(kernels)} kernels, {after} bytes through device memory ({saved:.1%} less)\n", file=sys.stderr)
+    by_kind: dict[str, list[Outline]] = {}
+    for kernel in kernels:
+        own = [works[number] for number in kernel.members]
+        by_kind.setdefault(own[dominant(own)].kind, []).append(kernel)
+    rows = [
+        (
+            kind,
+            len(some),
+            sum(works[number].flops for kernel in some for number in kernel.members),
+            sum(_bytes(graph, kernel) for kernel in some),
+        )
+        for kind, some in sorted(by_kind.items())
+    ]
+    print_table(("kind", "kernels", "flops", "bytes"), rows)
+    largest = [
+        (each.bytes, module_or_name(graph.ops[each.first]), module_or_name(graph.ops[each.second]), each.why)
+        for each, _ in zip(refusals, range(MOST_REFUSALS), strict=False)
+    ]
+    print(file=sys.stderr)
+    print_table(("bytes", "kernel with", "and kernel with", "stay two because of"), largest)
+
+
+def module_path(location: ir.Location) -> str:
+    """`h.3.attn, backward`: where in the model a location is, and whether in its gradient; "" where it does not say."""
+    match location:
+        case ir.CallSiteLoc():
+            return module_path(location.callee) or module_path(location.caller)
+        case ir.FusedLoc():
+            return next(filter(None, map(module_path, location.locations)), "")
+        case ir.NameLoc():
+            module, _, operator = location.name_str.partition("#")
+            return module + (", backward" if module and operator.endswith(", backward") else "")
+        case _:
+            return ""
+
+
+def module_or_name(op: ir.Operation) -> str:
+    """`linalg.matmul (h.3.mlp)`."""
+    path = module_path(op.location)
+    return f"{op.name} ({path})" if path else op.name
+
+
+def _kernels(units: Iterable[Outline | int]) -> list[Outline]:
+    return [unit for unit in units if isinstance(unit, Outline)]
+
+
+def _bytes(graph: Graph, kernel: Outline) -> int:
+    return traffic(graph, kernel.body, kernel.inputs, kernel.outputs)
