@@ -15,8 +15,11 @@ from dmc.lowering.transposes import isolate_transposes
 from dmc.target import Target
 from dmc.walk import walk
 
-# Nothing may be computed when a module is loaded, and constants stay in the kernels that use them.
+# Nothing may be computed when a module is loaded, and constants stay in the kernels that use them. What dm-form-kernels
+# put into a kernel is to be one dispatch, and values between kernels have the types that the step gives them.
 _FLAGS = (
+    "--iree-dispatch-creation-enable-aggressive-fusion",
+    "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
     "--iree-opt-const-expr-hoisting=false",
     "--iree-flow-inline-constants-max-byte-length=65536",
