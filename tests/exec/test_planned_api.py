@@ -1,0 +1,95 @@
+"""Planned steps as users meet them: executors, caps, certificates, one plan for two machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from dmc.api import compile_artifact
+from dmc.errors import ArtifactError, DmcError
+from dmc.runtime.artifact import Artifact
+
+EXAMPLE = (torch.linspace(-1, 1, 32).reshape(4, 8), torch.linspace(0, 1, 16).reshape(4, 4))
+
+
+def _options(**changes: Any) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = dmc.optim.AdamW(lr=1e-2, clip_grad_norm=1.0)
+    return {"model": model, "loss": nn.functional.mse_loss, "optimizer": optimizer, "example": EXAMPLE, **changes}
+
+
+def _losses(step: Any) -> list[float]:
+    return [float(step(*EXAMPLE)) for _ in range(3)]
+
+
+def test_both_executors_train_alike() -> None:
+    planned, by_iree = dmc.compile(**_options()), dmc.compile(**_options(executor="iree"))
+    assert planned.snapshot().job is not None
+    assert by_iree.snapshot().job is None
+    assert _losses(planned) == pytest.approx(_losses(by_iree), rel=1e-5)
+
+
+def test_another_schedule_of_the_same_step_gives_the_same_bits() -> None:
+    steps = [dmc.compile(**_options(machine=machine)) for machine in ("cpu", "h200")]
+    assert _losses(steps[0]) == _losses(steps[1])
+
+
+def test_a_cap_that_is_too_small_is_refused_with_one_that_works() -> None:
+    needed = compile_artifact(**_options()).job
+    assert needed is not None
+    room = needed.programs[0].arenas["device"]
+    within = compile_artifact(**_options(memory_cap=room))
+    assert within.certificate is not None
+    assert within.certificate.caps == {"device": room}
+    with pytest.raises(DmcError, match="the smallest"):
+        compile_artifact(**_options(memory_cap=room // 2))
+
+
+def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:
+    artifact = compile_artifact(**_options())
+    assert artifact.job is not None
+    (program,) = artifact.job.programs
+    changed = msgspec.structs.replace(program, commands=program.commands[:-1])
+    forged = msgspec.structs.replace(artifact.job, programs=(changed,))
+    msgspec.structs.force_setattr(artifact.job, "programs", forged.programs)
+    artifact.write(tmp_path / "step.dmc")
+    with pytest.raises(ArtifactError, match="was given to the job"):
+        Artifact.read(tmp_path / "step.dmc")
+
+
+def test_one_plan_for_two_machines(tmp_path: Path) -> None:
+    artifact = compile_artifact(**_options(target="cpu+cuda"))
+    assert artifact.job is not None
+    assert artifact.code is not None
+    assert set(artifact.code.kernels) == set(artifact.job.kernels)
+    artifact.write(tmp_path / "step.dmc")
+    assert _losses(dmc.load(tmp_path / "step.dmc")) == _losses(dmc.compile(**_options()))
+    with pytest.raises(DmcError, match="device 'cuda'"):
+        dmc.load(tmp_path / "step.dmc", device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"executor": "nonesuch"}, "executor 'nonesuch': does not exist"),
+        ({"executor": "iree", "target": "cpu+cuda"}, "compiles for one target"),
+        ({"target": "cpu+cpu"}, "names one kind of machine twice"),
+        ({"machine": "nonesuch"}, "nonesuch"),
+    ],
+)
+def test_what_is_not_there_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DmcError, match=message):
+        compile_artifact(**_options(**changes))
+
+
+def test_a_step_that_was_planned_for_a_cpu_is_not_run_on_a_gpu(tmp_path: Path) -> None:
+    compile_artifact(**_options()).write(tmp_path / "step.dmc")
+    with pytest.raises(ArtifactError, match="was planned for cpu"):
+        dmc.load(tmp_path / "step.dmc", device="cuda")
