@@ -47,13 +47,13 @@ def measure(layers: int) -> dict[str, float]:
         optimizer = dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
         example = token_batch(0, BATCH, CONTEXT, VOCABULARY)
         imported = import_step(model, token_loss, optimizer, example, Precision.FP32, 1, 0, context)
-        before = _peak()
-        seconds = {"plan": _seconds(lambda: _write(imported, plan))}
+        before = peak_mib()
+        seconds = {"plan": seconds_of(lambda: state_plan(imported, plan))}
         (placed,) = [stage for stage in STAGES if stage.form.name == "placed"]
         for element in placed.passes:
             name = element if isinstance(element, str) else element.name
-            seconds[name] = _seconds(lambda each=element: run_passes(imported.module, (each,)))
-    return {**seconds, "total": sum(seconds.values()), "MiB": _peak() - before}
+            seconds[name] = seconds_of(lambda each=element: run_passes(imported.module, (each,)))
+    return {**seconds, "total": sum(seconds.values()), "MiB": peak_mib() - before}
 
 
 def _tensor_parallel() -> plans.Recipe:
@@ -65,19 +65,22 @@ def _tensor_parallel() -> plans.Recipe:
     )
 
 
-def _write(imported: ImportedStep, plan: plans.Plan) -> None:
+def state_plan(imported: ImportedStep, plan: plans.Plan) -> None:
+    """Writes into an imported step what a plan asks for."""
     signature = imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch)
     write_plan(imported.module, resolved, signature, "cpu")
 
 
-def _seconds(work: Callable[[], None]) -> float:
+def seconds_of(work: Callable[[], None]) -> float:
+    """How long `work` takes."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
 
 
-def _peak() -> float:
+def peak_mib() -> float:
+    """The most memory that the process has had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
