@@ -1,6 +1,6 @@
 """How planning grows with depth: a GPT of width 64 with 12, 24, 48 and 96 layers, ZeRO-2 on four ranks.
 
-`python -m bench.plan_time` prints seconds of each pass from form placed to form planned, of the proof, and for each a fit
+`python -m bench.plan_time` prints seconds of each pass from form placed to form planned, and of the proof, with a fit
 over depths: seconds ~ layers^exponent. It writes `bench/results/plan_time.json`. Each depth has a process of
 its own. Linear is an exponent of about 1; the goal for 96 layers is three minutes on two cores.
 """
