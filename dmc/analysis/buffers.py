@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.allocation import Allocation, Sharing
 from dmc.analysis.memory_attributes import stated_offset, stated_scratch_offset
 from dmc.analysis.memory_plan import kept_allocations, scratch_of
 from dmc.analysis.sharing import share
-from dmc.analysis.storage import DEVICE
+from dmc.analysis.storage import DEVICE, Storage
 from dmc.analysis.storage_labels import Named, label_of_op, storage_labels
 from dmc.program import Space
 
@@ -63,12 +64,19 @@ def _arguments(sharing: Sharing, own: Allocation, base: int, names: list[Named],
 
 def _successors(sharing: Sharing, own: Allocation, base: int, names: list[Named]) -> Iterator[Held]:
     """What fills the whole allocation, one after the other; the members of a bucket are part of it."""
-    whole = [index for index in own.members if sharing.storages.all[index].bytes == own.bytes]
-    whole.sort(key=lambda index: sharing.storages.all[index].first)
+    every = [index for index in own.members if sharing.storages.all[index].bytes == own.bytes]
+    every.sort(key=lambda index: sharing.storages.all[index].first)
+    # A bucket is filled by whoever makes its members: packing in place what lies there already begins nothing.
+    whole = [index for i, index in enumerate(every) if i == 0 or not _is_packed(sharing.storages.all[index])]
     begins = [own.first, *(sharing.storages.all[index].first for index in whole[1:])]
     for index, first, behind in zip(whole, begins, [*begins[1:], own.last + 1], strict=True):
         if first < behind:
             yield Held(names[index].label, names[index].category, own.space, base, own.bytes, first, behind - 1)
+
+
+def _is_packed(storage: Storage) -> bool:
+    owner = storage.value.owner
+    return not isinstance(owner, ir.Block) and isinstance(owner.opview, dm.PackOp)
 
 
 def _scratch(ops: Sequence[ir.Operation]) -> Iterator[Held]:

@@ -10,19 +10,29 @@ NOBODY = -1
 
 
 class LiveBuffers:
-    """Buffers, by number, of which no two have a byte in common. All that it does takes logarithmic time."""
+    """Buffers, by number, of which no two have a byte in common. All that it does takes logarithmic time, but for
+    what it lists."""
 
     def __init__(self, buffers: tuple[Buffer, ...]) -> None:
         self._buffers = buffers
         self._entries: list[tuple[int, int]] = []
 
-    def holding(self, touched: Range) -> int:
-        """The buffer with all bytes of `touched`, or `NOBODY`."""
-        at = bisect_right(self._entries, (touched.offset, len(self._buffers))) - 1
-        if at < 0:
-            return NOBODY
-        number = self._entries[at][1]
-        return number if touched.end <= self._buffers[number].range.end else NOBODY
+    def parts(self, touched: Range) -> list[tuple[int, int, int]]:
+        """What holds the bytes of `touched`: first byte, the first behind it, and the buffer, or `NOBODY`."""
+        at = max(bisect_right(self._entries, (touched.offset, len(self._buffers))) - 1, 0)
+        found: list[tuple[int, int, int]] = []
+        end = touched.offset
+        for offset, number in self._entries[at : bisect_left(self._entries, (touched.end, -1))]:
+            behind = min(self._buffers[number].range.end, touched.end)
+            if behind <= end:
+                continue
+            if offset > end:
+                found.append((end, offset, NOBODY))
+            found.append((max(offset, end), behind, number))
+            end = behind
+        if end < touched.end:
+            found.append((end, touched.end, NOBODY))
+        return found
 
     def insert(self, number: int) -> int:
         """Adds a buffer, unless it overlaps one that is there: then it returns that one, else `NOBODY`."""

@@ -11,16 +11,22 @@ from dmc.program import Collective, Move, Program, Range, accesses
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
 from dmc.proof.order import Order
-from dmc.proof.reuse import Owners
+from dmc.proof.reuse import Buffers, Owners
 from dmc.proof.story import told, what, where
+
+# A command, by its place, and the buffers that it touched.
+_Access = tuple[int, Buffers]
 
 
 @dataclass(frozen=True)
 class _History:
-    """Who wrote some bytes last, with the buffer that it wrote, and since then the last reader of each lane."""
+    """Who wrote some bytes last, with the buffers that it wrote, and since then the last reader of each lane."""
 
-    writer: tuple[int, int] | None = None
-    readers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    writer: _Access | None = None
+    readers: dict[int, _Access] = field(default_factory=dict)
+
+
+_Memory = defaultdict[Space, IntervalMap[_History]]
 
 
 def check_races(program: Program, order: Order, owners: Owners) -> None:
@@ -31,37 +37,45 @@ def check_races(program: Program, order: Order, owners: Owners) -> None:
     access is compared with the last writer of its bytes, and a write with the last reader of each lane since; whatever
     came before those is ordered by them. Needs V1 and V3.
     """
-    memory: defaultdict[Space, IntervalMap[_History]] = defaultdict(lambda: IntervalMap(_History()))
+    memory: _Memory = defaultdict(lambda: IntervalMap(_History()))
     for index, command in enumerate(program.commands):
         reads, writes = accesses(command)
         read_owners, write_owners = owners.get(index, ((), ()))
         for touched, owner in zip(reads, read_owners, strict=True):
-            known = memory[touched.space].get(touched)
-            for history in known:
-                if history.writer is not None:
-                    _check(program, order, history.writer, (index, owner), touched)
-            mark = {command.lane: (index, owner)}
-            memory[touched.space].set(touched, [_History(history.writer, history.readers | mark) for history in known])
+            for earlier in _read(memory, touched, command.lane, (index, owner)):
+                _check(program, order, earlier, (index, owner), touched)
         for touched, owner in zip(writes, write_owners, strict=True):
-            for history in memory[touched.space].get(touched):
-                for earlier in _earlier(history):
-                    _check(program, order, earlier, (index, owner), touched)
-            memory[touched.space].set(touched, [_History((index, owner))])
+            for earlier in _write(memory, touched, (index, owner)):
+                _check(program, order, earlier, (index, owner), touched)
 
 
-def _earlier(history: _History) -> Iterator[tuple[int, int]]:
+def _read(memory: _Memory, touched: Range, lane: int, by: _Access) -> set[_Access]:
+    """Notes a read; returns the writes that it must come after."""
+    known = memory[touched.space].get(touched)
+    memory[touched.space].set(touched, [_History(each.writer, each.readers | {lane: by}) for each in known])
+    return {each.writer for each in known if each.writer is not None}
+
+
+def _write(memory: _Memory, touched: Range, by: _Access) -> set[_Access]:
+    """Notes a write; returns the accesses that it must come after."""
+    known = memory[touched.space].get(touched)
+    memory[touched.space].set(touched, [_History(by)])
+    return {earlier for each in known for earlier in _earlier(each)}
+
+
+def _earlier(history: _History) -> Iterator[_Access]:
     yield from history.readers.values()
     if history.writer is not None:
         yield history.writer
 
 
-def _check(program: Program, order: Order, earlier: tuple[int, int], now: tuple[int, int], touched: Range) -> None:
+def _check(program: Program, order: Order, earlier: _Access, now: _Access, touched: Range) -> None:
     (first, first_owner), (second, second_owner) = earlier, now
     # A command that works in place reads what it writes.
     if first == second or order.is_before(first, second):
         return
     commands = program.commands[first], program.commands[second]
-    if first_owner != second_owner:
+    if first_owner.isdisjoint(second_owner):
         property, fact = "V7", "nothing makes the bytes' old value wait for its last access"
     elif any(isinstance(command, Collective | Move) for command in commands):
         property, fact = "V2", "a movement has borrowed the bytes and nothing waits for its end"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 
 from dmc.errors import ProofError
 from dmc.program import ALIGNMENT, Await, Collective, Program, Range, Record, Slot, accesses
@@ -14,8 +13,12 @@ from dmc.program.program import Space
 from dmc.proof.live_buffers import NOBODY, LiveBuffers
 from dmc.proof.story import told, where
 
-# For each command: the buffers, by number, of what it reads and of what it writes.
-Owners = Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]
+# For each command: of each range that it reads, and of each that it writes, the buffers that lie there, by number.
+Buffers = frozenset[int]
+Owners = Mapping[int, tuple[tuple[Buffers, ...], tuple[Buffers, ...]]]
+
+# Bytes, as the first and the first behind them, and whose they are.
+_Stretch = tuple[int, int, int]
 
 
 def check_reuse(program: Program) -> Owners:
@@ -40,35 +43,37 @@ class _Sweep:
         self.program, self.buffers = program, program.buffers
         work = [i for i, command in enumerate(program.commands) if not isinstance(command, Record | Await)]
         self.first, self.last = (work[0], work[-1]) if work else (0, 0)
-        self.owners: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.owners: dict[int, tuple[tuple[Buffers, ...], tuple[Buffers, ...]]] = {}
         self.live: defaultdict[Space, LiveBuffers] = defaultdict(lambda: LiveBuffers(program.buffers))
         self.content: defaultdict[Space, IntervalMap[int]] = defaultdict(lambda: IntervalMap(NOBODY))
-        self.end: defaultdict[int, list[int]] = defaultdict(list)
-        for number, buffer in enumerate(self.buffers):
-            self.end[max(buffer.last, self.first)].append(number)
-        given = self._give()
         self.begin: defaultdict[int, list[int]] = defaultdict(list)
+        self.end: defaultdict[int, list[int]] = defaultdict(list)
+        given = self._give()
         for number, buffer in enumerate(self.buffers):
+            # Nothing happens to memory but at work: from the first to the last that the buffer spans.
+            first, behind = bisect_left(work, buffer.first), bisect_right(work, buffer.last)
+            if first == behind and number not in given:
+                continue
             if number not in given:
-                self.begin[buffer.first].append(number)
+                self.begin[work[first]].append(number)
+            self.end[work[max(behind - 1, 0)] if work else 0].append(number)
 
     def step(self, index: int) -> None:
         """One command: what it reads is there, what it writes begins a value or goes on with one."""
         reads, writes = accesses(self.program.commands[index])
         read = tuple(self._read(index, touched) for touched in reads)
+        before = [self.live[touched.space].parts(touched) for touched in writes]
         # What ends here may lie where something begins.
         fresh = set(self.begin[index])
-        before = {touched: self.live[touched.space].holding(touched) for touched in writes}
-        ended = [number for number in self.end[index] if number not in fresh]
-        for number in ended:
-            self.live[self.buffers[number].range.space].remove(number)
+        self._close(number for number in self.end[index] if number not in fresh)
         for number in self.begin[index]:
             self._open(index, number)
-        written = tuple(self._written(index, touched, before[touched]) for touched in writes)
+        after = [self.live[touched.space].parts(touched) for touched in writes]
+        written = tuple(
+            self._write(index, touched, *parts) for touched, *parts in zip(writes, after, before, strict=True)
+        )
         self.owners[index] = (read, written)
-        for number in self.end[index]:
-            if number in fresh:
-                self.live[self.buffers[number].range.space].remove(number)
+        self._close(number for number in self.end[index] if number in fresh)
 
     def finish(self) -> None:
         """What the host keeps or reads is there at the end."""
@@ -103,18 +108,32 @@ class _Sweep:
             self.content[slot.range.space].set(slot.range, [number])
         return given
 
-    def _read(self, index: int, touched: Range) -> int:
-        number = self.live[touched.space].holding(touched)
-        if number == NOBODY:
-            fact = f"reads {told(touched)}, where no one buffer holds a value now"
-            raise ProofError("V7", where(self.program, index), fact)
-        for start, end, content in _gaps(self.content[touched.space].pieces(touched), number):
+    def _read(self, index: int, touched: Range) -> Buffers:
+        """Whose bytes a command reads, all of which hold what they should."""
+        parts = self.live[touched.space].parts(touched)
+        self._check_one(index, touched, parts)
+        wrong: list[tuple[_Stretch, int]] = []
+        for start, end, number in parts:
+            pieces = self.content[touched.space].pieces(_part(touched, start, end))
+            wrong += [(piece, number) for piece in pieces if number == NOBODY or piece[2] != number]
+        for (start, end, content), number in _stretches(wrong):
             if self._is_padding(index, touched, start, end):
                 continue
             stale = "nothing" if content == NOBODY else f"what is left of {self._tale(content)}"
-            fact = f"reads {self._tale(number)}, but {told(_part(touched, start, end))} holds {stale}"
+            meant = "bytes of no value" if number == NOBODY else self._tale(number)
+            fact = f"reads {meant}, but {told(_part(touched, start, end))} holds {stale}"
             raise ProofError("V7", where(self.program, index), fact)
-        return number
+        return frozenset(number for _, _, number in parts)
+
+    def _check_one(self, index: int, touched: Range, parts: list[_Stretch]) -> None:
+        """A movement may take several whole values that lie side by side, as a bucket; all else is of one value."""
+        if len(parts) == 1:
+            return
+        wholes = [self.buffers[number].range for _, _, number in parts if number != NOBODY]
+        is_bucket = isinstance(self.program.commands[index], Collective)
+        if not is_bucket or not all(_holds(touched, whole) for whole in wholes):
+            fact = f"touches {told(touched)}, which is neither of one value nor several whole ones"
+            raise ProofError("V7", where(self.program, index), fact)
 
     def _is_padding(self, index: int, touched: Range, start: int, end: int) -> bool:
         """Whether nobody looks at the bytes: a movement carries what lies between the members of a bucket along."""
@@ -122,15 +141,21 @@ class _Sweep:
             return False
         return start > touched.offset and end == -(-start // ALIGNMENT) * ALIGNMENT
 
-    def _written(self, index: int, touched: Range, before: int) -> int:
-        number = self.live[touched.space].holding(touched)
-        # Its last access may be a write: of a value that nobody reads.
-        number = before if number == NOBODY else number
-        if number == NOBODY:
-            fact = f"writes {told(touched)}, which no one buffer has room for now"
-            raise ProofError("V7", where(self.program, index), fact)
-        self.content[touched.space].set(touched, [number])
-        return number
+    def _write(self, index: int, touched: Range, after: list[_Stretch], before: list[_Stretch]) -> Buffers:
+        """Whose bytes a command writes: of what begins or goes on, or, where nobody reads it, of what ends here."""
+        gaps = [part for part in after if part[2] == NOBODY and not self._is_padding(index, touched, *part[:2])]
+        parts = before if gaps else after
+        self._check_one(index, touched, parts)
+        for start, end, number in parts:
+            if number == NOBODY and not self._is_padding(index, touched, start, end):
+                fact = f"writes {told(_part(touched, start, end))}, where no value has room now"
+                raise ProofError("V7", where(self.program, index), fact)
+            self.content[touched.space].set(_part(touched, start, end), [number])
+        return frozenset(number for _, _, number in parts)
+
+    def _close(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.live[self.buffers[number].range.space].remove(number)
 
     def _open(self, index: int, number: int) -> None:
         buffer = self.buffers[number]
@@ -147,12 +172,16 @@ class _Sweep:
         return f"rank {self.program.rank}, slot {slot.name}"
 
 
-def _gaps(pieces: list[tuple[int, int, int]], number: int) -> Iterator[tuple[int, int, int]]:
-    """The stretches of bytes that hold something else than buffer `number`, each with what its first byte holds."""
-    for is_gap, group in groupby(pieces, lambda piece: piece[2] != number):
-        if is_gap:
-            stretch = list(group)
-            yield stretch[0][0], stretch[-1][1], stretch[0][2]
+def _stretches(wrong: list[tuple[_Stretch, int]]) -> list[tuple[_Stretch, int]]:
+    """Joins neighbours; the first of them says what is there and what should be."""
+    joined: list[tuple[_Stretch, int]] = []
+    for (start, end, content), number in wrong:
+        if joined and joined[-1][0][1] == start:
+            (first, _, its), meant = joined[-1]
+            joined[-1] = ((first, end, its), meant)
+        else:
+            joined.append(((start, end, content), number))
+    return joined
 
 
 def _start(entry: tuple[Range, int]) -> tuple[Space, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from dmc.program import Await, Job, Program, Range, Record, accesses
 Outcome = list[dict[str, bytes]]
 # A command by its rank and its place there.
 Place = tuple[int, int]
+
+# The ranges that a command reads, and those that it writes.
+_Touched = tuple[tuple[Range, ...], tuple[Range, ...]]
 
 SEEDS = (0, 1, 2)
 HOST = ("control", "batch")
@@ -64,13 +67,9 @@ def races(job: Job) -> Iterator[tuple[int, int, int]]:
     for program in job.programs:
         before = _before(program)
         touched = [accesses(command) for command in program.commands]
-        for second, (reads, writes) in enumerate(touched):
-            for first in range(second):
-                others_reads, others_writes = touched[first]
-                if before[second] >> first & 1:
-                    continue
-                if _meet(writes, (*others_reads, *others_writes)) or _meet(reads, others_writes):
-                    yield program.rank, first, second
+        for first, second in combinations(range(len(touched)), 2):
+            if not before[second] >> first & 1 and _conflict(touched[first], touched[second]):
+                yield program.rank, first, second
 
 
 def _before(program: Program) -> list[int]:
@@ -92,8 +91,10 @@ def _before(program: Program) -> list[int]:
     return before
 
 
-def _meet(some: tuple[Range, ...], others: tuple[Range, ...]) -> bool:
-    return any(one.overlaps(other) for one, other in product(some, others))
+def _conflict(one: _Touched, other: _Touched) -> bool:
+    (reads, writes), (others_reads, others_writes) = one, other
+    pairs = [*product(writes, (*others_reads, *others_writes)), *product(reads, others_writes)]
+    return any(mine.overlaps(theirs) for mine, theirs in pairs)
 
 
 def _ports(program: Program, of_host: bool) -> dict[str, Array]:
