@@ -66,6 +66,7 @@ class _Merging:
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
         self.groups: dict[int, _Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
+        self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
         # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
         self.apart: dict[tuple[int, int], str] = {}
@@ -131,10 +132,15 @@ class _Merging:
         """The bytes that are not moved where two kernels are one."""
         one, other = self.groups[first], self.groups[second]
         small, large = sorted((one.reads, other.reads), key=len)
-        shared = sum(type_bytes(value.type) for value in small if value in large)
+        shared = sum(self._bytes(value) for value in small if value in large)
         passed = [value for value in one.writes if value in other.reads]
         gone = [value for value in passed if not self._is_wanted(value, first, second)]
-        return shared + sum(type_bytes(value.type) for value in (*passed, *gone))
+        return shared + sum(self._bytes(value) for value in (*passed, *gone))
+
+    def _bytes(self, value: ir.Value) -> int:
+        if value not in self.sizes:
+            self.sizes[value] = type_bytes(value.type)
+        return self.sizes[value]
 
     def _is_wanted(self, value: ir.Value, first: int, second: int) -> bool:
         return value in self.held or not self.readers[value] <= {first, second}

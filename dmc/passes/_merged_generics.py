@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmc._mlir import func, ir
 from dmc.analysis.clusters import Clusters
@@ -139,25 +139,35 @@ def _create(like: ir.Operation, inputs: Sequence[Operand], outputs: Sequence[Ope
 
 def _fill(block: ir.Block, ops: Sequence[ir.Operation], inputs: Sequence[Operand], kept: Sequence[ir.Value]) -> None:
     """The scalar computations of the old generics, one behind the other."""
+    arguments: list[ir.Value] = list(block.arguments)
     made: dict[ir.Value, ir.Value] = {}
-    at_output = dict(zip(kept, list(block.arguments)[len(inputs) :], strict=True))
+    at_output = dict(zip(kept, arguments[len(inputs) :], strict=True))
     with ir.InsertionPoint(block):
         for op in ops:
             *body, terminator = [view.operation for view in op.regions[0].blocks[0].operations]
-            count = len(op.operands) - len(op.results)
-            values: dict[ir.Value, ir.Value] = {}
-            for i, argument in enumerate(op.regions[0].blocks[0].arguments):
-                if i >= count:
-                    values[argument] = at_output.get(op.results[i - count], argument)
-                elif op.operands[i] in made:
-                    values[argument] = made[op.operands[i]]
-                else:
-                    values[argument] = block.arguments[inputs.index((op.operands[i], _maps(op)[i]))]
+            values = _elements(op, dict(zip(inputs, arguments, strict=False)), made, at_output)
             for inner in body:
                 copy_with(inner, values)
             yielded = [values.get(value, value) for value in terminator.operands]
             made.update(zip(op.results, yielded, strict=True))
         ir.Operation.create("linalg.yield", operands=[made[value] for value in kept], loc=ops[-1].location)
+
+
+def _elements(
+    op: ir.Operation,
+    at_input: Mapping[Operand, ir.Value],
+    made: Mapping[ir.Value, ir.Value],
+    at_output: Mapping[ir.Value, ir.Value],
+) -> dict[ir.Value, ir.Value]:
+    """What stands for the arguments of the body of `op`: elements just made, read, or to be accumulated into."""
+    arguments = list(op.regions[0].blocks[0].arguments)
+    count = len(op.operands) - len(op.results)
+    values: dict[ir.Value, ir.Value] = {}
+    for argument, operand, each in zip(arguments[:count], op.operands, _maps(op), strict=False):
+        values[argument] = made[operand] if operand in made else at_input[operand, each]
+    for argument, result in zip(arguments[count:], op.results, strict=True):
+        values[argument] = at_output.get(result, argument)
+    return values
 
 
 def copy_with(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
