@@ -17,6 +17,9 @@ from dmc.analysis.task_graph import Followers, TaskGraph
 from dmc.passes._schedule_bounds import Bounds, bounds_of
 from dmc.passes._schedule_lives import lives_of
 
+# So many movements for which there is no room are tried in a gap: more would make scheduling quadratic.
+TRIES = 16
+
 
 def place_movements(
     graph: TaskGraph, kernels: Sequence[int], followers: Followers, cap: int | None, *, overlap: bool
@@ -98,11 +101,11 @@ class _Walk:
     def _prefetch(self, ns: float) -> None:
         """Starts what is ready, most urgent first, on lanes that are free before the next kernel is done."""
         for lane in list(self.ready) if self.overlap else ():
-            queue = self.ready[lane]
-            while queue and self.free.get(lane, 0.0) < self.now + ns:
+            queue, tries = self.ready[lane], TRIES
+            while queue and tries and self.free.get(lane, 0.0) < self.now + ns:
                 _, index = heapq.heappop(queue)
-                if index not in self.end:
-                    self._begin_if_fits(index)
+                if index not in self.end and not self._begins(index):
+                    tries -= 1
 
     def _release(self, index: int) -> None:
         """A movement may begin from here on."""
@@ -115,7 +118,7 @@ class _Walk:
         lane = self.graph.tasks[index].lane
         heapq.heappush(self.ready.setdefault(lane, []), (self.bounds.last[index], index))
 
-    def _begin_if_fits(self, index: int) -> None:
+    def _begins(self, index: int) -> bool:
         """Begins if there is room from here to where it is read; else comes again behind where there is none."""
         for storage in self.graph.tasks[index].writes:
             size = self.graph.sizes[storage]
@@ -124,8 +127,9 @@ class _Walk:
             blocked = self.room.last_above(2 * self.gap, self.lives[storage][0], self.limit - size)
             if blocked is not None:
                 self.again.setdefault(blocked // 2 + 1, []).append(index)
-                return
+                return False
         self._begin(index)
+        return True
 
     def _begin_now(self, index: int) -> None:
         """A movement that can be put off no longer, behind what it waits for."""

@@ -24,7 +24,7 @@ class Room:
 
     def highest(self, first: int, end: int) -> int:
         """The largest use in a range; 0 for an empty one."""
-        return self._query(1, 0, self._size, first, end)
+        return self._query(1, 0, self._size, first, end) if first < end else 0
 
     def last_above(self, first: int, end: int, limit: int) -> int | None:
         """The last place of a range at which more than `limit` is in use, or None."""

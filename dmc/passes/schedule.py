@@ -33,10 +33,11 @@ class Schedule(Pass):
     """Puts the operations of `@step` into the order in which they are issued: the fastest one found under a memory cap.
 
     `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements run beside kernels that do not need them,
-    and kernels that others do not wait for run beside movements. Candidates are the order as given and several lists,
-    each with its movements started and waited for as the cap allows; the model of one rank (`dmc/analysis/timeline.py`,
-    costs of `machine`) chooses, so the order as given is never made slower. algorithm: "asis" changes nothing;
-    "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP does, to compare with.
+    and kernels that others do not wait for run beside movements. Candidates are the order as given, that of FSDP, and
+    several lists, each with its movements started and waited for as the cap allows. The model of one rank
+    (`dmc/analysis/timeline.py`, costs of `machine`) chooses, so what comes out is never slower than what came in.
+    algorithm: "asis" changes nothing; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
+    does, to compare with.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says, else as
     many as in the order as given. Over the cap the orders that need the least are tried, too. reasons: print, for each
@@ -88,7 +89,8 @@ class _Candidate:
 def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
     """The fastest candidate under the cap, of equally fast ones the smallest, then the first; else the smallest."""
     followers = graph.followers()
-    candidates = [given, *_candidates(graph, graph.kernels(), followers, cap)]
+    layers = _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), followers))
+    candidates = [given, layers, *_candidates(graph, graph.kernels(), followers, cap)]
     fitting = [each for each in candidates if each.footprint.peak <= cap]
     if not fitting:
         candidates += _candidates(graph, frees_first(graph, followers), followers, cap)

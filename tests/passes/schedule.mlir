@@ -3,6 +3,7 @@
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 algorithm=asis}" --split-input-file | %FileCheck %s --check-prefix=ASIS
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 memory_cap=1000000}" --split-input-file | %FileCheck %s --check-prefix=ROOM
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 reasons}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=TABLE
+// RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 algorithm=prefetch}" --split-input-file | %FileCheck %s --check-prefix=FSDP
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 
@@ -153,4 +154,51 @@ func.func @step(%w: tensor<1024xf32> {dm.name = "w", dm.role = "parameter"}) -> 
   %z = "dm.kernel"(%w, %c) {body = @both, flops = 1000 : i64, bytes = 8192 : i64, dm.label = "reads it again"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
   %u = "dm.kernel"(%w) {body = @work, flops = 1000000 : i64, bytes = 8192 : i64, dm.label = "update"} : (tensor<1024xf32>) -> tensor<1024xf32>
   return %u, %z : tensor<1024xf32>, tensor<1024xf32>
+}
+
+// -----
+
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+
+// As FSDP does it: what layer 2 needs is gathered while layer 1 runs, not before; layer 1's own at the begin.
+// FSDP-LABEL: func.func @step
+// FSDP: "dm.start"
+// FSDP: dm.tensor = "h.0.w"
+// FSDP: "dm.start"
+// FSDP: dm.tensor = "h.1.w"
+// FSDP: "dm.wait"
+// FSDP-NEXT: "dm.kernel"{{.*}}label = "layer 0"
+// FSDP-NEXT: "dm.start"
+// FSDP: dm.tensor = "h.2.w"
+// FSDP: "dm.wait"
+// FSDP-NEXT: "dm.kernel"{{.*}}label = "layer 1"
+// FSDP-NEXT: "dm.wait"
+// FSDP-NEXT: "dm.kernel"{{.*}}label = "layer 2"
+func.func private @both(%x: tensor<1024xf32>, %z: tensor<1024xf32>) -> tensor<1024xf32> attributes {dm.kind = "other"} {
+  %y = arith.addf %x, %z : tensor<1024xf32>
+  return %y : tensor<1024xf32>
+}
+func.func @step(%x: tensor<1024xf32> {dm.name = "x", dm.role = "frozen"}, %w: tensor<512xf32> {dm.name = "w", dm.role = "frozen"}) -> (tensor<1024xf32> {dm.name = "z"}) {
+  %h0, %t0 = "dm.start"(%w) ({
+  ^bb0(%a: tensor<512xf32>):
+    %r = "dm.all_gather"(%a) {dm.tensor = "h.0.w", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<512xf32>) -> tensor<1024xf32>
+    "dm.yield"(%r) : (tensor<1024xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<512xf32>) -> (!dm.handle<tensor<1024xf32>>, !dm.token)
+  %s0 = "dm.wait"(%h0) : (!dm.handle<tensor<1024xf32>>) -> tensor<1024xf32>
+  %y0 = "dm.kernel"(%x, %s0) {body = @both, flops = 1000 : i64, bytes = 8192 : i64, dm.label = "layer 0"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %h1, %t1 = "dm.start"(%w) ({
+  ^bb0(%a: tensor<512xf32>):
+    %r = "dm.all_gather"(%a) {dm.tensor = "h.1.w", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<512xf32>) -> tensor<1024xf32>
+    "dm.yield"(%r) : (tensor<1024xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<512xf32>) -> (!dm.handle<tensor<1024xf32>>, !dm.token)
+  %s1 = "dm.wait"(%h1) : (!dm.handle<tensor<1024xf32>>) -> tensor<1024xf32>
+  %y1 = "dm.kernel"(%y0, %s1) {body = @both, flops = 1000 : i64, bytes = 8192 : i64, dm.label = "layer 1"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %h2, %t2 = "dm.start"(%w) ({
+  ^bb0(%a: tensor<512xf32>):
+    %r = "dm.all_gather"(%a) {dm.tensor = "h.2.w", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<512xf32>) -> tensor<1024xf32>
+    "dm.yield"(%r) : (tensor<1024xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 2 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<512xf32>) -> (!dm.handle<tensor<1024xf32>>, !dm.token)
+  %s2 = "dm.wait"(%h2) : (!dm.handle<tensor<1024xf32>>) -> tensor<1024xf32>
+  %y2 = "dm.kernel"(%y1, %s2) {body = @both, flops = 1000 : i64, bytes = 8192 : i64, dm.label = "layer 2"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  return %y2 : tensor<1024xf32>
 }

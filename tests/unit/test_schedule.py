@@ -21,6 +21,11 @@ from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import busy, timeline
 from dmc.errors import DmcError
 from dmc.machine import machine
+from dmc.passes._schedule_list import kernel_orders
+from dmc.passes._schedule_movements import place_movements
+from dmc.passes._schedule_picks import frees_first
+from dmc.passes._schedule_prefetch import prefetch_layers
+from dmc.passes._schedule_room import Room
 from dmc.passes.schedule import Schedule
 from dmc.step_function import find_step
 from tests import spmd
@@ -115,3 +120,35 @@ def test_more_room_is_never_slower() -> None:
         after = _graph(module)
         totals.append(timeline(after, after.order).total)
     assert totals == sorted(totals, reverse=True)
+
+
+@given(data=st.data(), used=st.lists(st.integers(0, 9), min_size=1, max_size=20))
+def test_room_is_what_a_list_would_say(data: st.DataObject, used: list[int]) -> None:
+    room, count = Room(used), len(used)
+    for _ in range(data.draw(st.integers(0, 8))):
+        first, end = sorted(data.draw(st.tuples(st.integers(0, count), st.integers(0, count))))
+        more = data.draw(st.integers(0, 9))
+        room.add(first, end, more)
+        used = [each + more * (first <= place < end) for place, each in enumerate(used)]
+        first, end = sorted(data.draw(st.tuples(st.integers(0, count), st.integers(0, count))))
+        limit = data.draw(st.integers(0, 30))
+        above = [place for place in range(first, end) if used[place] > limit]
+        assert room.highest(first, end) == max(used[first:end], default=0)
+        assert room.first_above(first, end, limit) == (above[0] if above else None)
+        assert room.last_above(first, end, limit) == (above[-1] if above else None)
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(20))
+def test_every_candidate_is_in_order_and_keeps_to_the_cap(seed: int) -> None:
+    graph = _graph(_module(seed, 60))
+    followers = graph.followers()
+    for base in (graph.kernels(), frees_first(graph, followers)):
+        at_once = place_movements(graph, base, followers, None, overlap=False)
+        cap = footprint(graph, at_once).peak
+        check_order(graph, at_once)
+        check_order(graph, prefetch_layers(graph, base, followers))
+        for kernels in (base, *kernel_orders(graph, base, followers, 2 * cap)):
+            order = place_movements(graph, kernels, followers, 2 * cap, overlap=True)
+            check_order(graph, order)
+            assert footprint(graph, order).peak <= 2 * cap
