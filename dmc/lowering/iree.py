@@ -39,6 +39,8 @@ _CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
 _MOST_BINDINGS = 32
+# IREE names a target by all features of its processor.
+_LONGEST = 300
 _ALLOCATION = re.compile(r"stream\.resource\.alloca .*!stream\.resource<(\w+)>\{(%\w+)\}")
 
 
@@ -83,7 +85,12 @@ def compile_stream(text: str, target: Target) -> bytes:
 
 def stream_text(text: str, target: Target, *flags: str) -> str:
     """IREE's stream-level program for a module of our MLIR."""
-    return run_iree(text.replace(*_FUSION_BARRIER).encode(), target, "--compile-to=stream", *flags).decode()
+    return run_iree(as_input(text), target, "--compile-to=stream", *flags).decode()
+
+
+def as_input(text: str) -> bytes:
+    """A module of our MLIR as IREE reads it."""
+    return text.replace(*_FUSION_BARRIER).encode()
 
 
 def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
@@ -102,7 +109,7 @@ def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
 
 def _errors(report: str) -> str:
     said = report.partition("Diagnostics:")[2].partition("Invoked with:")[0].strip() or report
-    lines = [line for line in said.splitlines() if "error:" in line]
+    lines = [line[:_LONGEST] for line in said.splitlines() if "error:" in line]
     return "\n".join(lines[:5]) or said[:2000]
 
 

@@ -95,6 +95,14 @@ class CodeLibrary:
     kernels: Mapping[str, KernelCode]
     executables: Mapping[str, str]
 
+    def joined(self, other: CodeLibrary) -> CodeLibrary:
+        """The code of other kernels beside this."""
+        return replace(
+            self,
+            kernels={**self.kernels, **other.kernels},
+            executables={**self.executables, **other.executables},
+        )
+
 
 def leaves(commands: Sequence[KernelCommand]) -> Iterator[Dispatch | Fill | Copy]:
     """The commands themselves, in order, without the groups around them."""

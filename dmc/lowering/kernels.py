@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.errors import DmcError
-from dmc.lowering.iree import check_bindings, stream_text
-from dmc.lowering.kernel_code import CodeLibrary
+from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
+from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
 from dmc.lowering.transposes import isolate_transposes
 from dmc.target import Target
 from dmc.walk import walk
 
-# Nothing may be computed when a module is loaded, and constants stay in the kernels that use them. What dm-form-kernels
-# put into a kernel is to be one dispatch, and values between kernels have the types that the step gives them.
+# What dm-form-kernels put into a kernel is to be one dispatch.
+_ONE_DISPATCH = "--iree-dispatch-creation-enable-aggressive-fusion"
+# Nothing may be computed when a module is loaded, constants stay in the kernels that use them, and what kernels hand on
+# has the types that the step gives it.
 _FLAGS = (
-    "--iree-dispatch-creation-enable-aggressive-fusion",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
     "--iree-opt-const-expr-hoisting=false",
     "--iree-flow-inline-constants-max-byte-length=65536",
 )
+_DISPATCH = re.compile(r"@(\w+?)_dispatch_\d+")
+_REDUCTION = re.compile(r'"reduction"[^\n]*\]|linalg\.(?:batch_)?matmul|linalg\.conv')
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -38,9 +42,54 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
 
 @functools.lru_cache(maxsize=8)
 def _compiled(text: str, target: Target) -> CodeLibrary:
-    schedule = stream_text(text, target, *_FLAGS)
+    library = _library(text, target, _ONE_DISPATCH)
+    several = too_large(text, library, target)
+    if not several:
+        return library
+    one = _library(without(text, several), target, _ONE_DISPATCH) if several < set(library.kernels) else None
+    rest = _library(without(text, set(library.kernels) - several), target)
+    return rest if one is None else one.joined(rest)
+
+
+def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
+    schedule = stream_text(text, target, *_FLAGS, *flags)
     check_bindings(schedule)
     return read_library(schedule)
+
+
+def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
+    """The kernels of which IREE makes a dispatch that its code generation then refuses.
+
+    It may join reductions over one space of loops whose values between them do not fit into registers or on the stack
+    of a thread. Whether they do, only code generation tells, so those kernels go through it once on their own.
+    """
+    refused: set[str] = set()
+    while doubtful := {name for name in library.kernels if joins_reductions(library, name)} - refused:
+        alone = without(text, set(library.kernels) - doubtful)
+        try:
+            run_iree(as_input(alone), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
+        except DmcError as error:
+            # IREE shows each dispatch that it refused, behind its words.
+            named = {name for name in _DISPATCH.findall(str(error.__cause__)) if name in doubtful}
+            refused |= named or doubtful
+            continue
+        break
+    return refused
+
+
+def joins_reductions(library: CodeLibrary, name: str) -> bool:
+    """Whether a dispatch of the kernel holds more than one reduction."""
+    used = {step.executable for step in leaves(library.kernels[name].commands) if isinstance(step, Dispatch)}
+    return any(len(_REDUCTION.findall(library.executables[each])) > 1 for each in used)
+
+
+def without(text: str, names: set[str]) -> str:
+    """The module without these functions."""
+    module = ir.Module.parse(text)
+    for function in list(module.body.operations):
+        if function.operation.attributes["sym_name"].value in names:
+            function.operation.erase()
+    return module.operation.get_asm()
 
 
 def _kernel_module(module: ir.Module, names: Sequence[str]) -> str:

@@ -132,7 +132,9 @@ class Text:
         executable = self._executable(command.executable, math.gcd(_ALIGNMENT, *(each.offset for each in spans)))
         entry = f"{executable}{command.entry.removeprefix(command.executable)}"
         workload = ", ".join(self.constant(each) for each in command.workload)
-        scalars = ", ".join(f"{self.constant(each)} : {each.rpartition(' : ')[2]}" for each in command.scalars)
+        types = ", ".join(each.rpartition(" : ")[2] for each in command.scalars)
+        scalars = ", ".join(self.constant(each) for each in command.scalars)
+        scalars = f"{scalars} : {types}" if scalars else ""
         called = f"@{executable}::@{entry}{_around('[', workload, ']')}{_around('(', scalars, ')')}"
         yield f"stream.cmd.dispatch {called} {{"
         last = len(spans) - 1
