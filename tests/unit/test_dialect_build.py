@@ -137,38 +137,40 @@ def test_computations_and_buckets(context: Any, filecheck: Callable[[object], No
     filecheck(_function(body, _tensor(4), _tensor(3), _tensor(element="i64"), beside=swap))
 
 
-def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None:
-    def body() -> None:
-        dm.arena(sym_name="device", space="device", bytes=512)
-        dm.lane(sym_name="compute", queue="compute")
-        dm.lane(sym_name="grad", queue="comm", channel="grad")
-        source, target = dm.byte_range("device", 0, 64), dm.byte_range("device", 256, 128)
-        assert dm.bounds(target) == (256, 128)
-        dm.slot(name="w", role="parameter", type=_tensor(16), range=source)
-        dm.buffer(label="w", category="parameter", range=source, first=0, last=2)
-        launch = dm.launch(lane="compute", kernel="same", reads=[source], writes=[source], label="fc")
-        assert (list(launch.reads), launch.scratch) == ([source], None)
-        dm.record(lane="compute", event=0)
-        dm.await_(lane="grad", event=0)
-        op = dm.collective(
-            lane="grad",
-            kind="all_gather",
-            ranks=[0, 1],
-            instance=7,
-            type=ir.F32Type.get(),
-            count=16,
-            source=source,
-            target=target,
-        )
-        assert (op.kind.value, op.reduction, op.peer) == ("all_gather", None, None)
-        dm.move(lane="compute", source=source, target=dm.byte_range("device", 384, 64))
+def _planned() -> None:
+    """One op of the plan of each kind."""
+    dm.arena(sym_name="device", space="device", bytes=512)
+    dm.lane(sym_name="compute", queue="compute")
+    dm.lane(sym_name="grad", queue="comm", channel="grad")
+    source, target = dm.byte_range("device", 0, 64), dm.byte_range("device", 256, 128)
+    assert dm.bounds(target) == (256, 128)
+    dm.slot(name="w", role="parameter", type=_tensor(16), range=source)
+    dm.buffer(label="w", category="parameter", range=source, first=0, last=2)
+    launch = dm.launch(lane="compute", kernel="same", reads=[source], writes=[source], label="fc")
+    assert (list(launch.reads), launch.scratch) == ([source], None)
+    dm.record(lane="compute", event=0)
+    dm.await_(lane="grad", event=0)
+    op = dm.collective(
+        lane="grad",
+        kind="all_gather",
+        ranks=[0, 1],
+        instance=7,
+        type=ir.F32Type.get(),
+        count=16,
+        source=source,
+        target=target,
+    )
+    assert (op.kind.value, op.reduction, op.peer) == ("all_gather", None, None)
+    dm.move(lane="compute", source=source, target=dm.byte_range("device", 384, 64))
 
+
+def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None:
     module = ir.Module.parse(
         "func.func private @same(%x: tensor<16xf32>) -> tensor<16xf32> { return %x : tensor<16xf32> }"
     )
     with ir.InsertionPoint(module.body):
         dm.channel(sym_name="grad", group=dm.group("mesh", ["dp"]))
-        dm.program(0, body)
+        dm.program(0, _planned)
     module.operation.verify()
     # CHECK: "dm.program"() ({
     # CHECK-NEXT: "dm.arena"() {bytes = 512 : i64, space = #dm.space<"device">, sym_name = "device"}
