@@ -125,8 +125,10 @@ def _is_for_products(op: ir.Operation) -> bool:
     """Whether all that read it are matrix products, which can as well read what it reads."""
     if op.name != "linalg.transpose" and not _is_widening(op):
         return False
+    in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]
+    products = ("linalg.matmul", "linalg.batch_matmul") if in_batches else ("linalg.matmul",)
     uses = list(op.results[0].uses)
-    return bool(uses) and all(use.owner.operation.name == "linalg.matmul" and use.operand_number < 2 for use in uses)
+    return bool(uses) and all(use.owner.operation.name in products and use.operand_number < 2 for use in uses)
 
 
 def _is_widening(op: ir.Operation) -> bool:

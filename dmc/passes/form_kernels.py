@@ -14,6 +14,7 @@ from dmc.passes._kernel_bodies import Bodies
 from dmc.passes._kernel_report import module_path, print_report
 from dmc.passes._outline import Outline, outline
 from dmc.passes._reasons import LABEL
+from dmc.passes._transposed_batches import join_batches_first
 from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
 
@@ -37,6 +38,7 @@ class FormKernels(Pass):
         """Raises DmcError for loops, calls and composites, which other passes must have removed."""
         run_passes(module, ("convert-elementwise-to-linalg",))
         step = find_step(module)
+        join_batches_first(step)
         graph = step_graph(step)
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(module, graph, works, dm.Symbols.of(module))

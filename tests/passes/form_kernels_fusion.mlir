@@ -221,3 +221,33 @@ func.func @step(%x: tensor<32x8xf32> {dm.name = "x"}) -> (tensor<8xf32> {dm.name
   } -> tensor<8xf32>
   return %a, %b : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Of each matrix in a batch the product reads the transposed as it lies, also where the batch has been several
+// dimensions; where these change places too, the transposition is a kernel of its own.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[Q:[^:]+]]: tensor<6x4x5xf32> {{[^%]+}}, %[[K:[^:]+]]: tensor<2x3x4x5xf32>
+// CHECK-NEXT: %[[KS:.+]] = tensor.collapse_shape %[[K]] {{\[\[}}0, 1], [2], [3]]
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[Q]], %[[KS]]) {body = @matmul_0
+// CHECK-NEXT: %[[T:.+]] = "dm.kernel"(%[[K]]) {body = @transpose_0
+// CHECK-NEXT: %[[TS:.+]] = tensor.collapse_shape %[[T]]
+// CHECK-NEXT: %[[R:.+]] = "dm.kernel"(%[[Q]], %[[TS]]) {body = @matmul_1
+// CHECK-NEXT: return %[[P]], %[[R]]
+func.func @step(%q: tensor<6x4x5xf32> {dm.name = "q"}, %k: tensor<2x3x4x5xf32> {dm.name = "k"})
+    -> (tensor<6x4x4xf32> {dm.name = "y"}, tensor<6x4x4xf32> {dm.name = "z"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<6x4x4xf32>
+  %turned = tensor.empty() : tensor<2x3x5x4xf32>
+  %swapped = tensor.empty() : tensor<3x2x5x4xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<6x4x4xf32>) -> tensor<6x4x4xf32>
+  %t = linalg.transpose ins(%k : tensor<2x3x4x5xf32>) outs(%turned : tensor<2x3x5x4xf32>) permutation = [0, 1, 3, 2]
+  %ts = tensor.collapse_shape %t [[0, 1], [2], [3]] : tensor<2x3x5x4xf32> into tensor<6x5x4xf32>
+  %p = linalg.batch_matmul ins(%q, %ts : tensor<6x4x5xf32>, tensor<6x5x4xf32>) outs(%zeros : tensor<6x4x4xf32>)
+      -> tensor<6x4x4xf32>
+  %u = linalg.transpose ins(%k : tensor<2x3x4x5xf32>) outs(%swapped : tensor<3x2x5x4xf32>) permutation = [1, 0, 3, 2]
+  %us = tensor.collapse_shape %u [[0, 1], [2], [3]] : tensor<3x2x5x4xf32> into tensor<6x5x4xf32>
+  %r = linalg.batch_matmul ins(%q, %us : tensor<6x4x5xf32>, tensor<6x5x4xf32>) outs(%zeros : tensor<6x4x4xf32>)
+      -> tensor<6x4x4xf32>
+  return %p, %r : tensor<6x4x4xf32>, tensor<6x4x4xf32>
+}
