@@ -26,7 +26,6 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
-from dmc.runtime.versions import tool_versions
 from dmc.target import CPU, Target, targets
 
 
@@ -146,21 +145,7 @@ def compile_artifact(
         builder = Builder(imported, settings, observer, dump_dir)
         built = builder.static() if way == "static" else builder.by_iree()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
-    return Artifact(
-        signature=built.signature,
-        target="+".join(each.name for each in chosen),
-        precision=kind.value,
-        modules=built.modules,
-        ir=built.forms,
-        state=_arrays(imported),
-        versions=tool_versions(),
-        statistics=built.statistics,
-        requires=built.requires,
-        ledger=ledger,
-        job=built.job,
-        certificate=built.certificate,
-        code=built.code,
-    )
+    return built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledStep:

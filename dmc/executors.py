@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from dmc import pipeline
 from dmc._mlir import ir
 from dmc.analysis.jobs import job_of
@@ -25,7 +27,10 @@ from dmc.program import Job, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
 from dmc.proof import verify
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature
+from dmc.runtime.versions import tool_versions
 from dmc.target import CPU, Target, targets
 
 Executor = Literal["static", "iree"]
@@ -56,6 +61,24 @@ class Built:
     job: Job | None = None
     certificate: Certificate | None = None
     code: DeviceCode | None = None
+
+    def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], ledger: Ledger) -> Artifact:
+        """What is written to a file and run; see `dmc.runtime.artifact.Artifact`."""
+        return Artifact(
+            signature=self.signature,
+            target=target,
+            precision=precision,
+            modules=self.modules,
+            ir=self.forms,
+            state=state,
+            versions=tool_versions(),
+            statistics=self.statistics,
+            requires=self.requires,
+            ledger=ledger,
+            job=self.job,
+            certificate=self.certificate,
+            code=self.code,
+        )
 
 
 @dataclass

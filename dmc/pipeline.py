@@ -69,6 +69,8 @@ STAGES = (
             HoistStart(),
             SinkWait(),
             Schedule(),
+            # Another order may leave movements of two communicators unordered.
+            AssignQueues(),
         ),
     ),
     Stage(PLANNED, (PlanMemory(), LowerToPlan(), PlaceEvents())),

@@ -37,6 +37,7 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/placement_time.py": "times passes one by one",
+    "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
 }
 
@@ -67,8 +68,9 @@ RANKS = {
     # Passes choose by what lowering makes of a kernel.
     "passes": 5,
     "pipeline": 6,
-    "api": 7,
-    "cli": 8,
+    "executors": 7,
+    "api": 8,
+    "cli": 9,
 }
 
 
