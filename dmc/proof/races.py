@@ -33,7 +33,7 @@ def check_races(program: Program, order: Order, owners: Owners) -> None:
     """Raises ProofError for two accesses of one rank that overlap, of which one writes, and that no path orders.
 
     The accesses of a movement last from when its lane begins it to when the lane goes on; whoever touches its operand
-    or result in between breaks the borrow (V2). Where the two belong to different buffers, it is reuse (V7). Each
+    or result before that breaks the borrow (V2). Where the two belong to different buffers, it is reuse (V7). Each
     access is compared with the last writer of its bytes, and a write with the last reader of each lane since; whatever
     came before those is ordered by them. Needs V1 and V3.
     """
@@ -77,7 +77,7 @@ def _check(program: Program, order: Order, earlier: _Access, now: _Access, touch
     commands = program.commands[first], program.commands[second]
     if first_owner.isdisjoint(second_owner):
         property, fact = "V7", "nothing makes the bytes' old value wait for its last access"
-    elif any(isinstance(command, Collective | Move) for command in commands):
+    elif isinstance(commands[0], Collective | Move):
         property, fact = "V2", "a movement has borrowed the bytes and nothing waits for its end"
     else:
         property, fact = "V6", "nothing orders the two"

@@ -20,7 +20,7 @@ from dmc.proof.reuse import check_reuse
 
 PROPERTIES = {
     "V1": "every event is recorded once, before whoever awaits it",
-    "V2": "nobody touches what a movement has borrowed before its end",
+    "V2": "nobody touches what a movement has borrowed before it has ended",
     "V3": "names exist, sizes fit, and ranges lie inside their arenas",
     "V4": "the members of each communicator issue the same movements in the same order",
     "V5": "no rank waits for another in a circle",

@@ -10,7 +10,7 @@ import numpy as np
 from dmc.errors import DmcError
 from dmc.interpreter import Deadlock, mixing_kernels, run
 from dmc.interpreter.dtypes import Array, numpy_type
-from dmc.program import Await, Job, Program, Range, Record, accesses
+from dmc.program import Await, Collective, Job, Program, Range, Record, accesses
 
 # What each rank's host finds after a step, as bytes by name.
 Outcome = list[dict[str, bytes]]
@@ -36,6 +36,8 @@ def difference(job: Job, mutant: Job) -> str:
     """What is wrong with a mutant: a race, a run that ends otherwise or not at all. "" where it means the same."""
     if found := next(races(mutant), None):
         return f"a race: rank, command and command are {found}"
+    if found := next(at_once(mutant), None):
+        return f"two communicators of the same ranks at once: rank, command and command are {found}"
     expected = outcome(job, 0)
     for seed in SEEDS:
         try:
@@ -70,6 +72,22 @@ def races(job: Job) -> Iterator[tuple[int, int, int]]:
         for first, second in combinations(range(len(touched)), 2):
             if not before[second] >> first & 1 and _conflict(touched[first], touched[second]):
                 yield program.rank, first, second
+
+
+def at_once(job: Job) -> Iterator[tuple[int, int, int]]:
+    """Every two movements of a rank that share two ranks or more, and that no path of the rank orders."""
+    for program in job.programs:
+        before = _before(program)
+        parts = [(i, each) for i, each in enumerate(program.commands) if isinstance(each, Collective)]
+        for (first, one), (second, other) in combinations(parts, 2):
+            shared = _members(program.rank, one) & _members(program.rank, other)
+            if len(shared) > 1 and not before[second] >> first & 1:
+                yield program.rank, first, second
+
+
+def _members(rank: int, command: Collective) -> set[int]:
+    is_message = command.kind in ("send", "recv")
+    return {rank, command.ranks[command.peer or 0]} if is_message else set(command.ranks)
 
 
 def _before(program: Program) -> list[int]:

@@ -42,6 +42,17 @@ def drop_an_event(job: Job, random: Random) -> Job | None:
 
 
 @mutator(UNORDERED)
+def free_the_communicators(job: Job, random: Random) -> Job | None:
+    """Movements wait for nothing but the movement before them on their own communicator."""
+    first = job.programs[0]
+    comm = [i for i, lane in enumerate(first.lanes) if lane.queue == "comm"]
+    gone = [i for i in places(first, Await) if first.commands[i].lane in comm]
+    # Some of them, so that it is not always the same job.
+    gone = [i for i in gone if random.random() < 0.9]
+    return on_all(job, lambda program: without(program, gone)) if gone else None
+
+
+@mutator(UNORDERED)
 def await_too_late(job: Job, random: Random) -> Job | None:
     """A lane waits behind the command that needed it."""
     first = job.programs[0]
