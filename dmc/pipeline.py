@@ -16,6 +16,7 @@ from dmc.observer import Observer
 from dmc.passes.assign_queues import AssignQueues
 from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
+from dmc.passes.bucket import Bucket
 from dmc.passes.copy_outputs import CopyOutputs
 from dmc.passes.copy_ports import CopyPorts
 from dmc.passes.flatten_collectives import FlattenCollectives
@@ -62,9 +63,10 @@ STAGES = (
             UnrollLoops(),
             FlattenCollectives(),
             FormKernels(),
-            SelectKernels(),
             CopyPorts(),
             Async(),
+            Bucket(preserve_overlap=True),
+            SelectKernels(),
             AssignQueues(),
             HoistStart(),
             SinkWait(),

@@ -42,20 +42,7 @@ CONTEXTS = {
 }
 
 # In the base itself, a module may use those before it.
-BASE_ORDER = (
-    "_mlir",
-    "errors",
-    "walk",
-    "observer",
-    "program",
-    "machine",
-    "target",
-    "optim",
-    "step_function",
-    "mesh",
-    "placement",
-    "plans",
-)
+BASE_ORDER = tuple("_mlir errors walk observer program machine target optim step_function mesh placement plans".split())
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by api and cli only.
 CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
 # Who may import whom: a module those of lower rank, and those of its own package.
