@@ -85,15 +85,17 @@ def _play(
         arrived = []
         if ends and ends[0][0] <= now:
             continue  # All that ends now is seen before anything is chosen.
-        for lane, queue in ready.items():
-            if queue and lane not in busy:
-                index = pick(queue)
-                if index is None:
-                    continue
-                busy.add(lane)
-                played.begin[index], played.end[index] = now, now + graph.tasks[index].ns
-                heapq.heappush(ends, (played.end[index], index))
+        for index in _taken(ready, busy, pick):
+            busy.add(graph.tasks[index].lane)
+            played.begin[index], played.end[index] = now, now + graph.tasks[index].ns
+            heapq.heappush(ends, (played.end[index], index))
     return played
+
+
+def _taken(ready: dict[str, list[tuple[float, int]]], busy: set[str], pick: Pick) -> list[int]:
+    """What the lanes that are free take."""
+    taken = [pick(queue) for lane, queue in ready.items() if queue and lane not in busy]
+    return [index for index in taken if index is not None]
 
 
 def _released(done: int, befores: list[int], behinds: Sequence[Sequence[int]]) -> list[int]:
