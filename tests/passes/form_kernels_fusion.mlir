@@ -251,3 +251,34 @@ func.func @step(%q: tensor<6x4x5xf32> {dm.name = "q"}, %k: tensor<2x3x4x5xf32> {
       -> tensor<6x4x4xf32>
   return %p, %r : tensor<6x4x4xf32>, tensor<6x4x4xf32>
 }
+
+// -----
+
+// Near miss in a kernel: what is read at another place than it is written stays apart from what writes it.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: %[[Y:.+]] = "dm.kernel"(%{{.+}}) {body = @elementwise_0
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @elementwise_0
+// CHECK: %[[A:.+]] = linalg.generic
+// CHECK: math.tanh
+// CHECK: %[[B:.+]] = linalg.generic {{.*}} ins(%[[A]] :
+// CHECK: math.exp
+// CHECK: return %[[B]]
+#id = affine_map<(i, j) -> (i, j)>
+#turned = affine_map<(i, j) -> (j, i)>
+func.func @step(%x: tensor<4x4xf32> {dm.name = "x"}) -> (tensor<4x4xf32> {dm.name = "y"}) {
+  %empty = tensor.empty() : tensor<4x4xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x4xf32>) outs(%empty : tensor<4x4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = math.tanh %in : f32
+      linalg.yield %s : f32
+  } -> tensor<4x4xf32>
+  %y = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a : tensor<4x4xf32>) outs(%empty : tensor<4x4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = math.exp %in : f32
+      linalg.yield %s : f32
+  } -> tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
