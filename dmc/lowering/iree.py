@@ -78,9 +78,9 @@ def schedule_of(text: str, target: Target) -> bytes:
     return stream_text(text, target, _ASYNC).encode()
 
 
-def compile_stream(text: str, target: Target) -> bytes:
+def compile_stream(text: str, target: Target, *flags: str) -> bytes:
     """The executable of a stream-level program, which is taken as it stands."""
-    return run_iree(text.encode(), target, "--compile-from=stream")
+    return run_iree(text.encode(), target, "--compile-from=stream", *flags)
 
 
 def stream_text(text: str, target: Target, *flags: str) -> str:

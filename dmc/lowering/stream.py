@@ -20,6 +20,10 @@ from dmc.program import Job, Launch
 from dmc.program.devices import device_count
 from dmc.target import CPU, Target
 
+# IREE would record each region once, when the module is loaded, but takes ten times as long to compile it then: 13.5 s
+# instead of 1.4 for 450 regions of 2100 dispatches.
+_RECORDED_ANEW = "--iree-hal-memoization=false"
+
 
 def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's own words where it fails.
@@ -30,7 +34,7 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     if target.name == CPU.name:
         text = with_tiles(text, os.cpu_count() or 1)
     statistics = {"transient_bytes": 0, "dispatches": text.count("stream.cmd.dispatch ")}
-    return Executable(compile_stream(text, target), statistics, required_features(text))
+    return Executable(compile_stream(text, target, _RECORDED_ANEW), statistics, required_features(text))
 
 
 def stream_module(job: Job, code: CodeLibrary) -> str:
