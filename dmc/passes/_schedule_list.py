@@ -2,9 +2,9 @@
 
 What matters is the longest path to the end of the step, movements included, so that what a collective waits for goes
 first and weight gradients, on which little hangs, run while others wait (Lancet, arXiv 2404.19429). The longest path
-does not see that a lane is busy; so schedules are justified, too: played backwards from the end of the last one, which
-says how late each task may begin, and forwards again in this order (Valls, Ballestín and Quintanilla, "Justification
-and RCPSP", EJOR 165, 2005).
+does not see that a lane is busy; so the step is also scheduled backwards from its end by the longest path to the
+begin, and any schedule is justified: played backwards, which says how late each task may begin, and forwards again in
+this order (Valls, Ballestín and Quintanilla, "Justification and RCPSP", EJOR 165, 2005).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: 
     """Orders of the kernels that may be fast and keep to the cap if `base` does. Near-linear in the number of tasks."""
     place = {index: place for place, index in enumerate(base)}
     as_in_base = [float(place.get(index, index)) for index in range(len(graph.tasks))]
-    for seed in (as_in_base, longest_paths(graph, followers)):
+    backwards = _latest(graph, followers, ways_here(graph))
+    for seed in (as_in_base, longest_paths(graph, followers), backwards):
         priority = seed
         for _ in range(ROUNDS):
             played = _forward(graph, followers, priority, picks_within(graph, base, followers, cap))
             yield sorted(base, key=lambda index, played=played: (played.begin[index], place[index]))
-            priority = _latest(graph, followers, played)
+            priority = _latest(graph, followers, played.end)
 
 
 def longest_paths(graph: TaskGraph, followers: Followers) -> list[float]:
@@ -52,11 +53,19 @@ def _forward(graph: TaskGraph, followers: Followers, priority: Sequence[float], 
     return _play(graph, priority, befores, behinds, pick)
 
 
-def _latest(graph: TaskGraph, followers: Followers, played: _Played) -> list[float]:
-    """How late each task may begin if the order in which tasks end stays as it was played."""
+def ways_here(graph: TaskGraph) -> list[float]:
+    """For each task the time from the begin of the step to its end, if every lane were free."""
+    found = [0.0] * len(graph.tasks)
+    for index, task in enumerate(graph.tasks):
+        found[index] = max((found[each] for each in (*task.needs, *task.after)), default=0.0) + task.ns
+    return found
+
+
+def _latest(graph: TaskGraph, followers: Followers, ends: Sequence[float]) -> list[float]:
+    """How late each task may begin, counted from the end of the step, if what ends last runs as late as it can."""
     befores = [len(followers.of(index)) for index in range(len(graph.tasks))]
     behinds = [[*task.needs, *task.after] for task in graph.tasks]
-    back = _play(graph, [-end for end in played.end], befores, behinds, first)
+    back = _play(graph, [-end for end in ends], befores, behinds, first)
     return [-end for end in back.end]
 
 
