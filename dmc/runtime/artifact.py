@@ -97,7 +97,7 @@ class Artifact:
     @staticmethod
     def read(path: str | os.PathLike[str], to_run: bool = True) -> Artifact:
         """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime
-        and this machine's processor can run it.
+        and this machine's processor can run it; the processor of a step that a GPU may run is not looked at yet.
 
         Raises ArtifactError, before anything of the file is executed.
         """
@@ -109,7 +109,8 @@ class Artifact:
             raise ArtifactError(str(path), fact, hint="compile the step again") from error
         if to_run:
             check_runtime(artifact.versions, str(path))
-            check_cpu(artifact.requires, str(path))
+            if artifact.code is None:
+                check_cpu(artifact.requires, str(path))
         return artifact
 
 

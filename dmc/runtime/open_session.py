@@ -9,6 +9,7 @@ import numpy as np
 
 from dmc.errors import ArtifactError
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.cpu import check_cpu
 from dmc.runtime.cuda_streams import open_device
 from dmc.runtime.device import Device
 from dmc.runtime.planned import PlannedSession
@@ -36,6 +37,7 @@ def open_session(
         fact = f"was planned for {' and '.join(kinds)}, not for device {device!r}"
         raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda" for both')
     if kind == "cpu":
+        check_cpu(artifact.requires, "the step")
         return PlannedSession(Device("cpu"), linked, artifact.job, artifact.modules["step"], state)
     if artifact.code is None:
         raise ArtifactError("the step", "holds no code for a GPU", hint="compile the step again")
