@@ -23,7 +23,7 @@ _EXPORT = re.compile(
 _CONSTANT = re.compile(r"(%[\w#]+) = arith\.constant (\d+) : index")
 _COUNT = re.compile(r"hal\.return (%[\w#]+), (%[\w#]+), (%[\w#]+) : index, index, index")
 _BLOCK = re.compile(r"workgroup_size = \[(\d+) : index, (\d+) : index, (\d+) : index\]")
-_SHARED = re.compile(r"workgroup_local_memory = (\d+) : index")
+_SHARED = re.compile(r"workgroup_local_memory = (\d+)")
 _VALUE = re.compile(r"(-?\d+|true|false)(?: : i(\d+))?$")
 
 
