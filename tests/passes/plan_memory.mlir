@@ -43,3 +43,63 @@ func.func @step(%m: tensor<4xf32> {dm.name = "m", dm.role = "optimizer"},
   %out = "dm.wait"(%hl) : (!dm.handle<tensor<f32>>) -> tensor<f32>
   return %out : tensor<f32>
 }
+
+// -----
+
+// A bucket: what it takes is made in it, the sum is in place, and the new values, which fill it, lie where the old ones
+// did: state is laid out as the bucket.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.name = "v", dm.offset = 256 : i64
+// CHECK-SAME: dm.name = "w", dm.offset = 0 : i64
+// CHECK: body = @make, dm.offsets = array<i64: 0>
+// CHECK: body = @make, dm.offsets = array<i64: 256>
+// CHECK: "dm.pack"({{.*}}) {dm.offsets = array<i64: 0>, offsets
+// CHECK: }) {dm.offsets = array<i64: 0, -1>
+// CHECK: "dm.unpack"({{.*}}) {dm.offsets = array<i64: 0, 256>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+"dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+func.func private @make() -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func @step(%v: tensor<64xf32> {dm.name = "v", dm.role = "parameter"}, %w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"})
+    -> (tensor<64xf32> {dm.name = "v"}, tensor<64xf32> {dm.name = "w"}) {
+  %a = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %b = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %flat = "dm.pack"(%a, %b) {offsets = array<i64: 0, 64>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  %h, %t = "dm.start"(%flat) ({
+  ^bb0(%x: tensor<128xf32>):
+    %r = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>, channel = @dp} : (tensor<128xf32>) -> tensor<128xf32>
+    "dm.yield"(%r) : (tensor<128xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
+  %sum = "dm.wait"(%h) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
+  %new_w, %new_v = "dm.unpack"(%sum) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// Near misses: state that is read after its new value is made, and a value in two buckets, which is copied into the
+// second.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.name = "w", dm.offset = 0 : i64
+// CHECK: body = @double, dm.offsets = array<i64: [[NEW:[1-9][0-9]*]]>
+// CHECK: body = @double, dm.offsets = array<i64: [[OTHER:[1-9][0-9]*]]>
+// CHECK: "dm.pack"(%[[A:.+]], %[[B:.+]]) {dm.offsets
+// CHECK: "dm.pack"(%[[B]], %[[A]]) {dm.copied = array<i64: 0, 1>
+func.func private @double(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %y = arith.addf %x, %x : tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+func.func private @add(%x: tensor<128xf32>, %y: tensor<128xf32>) -> tensor<128xf32> {
+  %z = arith.addf %x, %y : tensor<128xf32>
+  return %z : tensor<128xf32>
+}
+func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (tensor<64xf32> {dm.name = "w"}, tensor<128xf32> {dm.name = "out"}) {
+  %new = "dm.kernel"(%w) {body = @double} : (tensor<64xf32>) -> tensor<64xf32>
+  %late = "dm.kernel"(%w) {body = @double} : (tensor<64xf32>) -> tensor<64xf32>
+  %one = "dm.pack"(%new, %late) {offsets = array<i64: 0, 64>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  %two = "dm.pack"(%late, %new) {offsets = array<i64: 0, 64>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  %out = "dm.kernel"(%one, %two) {body = @add} : (tensor<128xf32>, tensor<128xf32>) -> tensor<128xf32>
+  return %new, %out : tensor<64xf32>, tensor<128xf32>
+}
