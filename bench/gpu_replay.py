@@ -28,10 +28,8 @@ import torch
 from bench.gpu_first_light import (
     BATCHES,
     CASES,
-    CHANGE_TOLERANCE,
     CLIP,
     EPSILON,
-    LOSS_TOLERANCE,
     RATE,
     STEPS,
     arrays_of,
@@ -44,6 +42,10 @@ from bench.record import write_record
 MODELS = ("demo_gpt", "bert")
 RESULTS = Path(__file__).parent / "results" / "gpu_replay.json"
 ISSUED = 20
+# Of a loss. The change of a parameter without a gradient, as that of a key's bias, is rounding alone and counts for no
+# less than a millionth (`change_error`); so large a part of that millionth may two processors differ.
+LOSS_TOLERANCE = 1e-5
+CHANGE_TOLERANCE = 5e-2
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Result:
     last_loss: float
     worst_loss_error: float
     worst_change_error: float
+    worst_change: str
     commands: int
     kernels: int
     arena_bytes: int
@@ -128,17 +131,19 @@ def run(model: str, directory: Path) -> Result:
     allocated = _used_bytes() - before
     cpu: list[float] = stored["losses"].tolist()
     loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
-    errors = [change_error(start["model"][name], trained[name], stored[f"model.{name}"]) for name in trained]
+    errors = {name: change_error(start["model"][name], trained[name], stored[f"model.{name}"]) for name in trained}
+    worst = max(errors, key=errors.__getitem__)
     job = step.snapshot().job
     assert job is not None, "planned"
     result = Result(
         model=model,
-        agrees=loss_error <= LOSS_TOLERANCE and max(errors) <= CHANGE_TOLERANCE,
+        agrees=loss_error <= LOSS_TOLERANCE and errors[worst] <= CHANGE_TOLERANCE,
         same_bits=losses == again and all(trained[n].tobytes() == retrained[n].tobytes() for n in trained),
         first_loss=losses[0],
         last_loss=losses[-1],
         worst_loss_error=loss_error,
-        worst_change_error=max(errors),
+        worst_change_error=errors[worst],
+        worst_change=worst,
         commands=len(job.programs[0].commands),
         kernels=len(job.kernels),
         arena_bytes=job.programs[0].arenas["device"],

@@ -11,7 +11,8 @@ def Dm_PackOp : Dm_Op<"pack", [Pure]> {
     Tensor i lies row-major at `offsets[i]`, counted in elements.
 
     Rules: at least one tensor; one element type throughout; one offset for each tensor; the tensors do not overlap,
-    stay inside the buffer and leave no gap.
+    stay inside the buffer and leave no gap of 256 bytes or more. What lies between them, and behind the last, is
+    padding that aligns them.
 
     Lifespan: added by dm-bucket; consumed by dm-plan-memory, which places the tensors so that nothing is copied;
     absent from form "planned".
