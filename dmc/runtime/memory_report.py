@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.program import Await, Buffer, Job, Program, Record, Space
+from dmc.program import Await, Buffer, Job, Program, Range, Record, Space
 
 # In the order in which they are shown; those of `dmc.program.Buffer` by the names that people use.
 CATEGORIES = {
@@ -131,13 +131,13 @@ def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
     """The buffers without what they have in common: what is overwritten in place ends where the new value begins."""
     apart: list[Buffer] = []
     ordered = sorted(buffers, key=lambda buffer: (buffer.range, buffer.first, buffer.last))
-    for buffer, behind in zip(ordered, [*ordered[1:], None], strict=True):
-        last = buffer.last
-        if behind is not None and behind.range == buffer.range:
-            last = min(last, behind.first - 1)
+    begins: dict[Range, int] = {}  # Of each place, when what comes after a buffer begins.
+    for buffer in reversed(ordered):
+        last = min(buffer.last, begins.get(buffer.range, buffer.last + 1) - 1)
+        begins[buffer.range] = buffer.first
         if buffer.first <= last:
             apart.append(msgspec.structs.replace(buffer, last=last))
-    return tuple(apart)
+    return tuple(reversed(apart))
 
 
 def _labels(program: Program) -> tuple[str, ...]:

@@ -1,0 +1,142 @@
+"""`dmc memory`: what a job needs of memory, from its programs alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from dmc.program import Buffer, Job, Kernel, Launch, Operand, Program, Range
+from dmc.program.program import Lane, Space
+from dmc.runtime.memory_plot import page, plot, sample
+from dmc.runtime.memory_report import module_of, report
+from dmc.runtime.memory_table import ranks_text, table
+
+_KERNEL = Kernel("k", (), (Operand("f32", (64,)),), 0, 0)
+# As many bytes as no machine has: nothing is run.
+HUGE = 1 << 50
+
+
+def _job(ranks: int = 3) -> Job:
+    """Four launches; ranks 0 and 1 are alike. The second value takes the place of the first, in place."""
+    return Job({"dp": ranks}, (), {"k": _KERNEL}, tuple(_program(rank) for rank in range(ranks)))
+
+
+def _program(rank: int) -> Program:
+    buffers = (
+        Buffer("w", "parameter", Range("device", 0, HUGE), 0, 3),
+        Buffer("h.3.attn, backward", "activation", Range("device", HUGE, 512), 0, 1),
+        Buffer("gradient of w", "gradient", Range("device", HUGE, 512), 1, 3),
+        Buffer("scratch of k", "scratch", Range("device", HUGE + 512, 100), 2, 2),
+        Buffer("x", "input", Range("pinned_host", 0, 64), 0, 3),
+    )
+    launches = tuple(
+        Launch(0, "k", (), (Range("device", HUGE, 256),), label=label) for label in ("h.3.attn", "h.3.mlp", "h.4", "u")
+    )
+    extra = 256 if rank == 2 else 0
+    arenas: dict[Space, int] = {"device": HUGE + 768 + extra, "pinned_host": 64}
+    return Program(rank, arenas, (Lane("compute", "compute"),), (), launches, buffers)
+
+
+def test_the_peak_and_what_lives_there() -> None:
+    alike, last = report(_job()).ranks
+    assert (alike.ranks, last.ranks) == ((0, 1), (2,))
+    assert alike.peak_command == 2 and alike.labels[alike.peak_command] == "h.4"
+    assert alike.peak == HUGE + 612
+    assert {k: v for k, v in alike.at_peak.items() if v} == {"parameter": HUGE, "gradient": 512, "scratch": 100}
+    assert (alike.fragmentation, last.fragmentation) == (156, 412)
+    assert [buffer.label for buffer in alike.alive(2)] == ["w", "gradient of w", "scratch of k"]
+
+
+def test_what_is_overwritten_in_place_counts_once() -> None:
+    memory = report(_job()).ranks[0]
+    assert list(memory.live.sum(axis=1)) == [HUGE + 512, HUGE + 512, HUGE + 612, HUGE + 512]
+    assert memory.most["activation"] == 512
+
+
+def test_activations_by_module() -> None:
+    names = {
+        "transformer.h.11.attn.c_attn, backward": "transformer.h.11",
+        "h.3": "h.3",
+        "wte#aten.embedding (model.py:3)": "wte",
+        "encoder.norm": "encoder",
+        "#aten.mm (loss.py:61)": "outside of modules",
+        "": "outside of modules",
+    }
+    assert {label: module_of(label) for label in names} == names
+
+
+def test_the_table_says_all() -> None:
+    text = table(report(_job()), 120)
+    assert "ranks 0–1" in text and "rank 2" in text
+    for line in ("weights", "gradients", "workspace", "fragmentation and alignment", "arena", "gradient of w"):
+        assert line in text
+    assert "the peak is at command 2, h.4" in text
+    assert ranks_text([0, 1, 2, 5]) == "ranks 0–2, 5"
+
+
+def test_a_sample_keeps_the_peaks() -> None:
+    live = np.zeros((5000, 9), dtype=np.int64)
+    live[3217, 2] = 7
+    commands, rows = sample(live)
+    assert len(commands) == len(rows) <= 800
+    assert rows.max() == 7 and 3217 in commands
+
+
+def test_the_page_needs_nothing_else() -> None:
+    text = page(report(_job()))
+    data = json.loads(text.partition("const figures = ")[2].partition(";\nconst W")[0])
+    assert [figure["title"] for figure in data] == ["ranks 0–1", "rank 2"]
+    assert data[0]["live"][2] == [HUGE, 512, 0, 0, 0, 0, 0, 0, 100]
+    assert "src=" not in text and "@import" not in text and "http://www.w3.org/2000/svg" in text
+
+
+def test_a_label_cannot_end_the_script() -> None:
+    program = _program(0)
+    evil = Buffer("</script><b>", "activation", Range("device", 0, 1 << 51), 0, 3)
+    job = Job({"dp": 1}, (), {"k": _KERNEL}, (msgspec.structs.replace(program, buffers=(evil,)),))
+    assert page(report(job)).count("</script>") == 1
+
+
+def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot(report(_job()), tmp_path / "memory.png")
+    assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_program_of_nothing() -> None:
+    empty = Program(0, {}, (), (), ())
+    memory = report(Job({"dp": 1}, (), {}, (empty,))).ranks[0]
+    assert (memory.peak, memory.arena, memory.fragmentation) == (0, 0, 0)
+    assert "rank 0: no memory" in table(report(Job({"dp": 1}, (), {}, (empty,))), 100)
+
+
+def test_a_file_without_a_plan_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from dmc.cli.main import main
+    from dmc.runtime.artifact import Artifact
+
+    class WithoutJob:
+        job = None
+
+    monkeypatch.setattr(Artifact, "read", lambda *_, **__: WithoutJob())
+    assert main(["memory", "old.dmc"]) == 1
+    assert "old.dmc: holds no plan" in capsys.readouterr().err
+
+
+def test_the_command_writes_everything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from dmc.cli.main import main
+    from dmc.runtime.artifact import Artifact
+
+    class WithJob:
+        job = _job()
+
+    monkeypatch.setattr(Artifact, "read", lambda *_, **__: WithJob())
+    html = tmp_path / "memory.html"
+    assert main(["memory", "step.dmc", "--html", str(html)]) == 0
+    assert "ranks 0–1" in capsys.readouterr().out
+    assert html.read_text(encoding="utf-8").startswith("<!doctype html>")
