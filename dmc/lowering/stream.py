@@ -24,6 +24,11 @@ from dmc.target import CPU, Target
 # instead of 1.4 for 450 regions of 2100 dispatches.
 _RECORDED_ANEW = "--iree-hal-memoization=false"
 
+# Commands in one function, about: some of IREE's passes take time that grows with the square of that.
+_PART = 500
+_NOT_INLINED = "inlining_policy = #util.inline.never"
+_RESOURCE, _POINT = "!stream.resource<external>", "!stream.timepoint"
+
 
 def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's own words where it fails.
@@ -58,6 +63,10 @@ class _Module:
         }
         self._known = dict(code.executables)
         self._text = Text(self._known, arenas)
+        self._parts: list[list[str]] = []
+        # By region: the last that awaits it, or one behind all where a lane ends with it.
+        self._last_reader = {each: number for number, region in enumerate(regions.regions) for each in region.awaits}
+        self._last_reader |= dict.fromkeys(regions.last, len(regions.regions))
 
     def text(self) -> str:
         """Everything."""
@@ -67,7 +76,8 @@ class _Module:
             for number in range(self._count)
         ]
         executables = [line for text in self._text.used.values() for line in text.splitlines()]
-        lines = [*devices, *executables, *self._function(body)]
+        parts = [line for part in self._parts for line in part]
+        lines = [*devices, *executables, *parts, *self._function(body)]
         default = f"stream.affinity.default = {_affinity(0)}"
         return "\n".join([f"module @job attributes {{{default}}} {{", *indented(lines, 2), "}", ""])
 
@@ -78,10 +88,11 @@ class _Module:
         reflection = f'iree.abi.declaration = "async func @step({names})", iree.abi.model = "coarse-fences"'
         attributes = f"iree.abi.stub, iree.reflection = {{{reflection}}}"
         head = f"util.func public @step({', '.join(arguments)}) attributes {{{attributes}}} {{"
-        return [head, *indented([*self._text.definitions(), *body, "util.return"], 2), "}"]
+        return [head, *indented([*self._text.take_definitions(), *body, "util.return"], 2), "}"]
 
     def _body(self) -> list[str]:
         first = _affinity(0)
+        calls = [call for numbers in self._cuts() for call in self._part(numbers)]
         lines = [f"%start = stream.timepoint.import on({first}) %wait : (!hal.fence) => !stream.timepoint"]
         for arena, size in self._text.arenas.items():
             owner = _affinity(self._device_of[arena.rank, 0])
@@ -89,10 +100,39 @@ class _Module:
             lines.append(
                 f"%{arena.name}_all = stream.tensor.import on({owner}) %{arena.name}_view : !hal.buffer_view -> {kind}"
             )
-        for number, region in enumerate(self._regions.regions):
-            lines += self._region(number, region)
         done, joining = _joined("done", self._regions.last)
-        return [*lines, *joining, f"stream.timepoint.chain_external on({first}) {done} => (%signal : !hal.fence)"]
+        lines += [*calls, *joining, f"stream.timepoint.chain_external on({first}) {done} => (%signal : !hal.fence)"]
+        return lines
+
+    def _cuts(self) -> list[range]:
+        """The regions in runs of about as much work each."""
+        cuts, work = [0], 0
+        for number, region in enumerate(self._regions.regions):
+            work += len(region.items)
+            if work >= _PART:
+                cuts.append(number + 1)
+                work = 0
+        ends = [*cuts[1:], len(self._regions.regions)]
+        return [range(first, end) for first, end in zip(cuts, ends, strict=True) if first < end]
+
+    def _part(self, numbers: range) -> list[str]:
+        """Puts these regions into a function of their own, and gives its call."""
+        regions = self._regions.regions
+        awaited = {each for number in numbers for each in regions[number].awaits if each not in numbers}
+        given = [self._last_reader[number] >= numbers.stop for number in numbers]
+        arenas = [f"%{arena.name}_all" for arena in self._text.arenas]
+        points = ["%start", *(f"%t{number}" for number in sorted(awaited))]
+        results = [f"%t{number}" for number, leaves in zip(numbers, given, strict=True) if leaves]
+        types = [*[_RESOURCE] * len(arenas), *[_POINT] * len(points)]
+        taken = ", ".join(f"{name}: {kind}" for name, kind in zip([*arenas, *points], types, strict=True))
+        made = ", ".join([_POINT] * len(results))
+        body = [line for number in numbers for line in self._region(number, regions[number])]
+        name = f"@part{len(self._parts)}"
+        head = f"util.func private {name}({taken}) -> ({made}) attributes {{{_NOT_INLINED}}} {{"
+        returned = f"util.return {', '.join(results)} : {made}"
+        self._parts.append([head, *indented([*self._text.take_definitions(), *body, returned], 2), "}"])
+        passed = f"{name}({', '.join([*arenas, *points])}) : ({', '.join(types)}) -> ({made})"
+        return [f"{', '.join(results)} = util.call {passed}"]
 
     def _region(self, number: int, region: Region) -> list[str]:
         bounds = [self._bound(item) for item in region.items]

@@ -89,9 +89,10 @@ class Text:
         self.constants.add(text)
         return _constant_name(text)
 
-    def definitions(self) -> list[str]:
-        """Defines all constants named so far."""
-        return [f"{_constant_name(text)} = arith.constant {text}" for text in sorted(self.constants)]
+    def take_definitions(self) -> list[str]:
+        """Defines all constants named since this was asked last, as each function needs its own."""
+        taken, self.constants = sorted(self.constants), set()
+        return [f"{_constant_name(text)} = arith.constant {text}" for text in taken]
 
     def commands(self, bound: Bound) -> list[str]:
         """The commands of a kernel."""

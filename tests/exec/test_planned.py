@@ -9,6 +9,7 @@ from iree.compiler import compile_str
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import ArtifactError, DmcError
+from dmc.lowering import stream
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.stream import compile_job, stream_module
@@ -94,6 +95,19 @@ def test_steps_run_ahead_and_state_stays() -> None:
         loaded.read_state(0)
 
 
+def test_the_step_may_be_cut_into_many_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = [normal(8, 8, seed=rank) for rank in range(2)]
+    given = {"x": [normal(4, 8, seed=5)] * 2, "g": [normal(8, 8, seed=rank) for rank in (6, 7)]}
+    outputs: list[bytes] = []
+    for commands in (500, 1):
+        monkeypatch.setattr(stream, "_PART", commands)
+        assert stream_module(training(), _code(training())).count("util.call") == (1 if commands == 500 else 9)
+        loaded = session(training(), KERNELS, {"w": state})
+        outputs.append(b"".join(each.tobytes() for each in run(loaded, given)["y"]))
+        loaded.close()
+    assert outputs[0] == outputs[1]
+
+
 def test_a_step_allocates_nothing() -> None:
     loaded = session(training(), KERNELS)
     batch = [normal(4, 8)] * 2 + [normal(8, 8)] * 2
@@ -176,9 +190,7 @@ def test_lanes_that_wait_for_each_other() -> None:
     draft.collective("broadcast", "f32", 1, draft.room("f32", (1,)), draft.room("f32", (1,)), peer=0)
     draft.commands[1].insert(0, Await(COMM, 0))
     draft.commands[1] += [Record(COMM, 0)]
-    with pytest.raises(
-        DmcError, match=r"the ranks .1. in broadcast 0.*rank 1, lane 1, for event 0"
-    ):
+    with pytest.raises(DmcError, match=r"the ranks .1. in broadcast 0.*rank 1, lane 1, for event 0"):
         stream_module(draft.job(), _code(draft.job()))
 
 
