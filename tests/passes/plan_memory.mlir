@@ -103,3 +103,32 @@ func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (t
   %out = "dm.kernel"(%one, %two) {body = @add} : (tensor<128xf32>, tensor<128xf32>) -> tensor<128xf32>
   return %new, %out : tensor<64xf32>, tensor<128xf32>
 }
+
+// -----
+
+// Near miss: a kernel that also reads a part of the operand, as another operand, does not work in its place.
+// CHECK-LABEL: func.func @step
+// CHECK: body = @make, dm.offsets = array<i64: [[X:[0-9]+]]>
+// CHECK: body = @both
+// CHECK-NOT: array<i64: [[X]],
+// CHECK-SAME: : (tensor<64xf32>, tensor<32xf32>)
+func.func private @make(%w: tensor<64xf32>) -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func private @both(%x: tensor<64xf32>, %h: tensor<32xf32>) -> (tensor<64xf32>, tensor<32xf32>) {
+  %y = arith.addf %x, %x : tensor<64xf32>
+  %z = math.exp %h : tensor<32xf32>
+  return %y, %z : tensor<64xf32>, tensor<32xf32>
+}
+func.func private @last(%y: tensor<64xf32>, %z: tensor<32xf32>) -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (tensor<64xf32> {dm.name = "w"}) {
+  %x = "dm.kernel"(%w) {body = @make} : (tensor<64xf32>) -> tensor<64xf32>
+  %h = tensor.extract_slice %x[0] [32] [1] : tensor<64xf32> to tensor<32xf32>
+  %y, %z = "dm.kernel"(%x, %h) {body = @both} : (tensor<64xf32>, tensor<32xf32>) -> (tensor<64xf32>, tensor<32xf32>)
+  %new = "dm.kernel"(%y, %z) {body = @last} : (tensor<64xf32>, tensor<32xf32>) -> tensor<64xf32>
+  return %new : tensor<64xf32>
+}
