@@ -26,6 +26,7 @@ from dmc.passes._schedule_reasons import print_reasons
 from dmc.passes.base import Pass
 
 _ALIVE = 8  # so many values are named in a refusal
+_TRIES = 3  # so many caps are tried until dm-plan-memory can place the order under the one asked for
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Schedule(Pass):
     and kernels that others do not wait for run beside movements. Candidates are the order as given, that of FSDP, and
     several lists, each with its movements started and waited for as the cap allows. The model of one rank
     (`dmc/analysis/timeline.py`, costs of `machine`) chooses, so what comes out is never slower than what came in.
-    algorithm: "asis" changes nothing; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
+    algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
     does, to compare with.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says, else as
@@ -55,15 +56,34 @@ class Schedule(Pass):
         graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
         given = _Candidate.of(graph, list(graph.order))
         limit = memory_cap_of(module, self.memory_cap)
-        cap = limit or given.footprint.peak
-        best = self._candidate(graph, given, cap)
-        if best is not given:
-            check_order(graph, best.order)
+        if limit:
+            best = self._fitted(graph, given, limit)
+        else:
+            best = self._candidate(graph, given, given.footprint.peak)
             _reorder(graph, best.order)
-        if limit and best.footprint.peak > limit:
-            _refuse_unless_planned(graph, best, limit)
         if self.reasons:
+            cap = limit or given.footprint.peak
             print_reasons(graph, best.order, best.timeline, best.footprint, cap)
+
+    def _fitted(self, graph: TaskGraph, given: _Candidate, limit: int) -> _Candidate:
+        """Brings `@step` into the fastest order that dm-plan-memory, which has the last word, can place under `limit`.
+
+        What it adds for gaps between values it is likely to add again, so the next try has as much less. Raises
+        DmcError where also the orders that need the least do not fit.
+        """
+        cap = limit
+        for _ in range(_TRIES if self.algorithm == "list" else 0):
+            best = self._candidate(graph, given, cap)
+            needed = _planned_bytes(graph, best.order)
+            if needed <= limit:
+                return best
+            cap = cap * limit // needed
+        frugal = _frugal(graph, given) if self.algorithm == "list" else [self._candidate(graph, given, limit)]
+        needed, place = min((_planned_bytes(graph, each.order), place) for place, each in enumerate(frugal))
+        _reorder(graph, frugal[place].order if needed <= limit else given.order)
+        if needed > limit:
+            raise _over(graph, frugal[place], needed, limit)
+        return frugal[place]
 
     def _candidate(self, graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
         match self.algorithm:
@@ -110,15 +130,22 @@ def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: in
         yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
 
 
-def _refuse_unless_planned(graph: TaskGraph, smallest: _Candidate, cap: int) -> None:
-    """Raises DmcError unless `@step`, in the order of the smallest candidate, fits after all.
+def _frugal(graph: TaskGraph, given: _Candidate) -> list[_Candidate]:
+    """The order given, and orders without any overlap that would take memory; whatever the cap is."""
+    followers = graph.followers()
+    bases = (graph.kernels(), frees_first(graph, followers))
+    orders = [place_movements(graph, base, followers, None, overlap=False) for base in bases]
+    return [given, *(_Candidate.of(graph, order) for order in orders)]
 
-    The footprint knows of no kernel that works in place; what dm-plan-memory makes of the order is the last word.
-    """
+
+def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
+    """What dm-plan-memory needs for `@step`, which is brought into this order."""
+    _reorder(graph, order)
     arenas = plan_memory(graph.step).arenas
-    needed = arenas[DEVICE].bytes if DEVICE in arenas else 0
-    if needed <= cap:
-        return
+    return arenas[DEVICE].bytes if DEVICE in arenas else 0
+
+
+def _over(graph: TaskGraph, smallest: _Candidate, needed: int, cap: int) -> DmcError:
     place = smallest.footprint.place
     event = smallest.order[place]
     task = graph.tasks[event if event >= 0 else ~event]
@@ -126,7 +153,7 @@ def _refuse_unless_planned(graph: TaskGraph, smallest: _Candidate, cap: int) -> 
     named = [f"{name} ({size} bytes)" for name, size in alive[:_ALIVE]]
     more = [f"{len(alive) - _ALIVE} more"] if len(alive) > _ALIVE else []
     fact = f"needs {needed} bytes of device memory, over the cap of {cap}; alive at {task.label}: "
-    raise DmcError(
+    return DmcError(
         graph.step.operation,
         fact + ", ".join([f"arguments ({graph.resident} bytes)", *named, *more]),
         f"raise memory-cap to {needed}, the smallest that an order was found for, or split more of the state",
@@ -135,6 +162,7 @@ def _refuse_unless_planned(graph: TaskGraph, smallest: _Candidate, cap: int) -> 
 
 def _reorder(graph: TaskGraph, order: list[int]) -> None:
     """Moves the operations; views and buckets go right before what first uses them."""
+    check_order(graph, order)
     *body, terminator = [view.operation for view in graph.step.entry_block.operations]
     placed: set[ir.Operation] = set()
     for event in order:
