@@ -76,14 +76,17 @@ class Schedule(Pass):
             best = self._candidate(graph, given, cap)
             needed = _planned_bytes(graph, best.order)
             if needed <= limit:
-                return best
+                return _faster(graph, best, given, limit)
             cap = cap * limit // needed
         frugal = _frugal(graph, given) if self.algorithm == "list" else [self._candidate(graph, given, limit)]
-        needed, place = min((_planned_bytes(graph, each.order), place) for place, each in enumerate(frugal))
-        _reorder(graph, frugal[place].order if needed <= limit else given.order)
-        if needed > limit:
-            raise _over(graph, frugal[place], needed, limit)
-        return frugal[place]
+        needed = [_planned_bytes(graph, each.order) for each in frugal]
+        fitting = [each for each, size in zip(frugal, needed, strict=True) if size <= limit]
+        if not fitting:
+            _reorder(graph, given.order)
+            raise _over(graph, frugal[needed.index(min(needed))], min(needed), limit)
+        best = min(fitting, key=lambda each: each.timeline.total)
+        _reorder(graph, best.order)
+        return best
 
     def _candidate(self, graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
         match self.algorithm:
@@ -136,6 +139,14 @@ def _frugal(graph: TaskGraph, given: _Candidate) -> list[_Candidate]:
     bases = (graph.kernels(), frees_first(graph, followers))
     orders = [place_movements(graph, base, followers, None, overlap=False) for base in bases]
     return [given, *(_Candidate.of(graph, order) for order in orders)]
+
+
+def _faster(graph: TaskGraph, best: _Candidate, given: _Candidate, limit: int) -> _Candidate:
+    """The order given if it is faster and fits, which its footprint may have hidden; `@step` is brought into it."""
+    if given.timeline.total < best.timeline.total and _planned_bytes(graph, given.order) <= limit:
+        return given
+    _reorder(graph, best.order)
+    return best
 
 
 def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
