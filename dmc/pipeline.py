@@ -19,6 +19,7 @@ from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.bucket import Bucket
 from dmc.passes.copy_outputs import CopyOutputs
 from dmc.passes.copy_ports import CopyPorts
+from dmc.passes.drop_empty import DropEmpty
 from dmc.passes.flatten_collectives import FlattenCollectives
 from dmc.passes.fold_collectives import FoldCollectives
 from dmc.passes.form_kernels import FormKernels
@@ -61,6 +62,7 @@ STAGES = (
             "canonicalize",
             "cse",
             UnrollLoops(),
+            DropEmpty(),
             FlattenCollectives(),
             FormKernels(),
             CopyPorts(),

@@ -21,6 +21,7 @@ _ONE_DISPATCH = "--iree-dispatch-creation-enable-aggressive-fusion"
 # Nothing may be computed when a module is loaded, constants stay in the kernels that use them, and what kernels hand on
 # has the types that the step gives it.
 _FLAGS = (
+    "--iree-global-opt-enable-warn-on-uninitialized-values=false",
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
     "--iree-opt-const-expr-hoisting=false",

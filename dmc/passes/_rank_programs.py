@@ -70,7 +70,9 @@ class _Lowering:
     slots: list[Slot] = field(default_factory=list)
 
     def take(self, step: func.FuncOp, port: Port) -> None:
-        """An argument lies in its slot."""
+        """An argument lies in its slot; one without elements has none."""
+        if not type_bytes(port.type):
+            return
         space: Space = "pinned_host" if port.role in HOST_ROLES else "device"
         own = step.operation.attributes["arg_attrs"][port.index]
         if OFFSET not in own:
@@ -90,6 +92,8 @@ class _Lowering:
         """State that was not written in place is copied into its slot; outputs become slots."""
         overwritten: list[Range] = []
         for argument, result in mutated_state(step):
+            if not type_bytes(argument.type):
+                continue
             source = self.places[terminator.operands[result.index]]
             slot = self.places[step.arguments[argument.index]]
             if source == slot:

@@ -58,6 +58,8 @@ def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held])
     begins = {(each.space, each.offset, each.length, each.first) for each in held}
     buffers: list[Buffer] = []
     for each in held:
+        if not each.length:
+            continue
         # A kernel that works in place reads the old value while it writes the new one: both are there.
         last = each.last + ((each.space, each.offset, each.length, each.last + 1) in begins)
         first = min(firsts[each.first], end)

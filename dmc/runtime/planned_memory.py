@@ -9,9 +9,9 @@ import iree.runtime as iree
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program import Job, Slot, Space
+from dmc.program import Job, Range, Slot, Space
 from dmc.runtime.device import Device, is_mappable
-from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.dtypes import byte_count, describe, dtype_of
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
@@ -69,6 +69,8 @@ class Places:
         return [self._place(spec, number % self._ranks) for number, spec in enumerate(specs)]
 
     def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
+        if not byte_count(spec):
+            return rank, Slot(spec.name, "", spec.dtype, spec.shape, Range(SHARED, 0, 0))
         slot = self._slots.get((rank, spec.name.removesuffix(f"@{rank}")))
         if slot is None:
             raise ArtifactError("the plan", f"has no slot for {spec.name!r}", hint="compile the step again")

@@ -19,7 +19,7 @@ from tests import linear_step
 from tests.linear_step import batch, call
 
 # What `pip install dmc` brings, as far as the runtime goes. `.libs` are the shared libraries inside numpy's wheel.
-PACKAGES = ("numpy", "ml_dtypes", "safetensors")
+PACKAGES = ("msgspec", "numpy", "ml_dtypes", "safetensors")
 OPTIONAL = ("numpy.libs",)
 IREE = ("runtime", "_runtime", "_runtime_libs")
 

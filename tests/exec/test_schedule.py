@@ -25,7 +25,8 @@ def _artifact(layers: int) -> Artifact:
     torch.manual_seed(0)
     model = GPT(Shape(vocabulary=VOCABULARY, context=CONTEXT, width=64, layers=layers, dropout=0.1))
     optimizer = dmc.optim.AdamW(lr=1e-3, weight_decay=0.1, clip_grad_norm=1.0)
-    return compile_artifact(model, loss=token_loss, optimizer=optimizer, example=token_batch(0, 4, CONTEXT, VOCABULARY))
+    example = token_batch(0, 4, CONTEXT, VOCABULARY)
+    return compile_artifact(model, loss=token_loss, optimizer=optimizer, example=example, executor="iree")
 
 
 @pytest.fixture(scope="module")
