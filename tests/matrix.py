@@ -1,4 +1,4 @@
-"""Models under plans: every case trains on all ranks, in this process, as one rank does.
+"""Models under plans: every case is planned and proven, and trains on all ranks, in this process, as one rank does.
 
 `python -m tests.matrix` runs all of them, some at a time (`--jobs`), and writes the table into `docs/status.md`;
 `tests/exec/test_matrix.py` runs a few.
@@ -76,15 +76,16 @@ def plans_of(model: str) -> dict[str, Plan]:
 def check(model: str, name: str) -> int:
     """Trains under one plan; gives the bytes that a step sends.
 
-    Raises AssertionError where the losses or the state differ from one rank's by more than the tolerance, where ranks
-    differ that should hold the same, and where a second run differs in a bit.
+    One rank is compiled by IREE's own way, without a plan. Raises AssertionError where the losses or the state differ
+    from one rank's by more than the tolerance, where ranks differ that should hold the same, where a step is not
+    proven, and where a second run, or another schedule of the same step, differs in a bit.
     """
     plan = plans_of(model)[name]
     batches = [build(model, 0.0).example(seed) for seed in range(STEPS)]
     optimizer = dmc.optim.SGD(lr=RATES.get(model, 0.05), momentum=0.9, clip_grad_norm=1.0)
     case = build(model, 0.0)
     start = clone_state(case.model)
-    one = compile_case(case, optimizer)
+    one = compile_case(case, optimizer, executor="iree")
     expected = train(one, batches)
     step = compile_case(build(model, 0.0), optimizer, mesh=plan.mesh, plan=plan)
     before = step.state_dict()
@@ -97,7 +98,18 @@ def check(model: str, name: str) -> int:
     step.load_state_dict(before)
     assert train(step, batches) == losses, "a second run has other losses"
     assert_same_bits(model_state(step), first)
+    other = compile_case(build(model, 0.0), optimizer, mesh=plan.mesh, plan=plan, machine="h200x4")
+    assert _proven(step) != _proven(other), "both machines give one schedule, so nothing is compared"
+    assert train(other, batches) == losses, "another schedule has other losses"
+    assert_same_bits(model_state(other), first)
     return step.ledger().bytes
+
+
+def _proven(step: dmc.api.CompiledStep) -> str:
+    """The digest of the job that a step's certificate is for."""
+    artifact = step.snapshot()
+    assert artifact.certificate is not None, "not proven"
+    return artifact.certificate.digest
 
 
 def cases() -> Iterator[tuple[str, str]]:

@@ -10,9 +10,7 @@ from typing import Any
 
 from dmc.errors import ArtifactError
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.memory_plot import page, plot
 from dmc.runtime.memory_report import report
-from dmc.runtime.memory_table import table
 
 # Columns where there is no terminal.
 _WIDE = 250
@@ -29,10 +27,16 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, also for a file whose step is not planned."""
+    # Rich takes a while to load, and only this command needs it.
+    from dmc.runtime.memory_plot import page, plot
+    from dmc.runtime.memory_table import table
+
     job = Artifact.read(arguments.file, to_run=False).job
     if job is None:
         fact = "holds no plan: its memory is decided when it runs"
-        raise ArtifactError(str(arguments.file), fact, hint="compile the step to form planned, or see `dmc inspect`")
+        raise ArtifactError(
+            str(arguments.file), fact, hint='leave executor="iree" out when you compile it, or see `dmc inspect`'
+        )
     made = report(job)
     if arguments.plot:
         plot(made, arguments.plot)

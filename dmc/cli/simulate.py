@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dmc.cli.simulate_tables import print_summary
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
 from dmc.program import Job
@@ -59,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(summary.to_json(), indent=2))
     else:
+        # Rich takes a while to load, and only this needs it.
+        from dmc.cli.simulate_tables import print_summary
+
         print_summary(summary, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
     return 0
 

@@ -28,7 +28,6 @@ _FLAGS = (
     "--iree-flow-inline-constants-max-byte-length=65536",
 )
 _DISPATCH = re.compile(r"@(\w+?)_dispatch_\d+")
-_REDUCTION = re.compile(r'"reduction"[^\n]*\]|linalg\.(?:batch_)?matmul|linalg\.conv')
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -61,11 +60,11 @@ def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
 def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
     """The kernels of which IREE makes a dispatch that its code generation then refuses.
 
-    It may join reductions over one space of loops whose values between them do not fit into registers or on the stack
-    of a thread. Whether they do, only code generation tells, so those kernels go through it once on their own.
+    It may join a reduction with loops whose values between them do not fit into registers or on the stack of a thread.
+    Whether they do, only code generation tells, so kernels that reduce go through its first half once on their own.
     """
     refused: set[str] = set()
-    while doubtful := {name for name in library.kernels if joins_reductions(library, name)} - refused:
+    while doubtful := {name for name in library.kernels if reduces(library, name)} - refused:
         alone = without(text, set(library.kernels) - doubtful)
         try:
             run_iree(as_input(alone), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
@@ -78,10 +77,10 @@ def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
     return refused
 
 
-def joins_reductions(library: CodeLibrary, name: str) -> bool:
-    """Whether a dispatch of the kernel holds more than one reduction."""
+def reduces(library: CodeLibrary, name: str) -> bool:
+    """Whether a dispatch of the kernel holds a reduction."""
     used = {step.executable for step in leaves(library.kernels[name].commands) if isinstance(step, Dispatch)}
-    return any(len(_REDUCTION.findall(library.executables[each])) > 1 for each in used)
+    return any('"reduction"' in library.executables[each] for each in used)
 
 
 def without(text: str, names: set[str]) -> str:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 
 import iree.runtime as iree
+import msgspec
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
@@ -18,6 +19,9 @@ from dmc.runtime.timeline import Timeline
 
 # The arena that all steps share; of others, each step in flight has its own.
 SHARED: Space = "device"
+
+# MLIR's integers carry no sign; the host's do.
+_SIGNLESS = {"ui8": "i8"}
 
 
 class Arena:
@@ -74,12 +78,12 @@ class Places:
         slot = self._slots.get((rank, spec.name.removesuffix(f"@{rank}")))
         if slot is None:
             raise ArtifactError("the plan", f"has no slot for {spec.name!r}", hint="compile the step again")
-        if (slot.dtype, slot.shape) != (spec.dtype, spec.shape):
+        if slot.shape != spec.shape or _SIGNLESS.get(spec.dtype, spec.dtype) != slot.dtype:
             has, wants = describe(slot.dtype, slot.shape), describe(spec.dtype, spec.shape)
             raise ArtifactError(
                 "the plan", f"has {spec.name!r} as {has}, not as {wants}", hint="compile the step again"
             )
-        return rank, slot
+        return rank, msgspec.structs.replace(slot, dtype=spec.dtype)
 
 
 def tensor(memory: Arenas, rank: int, slot: Slot) -> np.ndarray:

@@ -90,7 +90,7 @@ def step(model: Everything) -> dmc.runtime.Step:
 def test_composites_keep_their_identity(step: dmc.runtime.Step) -> None:
     forms = step.snapshot().ir
     assert set(re.findall(r'"dm\.composite".*kind = "(\w+)"', forms["01-imported"])) == KINDS
-    assert "dm.composite" not in forms["03-lowered"]
+    assert "dm.composite" not in forms["03-scheduled"]
 
 
 def test_inlined_they_give_what_pytorch_gives(step: dmc.runtime.Step, model: Everything) -> None:

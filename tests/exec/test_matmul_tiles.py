@@ -70,7 +70,8 @@ def test_a_layer_with_tiles_agrees_with_eager() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(INNER, OUTER), nn.Tanh(), nn.Linear(OUTER, INNER))
     x, y = torch.randn(ROWS, INNER), torch.randn(ROWS, INNER)
-    artifact = compile_artifact(model, loss=nn.functional.mse_loss, optimizer=dmc.optim.SGD(lr=1.0), example=(x, y))
+    options = {"loss": nn.functional.mse_loss, "optimizer": dmc.optim.SGD(lr=1.0), "example": (x, y)}
+    artifact = compile_artifact(model, executor="iree", **options)
     schedule = schedule_of(artifact.ir["03-lowered"], CPU).decode()
     if AVX512 in schedule:
         assert "compilation_info" in with_tiles(schedule, cores=2)
