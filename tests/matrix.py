@@ -20,11 +20,14 @@ import torch
 import dmc
 from dmc import plans
 from dmc.plans import Plan, Recipe
+from tests.arenas import worst_ratio
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.models import build
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 STEPS = 3
+# How much larger an arena may be than what is alive at one time.
+ARENA = 1.05
 DP4, TP2, TP4, DP2_TP2 = dmc.Mesh(dp=4), dmc.Mesh(tp=2), dmc.Mesh(tp=4), dmc.Mesh(dp=2, tp=2)
 DP2_EP2 = dmc.Mesh(dp=2, ep=2)
 MEGATRON: dict[str, Callable[..., Recipe]] = {
@@ -42,12 +45,13 @@ RATES = {"resnet": 0.01}
 
 @dataclass(frozen=True)
 class Result:
-    """error: what went wrong, or "". sent: bytes in one step, over all ranks."""
+    """error: what went wrong, or "". sent: bytes in one step, over all ranks. ratio: arena over its lower bound."""
 
     model: str
     plan: str
     error: str
     sent: int
+    ratio: float
     seconds: float
 
 
@@ -73,12 +77,13 @@ def plans_of(model: str) -> dict[str, Plan]:
     return found
 
 
-def check(model: str, name: str) -> int:
-    """Trains under one plan; gives the bytes that a step sends.
+def check(model: str, name: str) -> tuple[int, float]:
+    """Trains under one plan; gives the bytes that a step sends, and how much larger its arena is than its lower bound.
 
     One rank is compiled by IREE's own way, without a plan. Raises AssertionError where the losses or the state differ
     from one rank's by more than the tolerance, where ranks differ that should hold the same, where a step is not
-    proven, and where a second run, or another schedule of the same step, differs in a bit.
+    proven, where an arena is too large, and where a second run, or another schedule of the same step, differs in a
+    bit.
     """
     plan = plans_of(model)[name]
     batches = [build(model, 0.0).example(seed) for seed in range(STEPS)]
@@ -102,7 +107,11 @@ def check(model: str, name: str) -> int:
     assert _proven(step) != _proven(other), "both machines give one schedule, so nothing is compared"
     assert train(other, batches) == losses, "another schedule has other losses"
     assert_same_bits(model_state(other), first)
-    return step.ledger().bytes
+    job = step.snapshot().job
+    assert job is not None
+    ratio = worst_ratio(job)
+    assert ratio <= ARENA, f"the arena is {ratio:.3f} of what is alive in it"
+    return step.ledger().bytes, ratio
 
 
 def _proven(step: dmc.api.CompiledStep) -> str:
@@ -122,10 +131,10 @@ def _run(case: tuple[str, str]) -> Result:
     torch.set_num_threads(1)
     begin = time.perf_counter()
     try:
-        sent, error = check(model, name), ""
+        (sent, ratio), error = check(model, name), ""
     except Exception as failure:  # Reported as what this case gave; the others run on.
-        sent, error = 0, f"{type(failure).__name__}: {failure}"
-    return Result(model, name, error, sent, time.perf_counter() - begin)
+        sent, ratio, error = 0, 0.0, f"{type(failure).__name__}: {failure}"
+    return Result(model, name, error, sent, ratio, time.perf_counter() - begin)
 
 
 def table(results: dict[tuple[str, str], Result]) -> str:
@@ -140,7 +149,7 @@ def table(results: dict[tuple[str, str], Result]) -> str:
 def _cell(result: Result | None) -> str:
     if result is None:
         return "–"
-    return "**fails**" if result.error else f"{result.sent / 1e6:.2f} MB"
+    return "**fails**" if result.error else f"{result.sent / 1e6:.2f} MB, {result.ratio:.2f}"
 
 
 def _write(text: str) -> None:
@@ -164,7 +173,7 @@ def main() -> int:
     with get_context("spawn").Pool(given.jobs, maxtasksperchild=4) as pool:
         for result in pool.imap_unordered(_run, chosen):
             results[result.model, result.plan] = result
-            said = result.error.splitlines()[0] if result.error else f"equal, {result.sent} B"
+            said = result.error.splitlines()[0] if result.error else f"equal, {result.sent} B, arena {result.ratio:.3f}"
             print(f"{result.model} {result.plan}: {said} ({result.seconds:.0f} s)", flush=True)
     results = {case: results[case] for case in chosen}
     print(table(results))
