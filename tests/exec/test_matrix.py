@@ -21,7 +21,9 @@ CASES = (
 
 @pytest.mark.parametrize(("model", "plan"), CASES)
 def test_trains_as_one_rank(model: str, plan: str) -> None:
-    assert matrix.check(model, plan) > 0
+    sent, ratio = matrix.check(model, plan)
+    assert sent > 0
+    assert 1.0 <= ratio <= matrix.ARENA
 
 
 def test_every_case_has_a_plan() -> None:
