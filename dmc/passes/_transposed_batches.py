@@ -35,17 +35,20 @@ def _is_batch_of_transposed(op: ir.Operation) -> bool:
 
 
 def _rewrite(op: ir.Operation) -> None:
-    source = op.operands[0].owner.operation.operands[0]
+    transpose = op.operands[0].owner.operation
+    source = transpose.operands[0]
     element = source.type.element_type
     batch, rows, columns = op.results[0].type.shape
     with op.location, ir.InsertionPoint(op):
         joined = ir.RankedTensorType.get([batch, columns, rows], element)
         value = tensor.CollapseShapeOp(joined, source, _groups(op)).result
         empty = tensor.empty([batch, rows, columns], element)
-    with op.operands[0].owner.operation.location, ir.InsertionPoint(op):
+    with transpose.location, ir.InsertionPoint(op):
         turned = linalg.transpose(value, outs=[empty], permutation=[0, 2, 1]).results[0]
     op.results[0].replace_all_uses_with(turned)
     op.erase()
+    if not list(transpose.results[0].uses):
+        transpose.erase()
 
 
 def _groups(op: ir.Operation) -> list[list[int]]:

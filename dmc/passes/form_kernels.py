@@ -12,6 +12,7 @@ from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
 from dmc.passes._kernel_bodies import Bodies
 from dmc.passes._kernel_report import module_path, print_report
+from dmc.passes._merged_generics import copy_with
 from dmc.passes._outline import Outline, outline
 from dmc.passes._reasons import LABEL
 from dmc.passes._transposed_batches import join_batches_first
@@ -57,7 +58,6 @@ class _Step:
     bodies: Bodies
     terminator: ir.Operation
     new: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    kept: set[int] = field(default_factory=set)
 
     def rewrite(self, units: Iterable[Outline | int]) -> None:
         with ir.InsertionPoint(self.terminator):
@@ -69,9 +69,8 @@ class _Step:
             values = [self.value(value) for value in self.graph.returned]
         for i, value in enumerate(values):
             self.terminator.operands[i] = value
-        for number in reversed(range(len(self.graph.ops))):
-            if number not in self.kept:
-                self.graph.ops[number].erase()
+        for op in reversed(self.graph.ops):
+            op.erase()
 
     def kernel(self, unit: Outline) -> None:
         works = [self.works[i] for i in unit.members]
@@ -92,23 +91,20 @@ class _Step:
         self.new.update(zip(unit.outputs, op.operation.results, strict=True))
 
     def keep(self, number: int) -> None:
-        """Moves an operation to where the step has come, with the values that it takes by now."""
+        """Copies an operation to where the step has come: the graph keeps it, as it was, for bodies made later."""
         op = self.graph.ops[number]
-        values = [self.value(value) for value in op.operands]
-        for i, value in enumerate(values):
-            op.operands[i] = value
-        op.move_before(self.terminator)
-        self.kept.add(number)
+        values = {value: self.value(value) for value in self.graph.reads[number]}
+        self.new.update(zip(op.results, copy_with(op, values).results, strict=True))
 
     def value(self, value: ir.Value) -> ir.Value:
         """What stands for a value of before; a view is brought along when it is first wanted."""
         if value in self.new:
             return self.new[value]
         number = self.graph.made_by.get(value)
-        if number is None or number in self.kept:
+        if number is None:
             return value
         if self.graph.kinds[number] is Kind.BARRIER:
             return self.value(self.graph.ops[number].operands[0])
         assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is no view"
         self.keep(number)
-        return value
+        return self.new[value]

@@ -68,3 +68,36 @@ func.func @step(%x: tensor<4xf32> {dm.name = "x"}) -> (tensor<4xf32> {dm.name = 
   %b = "iree_tensor_ext.compute_barrier_start"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %b, %c : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A reshape that one product reads between kernels is a part of the body of another, which reads `%x` in two shapes.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[A:[^:]+]]: tensor<6x4xf32> {{[^%]+}}, %[[B:[^:]+]]: tensor<2x4x3xf32> {{[^%]+}}, %[[C:[^:]+]]: tensor<4x4xf32>
+// CHECK-NEXT: %[[X:.+]] = "dm.kernel"(%[[A]]) {body = @elementwise_0
+// CHECK-NEXT: %[[Y:.+]] = tensor.expand_shape %[[X]]
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[Y]], %[[B]]) {body = @matmul_0
+// CHECK-NEXT: %[[R:.+]] = "dm.kernel"(%[[X]], %[[C]]) {body = @matmul_1
+// CHECK-NEXT: return %[[P]], %[[R]]
+// CHECK: func.func private @matmul_1(%[[IN:[^:]+]]: tensor<6x4xf32>
+// CHECK-NEXT: %[[OTHER:.+]] = tensor.expand_shape %[[IN]]
+// CHECK: linalg.matmul ins(%[[IN]],
+// CHECK: linalg.generic {{.*}} ins(%{{.+}}, %[[OTHER]] :
+func.func @step(%a: tensor<6x4xf32> {dm.name = "a"}, %b: tensor<2x4x3xf32> {dm.name = "b"},
+                %c: tensor<4x4xf32> {dm.name = "c"})
+    -> (tensor<2x3x3xf32> {dm.name = "p"}, tensor<2x3x4xf32> {dm.name = "r"}) {
+  %zero = arith.constant 0.0 : f32
+  %flat = tensor.empty() : tensor<6x4xf32>
+  %batch = tensor.empty() : tensor<2x3x4xf32>
+  %square = tensor.empty() : tensor<2x3x3xf32>
+  %flat0 = linalg.fill ins(%zero : f32) outs(%flat : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %square0 = linalg.fill ins(%zero : f32) outs(%square : tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+  %x = math.exp %a : tensor<6x4xf32>
+  %y = tensor.expand_shape %x [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+  %p = linalg.batch_matmul ins(%y, %b : tensor<2x3x4xf32>, tensor<2x4x3xf32>) outs(%square0 : tensor<2x3x3xf32>)
+      -> tensor<2x3x3xf32>
+  %q = linalg.matmul ins(%x, %c : tensor<6x4xf32>, tensor<4x4xf32>) outs(%flat0 : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %s = tensor.expand_shape %q [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+  %r = arith.addf %s, %y : tensor<2x3x4xf32>
+  return %p, %r : tensor<2x3x3xf32>, tensor<2x3x4xf32>
+}

@@ -254,6 +254,27 @@ func.func @step(%q: tensor<6x4x5xf32> {dm.name = "q"}, %k: tensor<2x3x4x5xf32> {
 
 // -----
 
+// Nothing is left of the transposition itself, which would go through the same loops as the product.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[Q:[^:]+]]: tensor<6x4x4xf32> {{[^%]+}}, %[[K:[^:]+]]: tensor<2x3x4x4xf32>
+// CHECK-NEXT: %[[KS:.+]] = tensor.collapse_shape %[[K]]
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[Q]], %[[KS]]) {body = @matmul_0
+// CHECK-NEXT: return %[[P]]
+func.func @step(%q: tensor<6x4x4xf32> {dm.name = "q"}, %k: tensor<2x3x4x4xf32> {dm.name = "k"})
+    -> (tensor<6x4x4xf32> {dm.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<6x4x4xf32>
+  %turned = tensor.empty() : tensor<2x3x4x4xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<6x4x4xf32>) -> tensor<6x4x4xf32>
+  %t = linalg.transpose ins(%k : tensor<2x3x4x4xf32>) outs(%turned : tensor<2x3x4x4xf32>) permutation = [0, 1, 3, 2]
+  %ts = tensor.collapse_shape %t [[0, 1], [2], [3]] : tensor<2x3x4x4xf32> into tensor<6x4x4xf32>
+  %p = linalg.batch_matmul ins(%q, %ts : tensor<6x4x4xf32>, tensor<6x4x4xf32>) outs(%zeros : tensor<6x4x4xf32>)
+      -> tensor<6x4x4xf32>
+  return %p : tensor<6x4x4xf32>
+}
+
+// -----
+
 // Near miss in a kernel: what is read at another place than it is written stays apart from what writes it.
 // CHECK-LABEL: func.func @step
 // CHECK-NEXT: %[[Y:.+]] = "dm.kernel"(%{{.+}}) {body = @elementwise_0
