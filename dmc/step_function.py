@@ -17,9 +17,11 @@ from dmc.runtime.signature import Role
 NAME, ROLE, MEMBERS, TIE = "dm.name", "dm.role", "dm.members", "iree.abi.output"
 
 STATE_ROLES: tuple[str, ...] = get_args(Role)
-# In the order in which `@step` takes them.
 ARENA = "arena"
-ROLES = (*STATE_ROLES, "control", "batch", ARENA)
+# What the host gives anew in each step.
+HOST_ROLES = ("control", "batch")
+# In the order in which `@step` takes them.
+ROLES = (*STATE_ROLES, *HOST_ROLES, ARENA)
 MUTABLE_ROLES = (*(role for role in STATE_ROLES if role != "frozen"), ARENA)
 
 

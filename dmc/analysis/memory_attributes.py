@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dmc._mlir import func, ir
 from dmc.analysis.memory_plan import MemoryPlan
+from dmc.dialect.build import i64
 from dmc.errors import DmcError
 
 ARENAS, OFFSET, OFFSETS = "dm.arenas", "dm.offset", "dm.offsets"
@@ -18,12 +19,12 @@ _HINT = "run dm-plan-memory first"
 
 def write_places(step: func.FuncOp, plan: MemoryPlan) -> None:
     """States where everything lies, on `@step`, on its arguments and on each op; what was stated before goes."""
-    given = {space: _i64(arena.bytes) for space, arena in plan.arenas.items()}
+    given = {space: i64(arena.bytes) for space, arena in plan.arenas.items()}
     step.operation.attributes[ARENAS] = ir.DictAttr.get(given)
     attributes = step.operation.attributes.get("arg_attrs")
     before = [{}] * len(step.arguments) if attributes is None else [_dictionary(each) for each in attributes]
     after = [
-        ir.DictAttr.get({**own, OFFSET: _i64(plan.offset(value))})
+        ir.DictAttr.get({**own, OFFSET: i64(plan.offset(value))})
         for own, value in zip(before, step.arguments, strict=True)
     ]
     step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(after)
@@ -42,25 +43,22 @@ def _write_op(op: ir.Operation, position: int, plan: MemoryPlan) -> None:
     if copied := plan.sharing.copied.get(position):
         op.attributes[COPIED] = ir.DenseI64ArrayAttr.get(copied)
     if position in plan.scratch:
-        op.attributes[SCRATCH_OFFSET] = _i64(plan.scratch[position])
+        op.attributes[SCRATCH_OFFSET] = i64(plan.scratch[position])
 
 
 def _dictionary(attribute: ir.DictAttr) -> dict[str, ir.Attribute]:
     return {named.name: named.attr for named in attribute}
 
 
-def _i64(number: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
-
-
 def stated_offset(value: ir.Value) -> int:
     """The byte at which a value begins in the arena of its space. Raises DmcError where nobody has said it."""
     owner = value.owner
     if isinstance(owner, ir.Block):
-        attributes, key = owner.owner.attributes["arg_attrs"][ir.BlockArgument(value).arg_number], OFFSET
-        if key in attributes:
-            return ir.IntegerAttr(attributes[key]).value
-        raise DmcError(owner.owner.operation, "an argument has no place", _HINT)
+        number = ir.BlockArgument(value).arg_number
+        attributes = owner.owner.attributes["arg_attrs"][number]
+        if OFFSET not in attributes:
+            raise DmcError(owner.owner.operation, f"argument {number} has no place", _HINT)
+        return ir.IntegerAttr(attributes[OFFSET]).value
     if OFFSETS not in owner.attributes:
         raise DmcError(owner, "its results have no place", _HINT)
     return list(owner.attributes[OFFSETS])[ir.OpResult(value).result_number]

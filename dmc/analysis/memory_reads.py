@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from dmc._mlir import ir
 from dmc.analysis.kernel_shapes import keeps_order
-from dmc.analysis.step_graph import RESHAPES, Graph, Kind
+from dmc.analysis.pieces import RESHAPES
+from dmc.analysis.step_graph import Graph, Kind
 
 ORDER, APART = "elements in another order", "read as a part, by place, or behind a barrier"
 

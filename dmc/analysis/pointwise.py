@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import func, ir
+from dmc.analysis.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
 from dmc.walk import reads
 
 Pairs = frozenset[tuple[int, int]]
 # On a kernel's body: the pairs [operand, result] that the code chosen for it allows; without it, no code is chosen yet.
 IN_PLACE = "dm.in_place"
-_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 
 
 def in_place_pairs(function: func.FuncOp) -> Pairs:
@@ -70,7 +70,7 @@ def _trace(argument: ir.Value, body: list[ir.Operation]) -> _Trace | None:
         taken = [value for value in _reads(op) if value in reached]
         if not taken:
             continue
-        if op.name in _RESHAPES:
+        if op.name in RESHAPES:
             reached[op.results[0]] = reached[taken[0]]
             originals |= {op.results[0]} if taken[0] in originals else set()
             continue

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from math import prod
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.walk import walk
@@ -26,8 +26,7 @@ class Kind(Enum):
     BARRIER = auto()  # what computes a value and what reads it stay apart
 
 
-RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
-_SLICE, _ALL_SLICE, _FILL = "tensor.extract_slice", dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
+_ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
 
 
 @dataclass(frozen=True)
@@ -85,36 +84,23 @@ def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
         seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
 
 
-def is_contiguous(op: ir.Operation) -> bool:
-    """Whether a slice takes one contiguous piece of a row-major tensor, at a place that is known."""
-    if op.name == _ALL_SLICE:
-        return prod(op.operands[0].type.shape[: ir.IntegerAttr(op.attributes["dim"]).value]) == 1
-    sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
-    strides = ir.DenseI64ArrayAttr(op.attributes["static_strides"])
-    if len(op.operands) > 1 or any(stride != 1 for stride in strides):
-        return False
-    cut = [i for i, (size, whole) in enumerate(zip(sizes, op.operands[0].type.shape, strict=True)) if size != whole]
-    return not cut or prod(sizes[: cut[-1]]) == 1
-
-
 def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
     if op.name == FUSION_BARRIER:
         return Kind.BARRIER
     if op.name == _ALL_SLICE:
-        return Kind.MOVEMENT if is_contiguous(op) else Kind.COMPUTE
+        return Kind.MOVEMENT if is_view(op) else Kind.COMPUTE
     if op.name.startswith("dm."):
         return Kind.MOVEMENT
     if op.name.startswith(("scf.", "func.")):
         hint = "run dm-unroll-loops and dm-inline-composites before"
         raise DmcError(op, "cannot be part of a kernel: a step is straight line here", hint)
-    is_view = op.name in RESHAPES or (op.name == _SLICE and is_contiguous(op))
-    makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view
+    makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view(op)
     is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and _is_parallel(op))
     if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
         return Kind.CONSTANT
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR
-    return Kind.VIEW if is_view else Kind.COMPUTE
+    return Kind.VIEW if is_view(op) else Kind.COMPUTE
 
 
 def _is_parallel(op: ir.Operation) -> bool:

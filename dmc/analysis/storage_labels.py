@@ -9,12 +9,10 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.gradient_storages import find_gradients
 from dmc.analysis.storage import Storages
-from dmc.dialect.labels import label_of, place_of
+from dmc.dialect.labels import kernel_label_of, label_of, place_of
 from dmc.runtime.ledger import GRADIENT
 from dmc.step_function import STATE_ROLES, Port, arguments, mutated_state, outputs
 
-# On a `dm.kernel`: the module that it is from.
-LABEL = "dm.label"
 # A bucket with more members is named by the first and the last.
 _MANY = 3
 _CATEGORIES = {"parameter": "parameter", "frozen": "parameter", "optimizer": "optimizer"}
@@ -54,10 +52,8 @@ def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
 
 def label_of_op(op: ir.Operation) -> str:
     """What people know an op by: its module's path, the tensor that it moves, or its line; "" if unknown."""
-    if LABEL in op.attributes:
-        return ir.StringAttr(op.attributes[LABEL]).value
-    tensors = [label_of(each).tensor for each in (op, *_movements(op))]
-    return next(filter(None, tensors), "") or place_of(op.location)
+    labels = [kernel_label_of(op), *(label_of(each).tensor for each in (op, *_movements(op)))]
+    return next(filter(None, labels), "") or place_of(op.location)
 
 
 def _gradient(parameter: str | None) -> Named | None:

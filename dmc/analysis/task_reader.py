@@ -12,12 +12,10 @@ from dmc.analysis.pieces import is_view
 from dmc.analysis.task_costs import TaskCosts, moved_bytes
 from dmc.analysis.task_graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.task_storages import TaskStorages, aligned_bytes
-from dmc.dialect.labels import label_of, place_of
+from dmc.dialect.labels import kernel_label_of, label_of, place_of
 from dmc.errors import DmcError
-from dmc.step_function import Port, arguments, find_step, mutated_state
+from dmc.step_function import HOST_ROLES, Port, arguments, find_step, mutated_state
 
-LABEL = "dm.label"
-_HOST_ROLES = ("control", "batch")
 _HINT = "a step holds dm.kernel, dm.start, dm.wait, buckets and views only: run dm-form-kernels and dm-async first"
 
 
@@ -54,7 +52,7 @@ class _Reader:
         argument = self.step.arguments[port.index]
         self.storages.make(argument, argument.type, port.name, is_fixed=True)
         self.behind[argument] = ()
-        if port.role not in _HOST_ROLES:
+        if port.role not in HOST_ROLES:
             self.resident += aligned_bytes(argument.type)
 
     def read(self, op: ir.Operation) -> None:
@@ -210,6 +208,4 @@ def _movement_name(op: ir.Operation, movement: Any) -> str:
 
 def name_of(op: ir.Operation) -> str:
     """What people know an operation by: its label, the tensor that it moves, or the module that it comes from."""
-    if LABEL in op.attributes:
-        return ir.StringAttr(op.attributes[LABEL]).value
-    return label_of(op).tensor or place_of(op.location).partition(" (")[0]
+    return kernel_label_of(op) or label_of(op).tensor or place_of(op.location).partition(" (")[0]

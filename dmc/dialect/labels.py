@@ -1,8 +1,8 @@
-"""What a movement carries and why it is there, as discardable attributes of `dm.reshard` and of collectives.
+"""What people know operations by, as discardable attributes of movements, of `dm.reshard` and of kernels.
 
 `dm.tensor`: the name of a parameter, "gradient of" one, or nothing for an activation, whose location names its module.
-`dm.why`: the rule of the plan, or the operation, that asked for it. They mean nothing to the program; the ledger shows
-them.
+`dm.why`: the rule of the plan, or the operation, that asked for it. `dm.label`: the path of the module that a kernel is of.
+They mean nothing to the program; the ledger, the tables of passes and reports show them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from dmc._mlir import ir
 
-TENSOR, WHY = "dm.tensor", "dm.why"
+TENSOR, WHY, KERNEL = "dm.tensor", "dm.why", "dm.label"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,17 @@ def put_label(op: ir.Operation, label: Label) -> None:
     for name, text in ((TENSOR, label.tensor), (WHY, label.why)):
         if text:
             op.attributes[name] = ir.StringAttr.get(text)
+
+
+def kernel_label_of(op: ir.Operation) -> str:
+    """The path of the module that a kernel is of; "" for another operation, and where nobody said it."""
+    return ir.StringAttr(op.attributes[KERNEL]).value if KERNEL in op.attributes else ""
+
+
+def put_kernel_label(kernel: ir.Operation, label: str) -> None:
+    """Labels a kernel; what is empty gets no attribute."""
+    if label:
+        kernel.attributes[KERNEL] = ir.StringAttr.get(label)
 
 
 def place_of(location: Any) -> str:

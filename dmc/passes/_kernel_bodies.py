@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, tensor
+from dmc.analysis.jobs import KIND
 from dmc.analysis.kernel_cost import Work, dominant
 from dmc.analysis.step_graph import Graph, Kind
 from dmc.passes._merged_generics import copy_with, merge_generics
@@ -16,7 +17,6 @@ from dmc.passes._outline import Outline
 from dmc.step_function import functions, symbol
 from dmc.walk import walk
 
-KIND = "dm.kind"
 SIMPLE = ("arith.constant", "tensor.empty", "linalg.fill")
 
 

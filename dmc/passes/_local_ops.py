@@ -7,6 +7,7 @@ from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.sharding import Decision
+from dmc.dialect.build import i64_array
 from dmc.placement.placement import Placement
 from dmc.walk import walk
 
@@ -17,7 +18,7 @@ Iota = Callable[[int, Placement], ir.Value]
 def localise(op: ir.Operation, decision: Decision) -> None:
     """Adapts the attributes of a split operation whose operands and results already have local types."""
     if op.name == "tensor.expand_shape":
-        op.attributes["static_output_shape"] = _i64(op.results[0].type.shape)
+        op.attributes["static_output_shape"] = i64_array(op.results[0].type.shape)
     if op.name in PLACES:
         loops, split = decision.loops, decision.choice.split
         dims = loops.operands[0] if op.name == "tensor.extract_slice" else loops.results[0]
@@ -37,7 +38,7 @@ def scale(op: ir.Operation, parts: Sequence[int]) -> None:
     """Places and sizes along a split dimension are those of one rank's part: they divide, for it is cut in blocks."""
     for name in PLACES[op.name]:
         numbers = list(ir.DenseI64ArrayAttr(op.attributes[name]))
-        op.attributes[name] = _i64([number // count for number, count in zip(numbers, parts, strict=True)])
+        op.attributes[name] = i64_array([number // count for number, count in zip(numbers, parts, strict=True)])
 
 
 def read_places(op: ir.Operation, decision: Decision, iota: Iota) -> ir.Operation:
@@ -121,7 +122,3 @@ def iota_of(block: ir.Block, size: int) -> ir.Value:
         number = ir.Operation.create("arith.index_cast", results=[i64], operands=[place.results[0]])
         ir.Operation.create("linalg.yield", operands=[number.results[0]])
     return generic.results[0]
-
-
-def _i64(values: Sequence[int]) -> ir.Attribute:
-    return ir.DenseI64ArrayAttr.get(list(values))

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import ir
-from dmc.analysis.step_graph import RESHAPES, Graph, Kind
+from dmc.analysis.pieces import RESHAPES
+from dmc.analysis.step_graph import Graph, Kind
 
 # Numbers of operations of a Graph, ascending.
 Group = tuple[int, ...]

@@ -12,25 +12,18 @@ import msgspec
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.jobs import operand_of
+from dmc.analysis.memory_attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
 from dmc.analysis.pieces import piece_offset
+from dmc.analysis.storage import member_offsets, value_bytes
 from dmc.dialect.collectives import permute_sources_and_targets
+from dmc.dialect.labels import kernel_label_of, label_of
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
-from dmc.step_function import Port, arguments, mutated_state, outputs
+from dmc.step_function import HOST_ROLES, Port, arguments, mutated_state, outputs
 
-OFFSET, OFFSETS, SCRATCH_OFFSET, ARENAS, COPIED = (
-    "dm.offset",
-    "dm.offsets",
-    "dm.scratch_offset",
-    "dm.arenas",
-    "dm.copied",
-)
-LABEL = "dm.label"
 COMPUTE = "compute"
-HOST_ROLES = ("control", "batch")
-HINT = "run dm-plan-memory first"
 
 
 def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, list[int]]:
@@ -74,11 +67,9 @@ class _Lowering:
         if not type_bytes(port.type):
             return
         space: Space = "pinned_host" if port.role in HOST_ROLES else "device"
-        own = step.operation.attributes["arg_attrs"][port.index]
-        if OFFSET not in own:
-            raise DmcError(step.operation, f"argument '{port.name}' has no place", HINT)
-        where = Range(space, own[OFFSET].value, type_bytes(port.type))
-        self.places[step.arguments[port.index]] = where
+        argument = step.arguments[port.index]
+        where = Range(space, stated_offset(argument), type_bytes(port.type))
+        self.places[argument] = where
         type_ = operand_of(port.type)
         self.slots.append(Slot(port.name, port.role, type_.dtype, type_.shape, where))
 
@@ -118,12 +109,8 @@ class _Lowering:
 
     def place(self, op: ir.Operation, index: int, space: Space = "device") -> Range:
         """Where dm-plan-memory put a result of `op`."""
-        if OFFSETS not in op.attributes:
-            raise DmcError(op, "its results have no place", HINT)
-        type_ = op.results[index].type
-        if isinstance(type_, dm.HandleType):
-            type_ = ir.TypeAttr(type_.params[0]).value
-        return Range(space, list(op.attributes[OFFSETS])[index], type_bytes(type_))
+        result = op.results[index]
+        return Range(space, stated_offset(result), value_bytes(result))
 
     def is_awaited(self, token: ir.Value) -> bool:
         """Whether anything comes after `token`."""
@@ -138,15 +125,13 @@ def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
     writes = [lowering.place(op, index) for index in range(len(op.results))]
     lowering.places.update(zip(op.results, writes, strict=True))
     reads = tuple(lowering.places[operand] for operand in op.operands)
-    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), label_of(op)))
+    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), _name_of(op)))
 
 
 def _scratch(op: Any) -> Range | None:
     if op.scratch is None or not op.scratch.value:
         return None
-    if SCRATCH_OFFSET not in op.attributes:
-        raise DmcError(op.operation, "its scratch memory has no place", HINT)
-    return Range("device", op.attributes[SCRATCH_OFFSET].value, op.scratch.value)
+    return Range("device", stated_scratch_offset(op.operation), op.scratch.value)
 
 
 def _start(lowering: _Lowering, op: ir.Operation) -> None:
@@ -171,7 +156,7 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
     if target is not None:
         lowering.places[start.handle] = target
     lane = _lane_of(lowering, movement, start)
-    label = label_of(start.operation) or label_of(movement.operation)
+    label = _name_of(start.operation) or _name_of(movement.operation)
     if isinstance(movement, dm.CopyOp):
         assert source is not None, "a copy has an operand"
         assert target is not None, "a copy delivers"
@@ -233,10 +218,10 @@ def _pack(lowering: _Lowering, op: ir.Operation) -> None:
     copied = set(op.attributes[COPIED]) if COPIED in op.attributes else set()
     for index, (member, where) in enumerate(zip(op.operands, _members(op, bucket, op.operands), strict=True)):
         if index in copied:
-            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, label_of(op)))
+            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, _name_of(op)))
         elif lowering.places[member] != where:
             fact = f"member {index} lies at {lowering.places[member]}, not at {where} in its bucket"
-            raise DmcError(op, fact, f"list it in {COPIED}, or {HINT}")
+            raise DmcError(op, fact, f"list it in {COPIED}, or run dm-plan-memory first")
 
 
 def _unpack(lowering: _Lowering, op: ir.Operation) -> None:
@@ -245,11 +230,9 @@ def _unpack(lowering: _Lowering, op: ir.Operation) -> None:
 
 
 def _members(op: ir.Operation, bucket: Range, members: Sequence[ir.Value]) -> list[Range]:
-    element = type_bytes(members[0].type) // prod(members[0].type.shape)
-    offsets = [offset * element for offset in op.attributes["offsets"]]
     return [
         Range(bucket.space, bucket.offset + offset, type_bytes(member.type))
-        for offset, member in zip(offsets, members, strict=True)
+        for offset, member in zip(member_offsets(op), members, strict=True)
     ]
 
 
@@ -262,12 +245,9 @@ def _view(lowering: _Lowering, op: ir.Operation) -> None:
     lowering.places[op.results[0]] = Range(whole.space, offset, type_bytes(op.results[0].type))
 
 
-def label_of(op: ir.Operation) -> str:
+def _name_of(op: ir.Operation) -> str:
     """What people know an operation by: a module's path, or the tensor that it moves."""
-    for name in (LABEL, "dm.tensor"):
-        if name in op.attributes:
-            return ir.StringAttr(op.attributes[name]).value
-    return ""
+    return kernel_label_of(op) or label_of(op).tensor
 
 
 def _used(lowering: _Lowering) -> tuple[tuple[Lane, ...], tuple[Command, ...]]:

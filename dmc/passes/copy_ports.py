@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.passes.base import Pass
-from dmc.step_function import arguments, find_step, outputs
+from dmc.step_function import HOST_ROLES, arguments, find_step, outputs
 
-# What the host hands over anew for every step.
-HOST_ROLES = ("control", "batch")
 DEVICE, HOST = "device", "pinned_host"
 
 

@@ -10,11 +10,11 @@ from dmc._mlir import ir
 from dmc.analysis.fusion import fuse
 from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
+from dmc.dialect.labels import put_kernel_label
 from dmc.passes._kernel_bodies import Bodies
 from dmc.passes._kernel_report import module_path, print_report
 from dmc.passes._merged_generics import copy_with
 from dmc.passes._outline import Outline, outline
-from dmc.passes._reasons import LABEL
 from dmc.passes._transposed_batches import join_batches_first
 from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
@@ -86,8 +86,7 @@ class _Step:
             bytes=traffic(self.graph, unit.body, unit.inputs, unit.outputs),
             loc=main.location,
         )
-        if label := module_path(main.location):
-            op.operation.attributes[LABEL] = ir.StringAttr.get(label)
+        put_kernel_label(op.operation, module_path(main.location))
         self.new.update(zip(unit.outputs, op.operation.results, strict=True))
 
     def keep(self, number: int) -> None:

@@ -9,6 +9,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pointwise import IN_PLACE
 from dmc.analysis.settings import target_of
+from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
 from dmc.step_function import find_step, functions, symbol
@@ -43,7 +44,7 @@ class SelectKernels(Pass):
         codes = [compile_kernels(module, names, each).kernels for each in chosen]
         for op in kernels:
             _state(op.operation, "implementation", ir.StringAttr.get("iree"))
-            _state(op.operation, "scratch", _i64(max(code[name].scratch for code in codes for name in bodies(op))))
+            _state(op.operation, "scratch", i64(max(code[name].scratch for code in codes for name in bodies(op))))
         by_name = {symbol(function): function for function in functions(module)}
         for name in names:
             safe = [
@@ -71,7 +72,3 @@ def _state(op: ir.Operation, name: str, value: ir.Attribute) -> None:
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> ir.Attribute:
     return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(pair)) for pair in pairs])
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

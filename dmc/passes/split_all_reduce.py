@@ -8,11 +8,11 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.sameness import Axes, differing_axes
-from dmc.dialect.labels import Label, label_of, put_label
+from dmc.dialect.labels import Label, kernel_label_of, label_of, put_kernel_label, put_label
 from dmc.dialect.plan import type_bytes
 from dmc.passes._kernel_functions import KernelFunctions
 from dmc.passes._pieces_of_kernels import Pieces
-from dmc.passes._reasons import LABEL, named, print_table
+from dmc.passes._reasons import named, print_table
 from dmc.passes._reduced_regions import Region, Regions
 from dmc.passes.base import Pass
 from dmc.step_function import find_step, functions, symbol
@@ -118,8 +118,7 @@ class _Splitting:
         traffic = sum(map(type_bytes, (*(each.type for each in operands), *outputs)))
         flops = None if op.flops is None else op.flops.value // self._region.parts
         kernel = dm.kernel(operands, outputs=outputs, body=self._pieces.build(piece), flops=flops, bytes=traffic)
-        if LABEL in op.operation.attributes:
-            kernel.operation.attributes[LABEL] = op.operation.attributes[LABEL]
+        put_kernel_label(kernel.operation, kernel_label_of(op.operation))
         return list(kernel.outputs)
 
     def _sliced(self, value: ir.Value) -> ir.Value:

@@ -85,11 +85,6 @@ class CudaStreams:
         self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
         return target
 
-    def used_bytes(self) -> int:
-        """Device memory that is in use by anyone."""
-        free, total = self._runtime.memGetInfo()
-        return total - free
-
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
         """See `dmc.runtime.replay.Streams`."""
         # CuPy passes numpy scalars by value: a pointer is a 64-bit number.
