@@ -12,6 +12,7 @@ from dmc.errors import DmcError
 from dmc.lowering.iree import run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, Place, leaves
 from dmc.lowering.stream import stream_module
+from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Job, code
 from dmc.program.code import DeviceCode, Extent
 from dmc.target import Target
@@ -78,10 +79,19 @@ def _step(command: Dispatch | Fill | Copy, geometries: Mapping[str, _Geometry]) 
         case Copy():
             return code.Copy(_part(command.source), _part(command.target))
         case Dispatch():
-            known = geometries[command.entry]
+            entry = _entry(command, geometries)
+            known = geometries[entry]
             buffers = tuple(_part(binding.place) for binding in command.bindings)
             scalars = tuple(int.from_bytes(_pattern(value), "little", signed=True) for value in command.scalars)
-            return code.Dispatch(command.entry, known.grid, known.block, known.shared, buffers, scalars)
+            return code.Dispatch(entry, known.grid, known.block, known.shared, buffers, scalars)
+
+
+def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
+    """Of the entries made for it the one for the smallest alignment: all launches of a kernel share its steps."""
+    suffix = command.entry.removeprefix(command.executable)
+    alignments = (1 << power for power in range(ALIGNMENT.bit_length()))
+    entries = (f"{at_alignment(command.executable, alignment)}{suffix}" for alignment in alignments)
+    return next((entry for entry in entries if entry in geometries), command.entry)
 
 
 def _part(place: Place) -> code.Part:

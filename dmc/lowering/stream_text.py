@@ -11,7 +11,7 @@ from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, Ke
 from dmc.program import Range
 
 # What IREE's code takes a buffer to be aligned to.
-_ALIGNMENT = 64
+ALIGNMENT = 64
 _ALIGNED = "stream.alignment = 64 : index"
 
 
@@ -130,7 +130,7 @@ class Text:
 
     def _dispatch(self, command: Dispatch, bound: Bound) -> Iterator[str]:
         spans = [bound.span(binding.place) for binding in command.bindings]
-        executable = self._executable(command.executable, math.gcd(_ALIGNMENT, *(each.offset for each in spans)))
+        executable = self._executable(command.executable, math.gcd(ALIGNMENT, *(each.offset for each in spans)))
         entry = f"{executable}{command.entry.removeprefix(command.executable)}"
         workload = ", ".join(self.constant(each) for each in command.workload)
         types = ", ".join(each.rpartition(" : ")[2] for each in command.scalars)
@@ -148,13 +148,18 @@ class Text:
         """The executable of that name, or one like it that takes buffers of a smaller alignment."""
         if name not in self.known:
             raise DmcError(f"executable @{name}", "is not among the code of the job", hint="please report this")
-        if alignment == _ALIGNMENT:
+        variant = at_alignment(name, alignment)
+        if variant == name:
             self.used[name] = self.known[name]
             return name
-        variant = f"aligned_{alignment}_{name}"
         text = self.known[name].replace(f"@{name}", f"@{variant}")
         self.used[variant] = text.replace(_ALIGNED, f"stream.alignment = {alignment} : index")
         return variant
+
+
+def at_alignment(executable: str, alignment: int) -> str:
+    """What an executable is called that takes buffers of this alignment."""
+    return executable if alignment == ALIGNMENT else f"aligned_{alignment}_{executable}"
 
 
 def indented(lines: Sequence[str], spaces: int) -> list[str]:
