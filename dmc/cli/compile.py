@@ -1,4 +1,7 @@
-"""`dmc compile my_module:make_step -o step.dmc`: compiles what a Python function describes and writes the file."""
+"""`dmc compile my_module:make_step -o step.dmc`: compiles what a Python function describes and writes the file.
+
+What is given on the command line goes before what the function says.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from dmc.runtime import Artifact
 
 _USAGE = "name it as in `dmc compile my_module:make_step`"
+# The keyword arguments of dmc.compile that may be given on the command line, too.
+_KEYWORDS = ("target", "executor", "machine", "memory_cap", "dump_dir")
 
 
 def add_parser(commands: Any) -> None:
@@ -28,7 +33,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("compile", help="compile a training step", description=__doc__)
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
-    parser.add_argument("--target", metavar="TARGET", help="cpu, cuda or, say, cpu:x86-64-v3; overrides the function's")
+    parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, say, cpu:x86-64-v3")
+    parser.add_argument("--executor", metavar="NAME", help="static: dmc plans order and memory; iree: IREE does")
+    parser.add_argument("--machine", metavar="MACHINE", help="the machine that the step is planned for, say, h200x4")
+    parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(command=run)
@@ -72,16 +80,17 @@ def _function(source: str) -> Any:
 
 
 def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> Artifact:
+    given = {name: value for name in _KEYWORDS if (value := getattr(arguments, name)) is not None}
     if isinstance(made, Step):
-        if arguments.target or arguments.dump_dir:
-            fact = "returned a step that is already compiled, so --target and --dump-dir come too late"
+        if given:
+            options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            fact = f"returned a step that is already compiled: too late for {options}"
             raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
         return made.snapshot()
     if not isinstance(made, Mapping):
         fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
         raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
-    given = {"target": arguments.target, "dump_dir": arguments.dump_dir}
-    keywords: dict[str, Any] = {**made, **{key: value for key, value in given.items() if value}}
+    keywords: dict[str, Any] = {**made, **given}
     _check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. Its device is not opened, as it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)

@@ -1,7 +1,7 @@
 """What people know operations by, as discardable attributes of movements, of `dm.reshard` and of kernels.
 
 `dm.tensor`: the name of a parameter, "gradient of" one, or nothing for an activation, whose location names its module.
-`dm.why`: the rule of the plan, or the operation, that asked for it. `dm.label`: the path of the module that a kernel is of.
+`dm.why`: the rule of the plan, or the operation, that asked for it. `dm.label`: the path of the module of a kernel.
 They mean nothing to the program; the ledger, the tables of passes and reports show them.
 """
 

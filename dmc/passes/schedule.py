@@ -167,7 +167,7 @@ def _over(graph: TaskGraph, smallest: _Candidate, needed: int, cap: int) -> DmcE
     return DmcError(
         graph.step.operation,
         fact + ", ".join([f"arguments ({graph.resident} bytes)", *named, *more]),
-        f"raise memory-cap to {needed}, the smallest that an order was found for, or split more of the state",
+        f"raise memory_cap to {needed}, the smallest that an order was found for, or split more of the state",
     )
 
 

@@ -162,11 +162,15 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         optimizer: Any,
         example: Any,
         target: str = "cpu",
+        executor: str | None = None,
+        machine: str | None = None,
+        memory_cap: int | None = None,
         dump_dir: str | None = None,
         observer: Observer | None = None,
     ) -> Artifact:
         assert observer is not None
-        seen.append({"model": model, "optimizer": optimizer, "example": example, "target": target, "dump": dump_dir})
+        asked = {"model": model, "optimizer": optimizer, "example": example, "target": target, "dump_dir": dump_dir}
+        seen.append({**asked, "executor": executor, "machine": machine, "memory_cap": memory_cap})
         observer.plan(["import", "iree"])
         with observer.stage("import"):
             if target == "cuda":
@@ -182,11 +186,19 @@ def test_compile_writes_what_the_function_describes(
 ) -> None:
     code, out, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--dump-dir", "dump")
     assert code == 0
-    asked = {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu", "dump": "dump"}
-    assert compiler == [asked]
+    asked = {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu", "dump_dir": "dump"}
+    assert compiler == [{**asked, **dict.fromkeys(("executor", "machine", "memory_cap"))}]
     assert [line.split()[:-2] for line in err.splitlines()] == [["build", "model"], ["import"], ["write"]]
     assert out == "gpt.dmc: 0.0 MB, 8 state tensors\n"
     assert Artifact.read(tmp_path / "gpt.dmc").signature == SIGNATURE
+
+
+def test_options_go_before_what_the_function_says(run: Run, module: str, compiler: list[dict[str, Any]]) -> None:
+    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", 4096)
+    code, _, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)
+    assert code == 0, err
+    asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4096}
+    assert {name: compiler[0][name] for name in asked} == asked
 
 
 @pytest.mark.usefixtures("compiler")

@@ -84,7 +84,7 @@ def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
             Schedule(machine=MACHINE, memory_cap=cap).run(module)
         except DmcError as error:
             assert percent < 100, "the order given fits"
-            smallest = int(error.hint.split("memory-cap to ")[1].split(",")[0])
+            smallest = int(error.hint.split("memory_cap to ")[1].split(",")[0])
             assert smallest > cap
             Schedule(machine=MACHINE, memory_cap=smallest).run(module)
             cap = smallest
