@@ -40,10 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown".
 
-    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split.
+    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. A
+    planned step has an "arena" on the device, which holds its state and shares the rest among all that it computes.
     """
     signature = artifact.signature
-    ranks = Ranks(signature)
+    whole, rank = _memory(artifact)
     return {
         "target": artifact.target,
         "precision": artifact.precision,
@@ -54,8 +55,8 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
         "inputs": _tensors(signature.batch, signature),
         "outputs": _tensors(signature.outputs, signature),
         "learning_rates": list(signature.learning_rates),
-        "bytes": _bytes(signature.state, artifact.statistics.get("transient_bytes", UNKNOWN)),
-        "rank_bytes": None if signature.mesh is None else _rank_bytes([ranks.local(s, 0) for s in signature.state]),
+        "bytes": whole,
+        "rank_bytes": rank,
         "parameters": sum(_elements(spec) for spec in signature.state if spec.role in ("parameter", "frozen")),
         "state": _tensors(signature.state, signature),
         "modules": {name: len(data) for name, data in artifact.modules.items()},
@@ -64,6 +65,23 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
         },
         "statistics": dict(artifact.statistics),
     }
+
+
+def _memory(artifact: Artifact) -> tuple[dict[str, int | str], dict[str, int | str] | None]:
+    """What is held in all, and, for a mesh, what by one rank."""
+    signature, ranks = artifact.signature, Ranks(artifact.signature)
+    whole = _bytes(signature.state, artifact.statistics.get("transient_bytes", UNKNOWN))
+    rank = None if signature.mesh is None else _rank_bytes([ranks.local(spec, 0) for spec in signature.state])
+    if artifact.job is None:
+        return whole, rank
+    arenas = [program.arenas.get("device", 0) for program in artifact.job.programs]
+    return _with_arena(whole, sum(arenas)), None if rank is None else _with_arena(rank, max(arenas))
+
+
+def _with_arena(held: dict[str, int | str], arena: int) -> dict[str, int | str]:
+    # What else lies there when, `dmc memory` says.
+    state = {name: held[name] for name in ("weights", "optimizer state", "buffers")}
+    return {**state, "arena": arena}
 
 
 def _bytes(state: Sequence[StateSpec], transient: int | str) -> dict[str, int | str]:

@@ -34,9 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     job = Artifact.read(arguments.file, to_run=False).job
     if job is None:
         fact = "holds no plan: its memory is decided when it runs"
-        raise ArtifactError(
-            str(arguments.file), fact, hint='leave executor="iree" out when you compile it, or see `dmc inspect`'
-        )
+        hint = 'compile it with executor="static", or see `dmc inspect`'
+        raise ArtifactError(str(arguments.file), fact, hint)
     made = report(job)
     if arguments.plot:
         plot(made, arguments.plot)

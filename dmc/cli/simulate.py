@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _job(artifact: Artifact, file: str) -> Job:
     if artifact.job is None:
-        hint = "compile it again so that form planned is kept"
-        raise ArtifactError(str(file), "holds no plan that could be played", hint=hint)
+        fact = "holds no plan that could be played"
+        raise ArtifactError(str(file), fact, hint='compile it with executor="static"')
     return artifact.job
 
 

@@ -140,3 +140,15 @@ def test_the_command_writes_everything(
     assert main(["memory", "step.dmc", "--html", str(html)]) == 0
     assert "ranks 0–1" in capsys.readouterr().out
     assert html.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_inspect_tells_the_arena_of_a_planned_step() -> None:
+    from dmc.cli.inspect import describe_artifact
+    from dmc.runtime.artifact import Artifact
+    from tests.linear_step import MLIR, SIGNATURE, initial_state
+
+    job = _job(ranks=1)
+    artifact = Artifact(SIGNATURE, "cpu", "fp32", {}, {"01": MLIR}, initial_state(), {}, job=job)
+    held = describe_artifact(artifact)["bytes"]
+    assert held["arena"] == job.programs[0].arenas["device"]
+    assert "activations and temporaries" not in held
