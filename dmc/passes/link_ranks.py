@@ -13,7 +13,8 @@ devices, bit for bit as they should. But it does not place what depends on no ar
 * a constant that is transferred stops it too, or crashes the evaluation of constants at compile time, unless it is
   hidden behind `util.optimization_barrier`.
 
-Devices must wait for the stream dialect at command level, where each operation names its device.
+Planned steps do it in the stream dialect at command level, where each operation names its device
+(`dmc/lowering/stream.py`).
 """
 
 from __future__ import annotations
