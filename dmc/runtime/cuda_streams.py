@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,33 @@ class CudaStreams:
     def upload(self, target: int, data: bytes) -> None:
         """Copies `data` to the device and returns when it is there."""
         source = np.frombuffer(data, np.uint8)
-        self._runtime.memcpy(target, source.ctypes.data, len(data), self._runtime.memcpyHostToDevice)
+        # A plain memcpy may return before the device has the bytes, and no lane waits for its stream.
+        with self._reported():
+            to_device = self._runtime.memcpyHostToDevice
+            self._runtime.memcpyAsync(target, source.ctypes.data, len(data), to_device, self.main.ptr)
+            self.main.synchronize()
 
     def download(self, source: int, length: int) -> np.ndarray:
         """A copy of `length` bytes of the device, as bytes."""
         target = np.empty(length, np.uint8)
-        self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
+        with self._reported():
+            self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
         return target
+
+    def drain(self) -> None:
+        """Blocks until all that is queued on lane 0 is done; raises DmcError if the device fails."""
+        with self._reported():
+            self.main.synchronize()
+
+    def wait_for(self, event: Any) -> None:
+        """Blocks until an event is signalled; raises DmcError if the device fails."""
+        with self._reported():
+            event.synchronize()
+
+    def is_past(self, event: Any) -> bool:
+        """Whether an event is signalled; raises DmcError if the device fails."""
+        with self._reported():
+            return event.done
 
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
         """See `dmc.runtime.replay.Streams`."""
@@ -131,7 +152,13 @@ class CudaStreams:
 
     def launch_graph(self, graph: Any) -> None:
         """Queues a captured graph on the stream of lane 0; raises DmcError if the device fails."""
-        try:
+        with self._reported():
             graph.launch(self._streams[0])
+
+    @contextmanager
+    def _reported(self) -> Generator[None]:
+        """Whatever fails on the device is only seen by the calls that come after it."""
+        try:
+            yield
         except self._runtime.CUDARuntimeError as error:
             raise DmcError("device 'cuda'", f"fails ({error})", hint="load the last saved file") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -80,12 +81,13 @@ class ReplaySession:
         self._check()
         for flight in self._flights:
             if flight.entry == entry and flight.done is not None:
-                flight.done.synchronize()
+                self._device.wait_for(flight.done)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
         self._check()
-        return all(flight.done.done for flight in self._flights if flight.entry == entry and flight.done is not None)
+        events = [flight.done for flight in self._flights if flight.entry == entry and flight.done is not None]
+        return all(map(self._device.is_past, events))
 
     def fetch(self, output: Output, entry: int) -> np.ndarray:
         """An output of a step, after waiting for it."""
@@ -99,8 +101,8 @@ class ReplaySession:
         return _typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Overwrites the whole state after all queued steps."""
-        self._device.main.synchronize()
+        """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
+        self._drain()
         for slot, array in zip(self._state, arrays, strict=True):
             self._device.upload(self._arena.ptr + slot.range.offset, np.ascontiguousarray(array).tobytes())
 
@@ -108,7 +110,9 @@ class ReplaySession:
         """Waits for what is queued, then frees the memory; may be called twice."""
         if self._closed:
             return
-        self._drain()
+        # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
+        with contextlib.suppress(DmcError):
+            self._drain()
         self._closed = True
         for flight in self._flights:
             flight.release()
@@ -117,7 +121,7 @@ class ReplaySession:
 
     def _drain(self) -> None:
         self._check()
-        self._device.main.synchronize()
+        self._device.drain()
 
     def _check(self) -> None:
         if self._closed:
@@ -161,7 +165,8 @@ class _Flight:
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
     slots = [slot for _, slot in places.of(specs)]
     for slot in slots:
-        if slot.range.space != space:
+        # What has no elements has no place either.
+        if slot.range.length and slot.range.space != space:
             fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
             raise ArtifactError("the plan", fact, hint="compile the step again")
     return slots

@@ -1,0 +1,105 @@
+"""A planned step on a GPU, on streams that only say what is asked of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmc.errors import DmcError
+from dmc.program import Job, Lane, Program, Range, Slot
+from dmc.program.code import DeviceCode
+from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.signature import Signature, StateSpec, TensorSpec
+
+
+class Failure(Exception):
+    """What CuPy raises."""
+
+
+class Device:
+    """CuPy, as far as a session needs it. calls: what was asked, by name. fails: whether waiting does."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fails = False
+        asked = {"memcpyHostToDevice": 1, "memcpyDeviceToHost": 2, "CUDARuntimeError": Failure}
+        asked |= {name: self._asked(name) for name in ("memcpy", "memcpyAsync")}
+        stream = SimpleNamespace(ptr=7, synchronize=self._synchronize, wait_event=self._asked("wait_event"))
+        stream.begin_capture = self._asked("begin_capture")
+        stream.end_capture = lambda: SimpleNamespace(upload=self._asked("upload"), launch=self._asked("launch"))
+        module = SimpleNamespace(load=self._asked("load"))
+        event = SimpleNamespace(record=self._asked("record"), synchronize=self._synchronize, done=True)
+        self.cuda = SimpleNamespace(
+            runtime=SimpleNamespace(**asked),
+            Stream=lambda non_blocking: stream,
+            Event=lambda disable_timing: event,
+            function=SimpleNamespace(Module=lambda: module),
+            Memory=lambda length: SimpleNamespace(ptr=1 << 20),
+            alloc_pinned_memory=Pinned,
+        )
+
+    def _asked(self, name: str) -> Any:
+        return lambda *_: self.calls.append(name)
+
+    def _synchronize(self) -> None:
+        self.calls.append("synchronize")
+        if self.fails:
+            raise Failure("illegal address")
+
+
+class Pinned(bytearray):
+    """Memory of the host."""
+
+    ptr = 1 << 10
+
+
+def _session(device: Device) -> ReplaySession:
+    slots = (
+        Slot("w", "parameter", "f32", (4,), Range("device", 0, 16)),
+        Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
+        Slot("loss", "output", "f32", (), Range("pinned_host", 256, 4)),
+    )
+    program = Program(0, {"device": 256, "pinned_host": 512}, (Lane("compute", "compute"),), slots, ())
+    signature = Signature(
+        state=(StateSpec("w@0", "f32", (4,)),),
+        controls=(),
+        batch=(TensorSpec("x@0", "f32", (2,)), TensorSpec("none@0", "f32", (0, 3))),
+        outputs=(TensorSpec("loss@0", "f32", ()),),
+        args={"tuple": []},
+        kwargs={"dict": {}},
+        aux=None,
+        learning_rates=(),
+    )
+    job, code = Job({"rank": 1}, (), {}, (program,)), DeviceCode("", {})
+    return ReplaySession(CudaStreams(device, None), signature, job, code, [np.ones(4, np.float32)])
+
+
+def _step(session: ReplaySession) -> int:
+    return session.issue([], [np.ones(2, np.float32), np.ones((0, 3), np.float32)])[0]
+
+
+def test_state_is_on_the_device_before_a_step_begins() -> None:
+    device = Device()
+    session = _session(device)
+    device.calls.clear()
+    session.write_state([np.zeros(4, np.float32)])
+    _step(session)
+    assert device.calls == ["synchronize", "memcpyAsync", "synchronize", "launch", "record"]
+
+
+def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None:
+    device = Device()
+    session = _session(device)
+    entry = _step(session)
+    device.fails = True
+    for use in (lambda: session.wait(entry), lambda: session.read_state(0)):
+        with pytest.raises(DmcError, match="illegal address"):
+            use()
+    session.close()
+    session.close()
+    with pytest.raises(DmcError, match="closed"):
+        session.write_state([np.zeros(4, np.float32)])
