@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 from dmc.program import (
-    ALIGNMENT,
     Await,
     Buffer,
     Channel,
@@ -21,6 +20,7 @@ from dmc.program import (
     Program,
     Range,
     Record,
+    aligned,
 )
 
 LANES = (Lane("compute", "compute"), Lane("dp", "comm", "dp"), Lane("copy_in", "copy_in"), Lane("copy_out", "copy_out"))
@@ -58,7 +58,7 @@ class _Writer:
     def take(self, length: int) -> Range:
         """Fresh device memory."""
         place = Range("device", self.top, length)
-        self.top += -(-length // ALIGNMENT) * ALIGNMENT
+        self.top += aligned(length)
         return place
 
     def launch(self, name: str, kind: str, shapes: tuple[tuple[int, ...], ...], flops: int, label: str) -> Range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from dmc.program import ALIGNMENT, Job, Program, Range, Space
+from dmc.program import Job, Program, Range, Space, aligned
 
 
 def worst_ratio(job: Job, space: Space = "device") -> float:
@@ -37,4 +37,4 @@ def lower_bound(program: Program, space: Space) -> int:
 
 
 def _aligned(where: Range) -> int:
-    return -(-where.length // ALIGNMENT) * ALIGNMENT
+    return aligned(where.length)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from dmc.mesh import Mesh
-from dmc.program import ALIGNMENT, Buffer, Range, Slot
+from dmc.program import Buffer, Range, Slot, aligned
 from dmc.program.program import Space
 
 ELEMENT = 4
@@ -72,7 +72,7 @@ class Storages:
         pieces: list[Piece] = []
         end = 0
         for length in lengths:
-            offset = -(-end // ALIGNMENT) * ALIGNMENT
+            offset = aligned(end)
             pieces.append(Piece(len(self.all), offset, length))
             end = offset + length
         return self.new("device", end, "communication"), pieces
@@ -106,13 +106,13 @@ class Storages:
             )
             for begin, end in others:
                 if storage.offset + storage.length > begin and end > storage.offset:
-                    storage.offset = -(-end // ALIGNMENT) * ALIGNMENT
+                    storage.offset = aligned(end)
             placed.append(replace(storage, first=first, last=last))
             arenas[storage.space] = max(arenas.get(storage.space, 0), storage.offset + storage.length)
         for storage in self.all:
             if storage.after is not None:
                 storage.offset = self.all[storage.after].offset
-        return {space: -(-size // ALIGNMENT) * ALIGNMENT for space, size in arenas.items()}
+        return {space: aligned(size) for space, size in arenas.items()}
 
     def _span(self, number: int) -> tuple[int, int]:
         """From when to when a storage and those that take it over live."""

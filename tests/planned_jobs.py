@@ -13,7 +13,7 @@ from dmc import dialect
 from dmc._mlir import ir
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.stream import compile_job
-from dmc.program import ALIGNMENT, Await, Channel, Collective, Job, Lane, Launch, Move, Program, Range, Record, Slot
+from dmc.program import Await, Channel, Collective, Job, Lane, Launch, Move, Program, Range, Record, Slot, aligned
 from dmc.runtime.device import Device
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.planned import PlannedSession
@@ -42,7 +42,7 @@ class Draft:
         """Bytes for a tensor, in memory that nothing else has."""
         length = math.prod(shape) * dtype_of(dtype).numpy.itemsize
         given = Range(space, self.sizes[space], length)
-        self.sizes[space] += -(-length // ALIGNMENT) * ALIGNMENT
+        self.sizes[space] += aligned(length)
         return given
 
     def slot(self, name: str, role: str, dtype: str, shape: tuple[int, ...]) -> Range:

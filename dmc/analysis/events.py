@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dmc.analysis.clocks import Clock, Clocks, uncovered
 from dmc.analysis.conflicts import Memory, Place
 from dmc.program import Await, Command, Program, Range, Record, Space, accesses
-from dmc.program.order import Clock, Clocks, uncovered
 
 
 @dataclass(frozen=True)

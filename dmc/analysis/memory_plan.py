@@ -11,7 +11,7 @@ from dmc.analysis.allocation import Sharing
 from dmc.analysis.packing import Block, lower_bound, pack
 from dmc.analysis.sharing import share
 from dmc.analysis.storage import DEVICE, PINNED_HOST
-from dmc.program import ALIGNMENT
+from dmc.program import aligned
 from dmc.step_function import STATE_ROLES, Port, arguments, outputs
 
 _SPACES = (DEVICE, PINNED_HOST, "host")
@@ -70,11 +70,6 @@ def plan_memory(step: func.FuncOp) -> MemoryPlan:
         if base + packing.bytes:
             arenas[space] = Arena(base + packing.bytes, base, base + lower_bound(blocks))
     return MemoryPlan(sharing, arenas, offsets, scratch)
-
-
-def aligned(size: int) -> int:
-    """The bytes that are set aside for so many, so that what follows is aligned too."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def scratch_of(ops: Sequence[ir.Operation]) -> dict[int, int]:

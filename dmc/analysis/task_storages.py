@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmc._mlir import ir
 from dmc.dialect.plan import type_bytes
-from dmc.program import ALIGNMENT
+from dmc.program import aligned
 
 
 class TaskStorages:
@@ -89,5 +89,5 @@ class TaskStorages:
 
 
 def aligned_bytes(type_: ir.Type) -> int:
-    """The bytes of a tensor in an arena, where everything starts at a multiple of `ALIGNMENT`."""
-    return -(-type_bytes(ir.RankedTensorType(type_)) // ALIGNMENT) * ALIGNMENT
+    """The bytes of a tensor in an arena, where everything is aligned."""
+    return aligned(type_bytes(ir.RankedTensorType(type_)))

@@ -10,15 +10,14 @@ from dmc._mlir import ir
 from dmc.dialect._dm_gen import PackOp, UnpackOp
 from dmc.dialect.plan import element_bytes
 from dmc.dialect.rules import Violation, rule
-
-# Bytes. Members begin at multiples of it, as buffers of their own would; what is left between them is less.
-ALIGNMENT = 256
+from dmc.program import ALIGNMENT
 
 
 def bucket_layout(counts: Sequence[int], element: ir.Type) -> tuple[list[int], int]:
     """Where tensors of `counts` elements lie in a bucket, one behind the other, and its length; all in elements.
 
-    Each begins at a multiple of `ALIGNMENT` bytes, and the length is one. Raises Violation for elements without a size.
+    Each begins at a multiple of `ALIGNMENT` bytes, as a buffer of its own would, and the length is one. Raises
+    Violation for elements without a size.
     """
     step = ALIGNMENT // element_bytes(element)
     *offsets, end = accumulate((-(-count // step) * step for count in counts), initial=0)

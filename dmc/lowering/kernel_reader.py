@@ -27,11 +27,10 @@ from dmc.lowering.kernel_code import (
     Place,
     without_copy_out,
 )
+from dmc.program import aligned
 
 _READ, _WRITE = 1, 2
 _ACCESS = {_READ: "ro", _WRITE: "wo", _READ | _WRITE: "rw"}
-# Where a kernel's next piece of scratch begins.
-_ALIGNMENT = 256
 # What a function may hold besides commands: it has no effect at this level.
 _SILENT = frozenset(
     "arith.constant hal.element_type hal.encoding_type hal.buffer_view.assert "
@@ -135,7 +134,7 @@ class _Reader:
 
     def _allocate(self, resource: Any, size: int) -> None:
         self.places[resource] = Place("scratch", 0, self.scratch, size)
-        self.scratch += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.scratch += aligned(size)
 
     def _check_results(self, op: Any) -> None:
         for number, result in enumerate(op.operation.operands):

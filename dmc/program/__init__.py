@@ -18,6 +18,7 @@ from dmc.program.program import (
     Space,
     Work,
     accesses,
+    aligned,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "Space",
     "Work",
     "accesses",
+    "aligned",
 ]

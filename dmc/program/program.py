@@ -23,6 +23,11 @@ Reduction = Literal["sum", "mean", "prod", "min", "max"]
 ALIGNMENT = 256
 
 
+def aligned(size: int) -> int:
+    """The bytes that are set aside for so many, so that what follows is aligned too; the offset behind so many."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 class Range(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Bytes [offset, offset + length) of the arena of one memory space."""
 

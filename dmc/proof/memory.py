@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmc.errors import ProofError
-from dmc.program import ALIGNMENT, Buffer, Job, Program
+from dmc.program import Buffer, Job, Program, aligned
 from dmc.program.program import Space
 from dmc.proof.story import told
 
@@ -30,7 +30,7 @@ def _check_arena(program: Program, space: Space, size: int) -> None:
         if buffer.range.offset < 0 or buffer.range.length < 1 or buffer.range.end > size:
             raise ProofError("V8", place, f"has {size} bytes, but '{buffer.label}' lies in {told(buffer.range)}")
         reach = max(reach, buffer.range.end)
-    if size > -(-reach // ALIGNMENT) * ALIGNMENT:
+    if size > aligned(reach):
         raise ProofError("V8", place, f"is {size} bytes, of which only {reach} are ever used", "make it smaller")
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from dmc.errors import ProofError
-from dmc.program import ALIGNMENT, Await, Collective, Program, Range, Record, Slot, accesses
+from dmc.program import ALIGNMENT, Await, Collective, Program, Range, Record, Slot, accesses, aligned
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
 from dmc.proof.live_buffers import NOBODY, LiveBuffers
@@ -139,7 +139,7 @@ class _Sweep:
         """Whether nobody looks at the bytes: a movement carries what lies between the members of a bucket along."""
         if not isinstance(self.program.commands[index], Collective) or not start % ALIGNMENT:
             return False
-        return start > touched.offset and end == -(-start // ALIGNMENT) * ALIGNMENT
+        return start > touched.offset and end == aligned(start)
 
     def _write(self, index: int, touched: Range, after: list[_Stretch], before: list[_Stretch]) -> Buffers:
         """Whose bytes a command writes: of what begins or goes on, or, where nobody reads it, of what ends here."""

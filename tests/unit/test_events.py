@@ -7,9 +7,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmc.analysis.clocks import Clocks, is_before
 from dmc.analysis.events import needed_edges, with_events
 from dmc.program import Await, Command, Lane, Launch, Program, Range, Record, accesses
-from dmc.program.order import Clocks, is_before
 
 LANES = tuple(Lane(f"lane{i}", "compute") for i in range(3))
 RANGES = st.builds(lambda first, length: Range("device", first, length), st.integers(0, 12), st.integers(1, 6))
