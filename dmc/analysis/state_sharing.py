@@ -149,4 +149,6 @@ def _is_read_before(
     if any(read.first != written for read in late) or not isinstance(kernel.opview, dm.KernelOp):
         return False
     made = [n for n, result in enumerate(kernel.results) if sharing.place_of(result) == sharing.place_of(change.new)]
-    return sharing.may_write(kernel, made, pairs_of(kernel), sharing.place_of(change.argument), change.range[1])
+    # What is only a part of a result is not made element by element.
+    place, size = sharing.place_of(change.argument), change.range[1]
+    return bool(made) and sharing.may_write(kernel, made, pairs_of(kernel), place, size)

@@ -132,3 +132,22 @@ func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (t
   %new = "dm.kernel"(%y, %z) {body = @last} : (tensor<64xf32>, tensor<32xf32>) -> tensor<64xf32>
   return %new : tensor<64xf32>
 }
+
+// -----
+
+// Near miss: new values that are two parts of one result do not take the place of the old value that it is made of.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.name = "v", dm.offset = 0 : i64
+// CHECK-SAME: dm.name = "w", dm.offset = 256 : i64
+// CHECK: body = @repeat, dm.offsets = array<i64: 512>
+func.func private @repeat(%x: tensor<64xf32>) -> tensor<128xf32> {
+  %z = tensor.concat dim(0) %x, %x : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  return %z : tensor<128xf32>
+}
+func.func @step(%v: tensor<64xf32> {dm.name = "v", dm.role = "parameter"}, %w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"})
+    -> (tensor<64xf32> {dm.name = "v"}, tensor<64xf32> {dm.name = "w"}) {
+  %both = "dm.kernel"(%w) {body = @repeat} : (tensor<64xf32>) -> tensor<128xf32>
+  %new_v = tensor.extract_slice %both[0] [64] [1] : tensor<128xf32> to tensor<64xf32>
+  %new_w = tensor.extract_slice %both[64] [64] [1] : tensor<128xf32> to tensor<64xf32>
+  return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
+}
