@@ -171,8 +171,10 @@ def _copies_all_out(copy: Copy, code: KernelCode) -> bool:
     # IREE rounds the only value of the scratch up to 64 bytes; another would begin behind that.
     if not source.length <= code.scratch < source.length + 64:
         return False
-    touched = [place for each in leaves(code.commands) if each != copy for place in _places(each)]
-    return not any(place.touches(target) for place in touched)
+    every = list(leaves(code.commands))
+    later = [place for each in every[every.index(copy) + 1 :] for place in reads_and_writes(each)[1]]
+    touched = [place for each in every if each != copy for place in _places(each)]
+    return not any(place.touches(target) for place in touched) and not any(place.touches(source) for place in later)
 
 
 def _renamed(commands: Sequence[KernelCommand], out: Copy) -> tuple[KernelCommand, ...]:

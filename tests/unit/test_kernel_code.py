@@ -67,6 +67,14 @@ def test_scratch_that_holds_more_stays() -> None:
     assert without_copy_out(code) == code
 
 
+def test_scratch_that_is_used_again_stays() -> None:
+    other = Place("write", 1, 0, 64)
+    once, again = dispatch(("ro", X), ("wo", SCRATCH)), dispatch(("ro", Y), ("wo", SCRATCH))
+    code = KernelCode("k", (once, Copy(SCRATCH, OUT), again, dispatch(("ro", SCRATCH), ("wo", other))), 64)
+    assert without_copy_out(code) == code
+    assert without_copy_out(KernelCode("k", (again, once, Copy(SCRATCH, OUT)), 64)).scratch == 0
+
+
 ELEMENTWISE = 'indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]'
 
 
