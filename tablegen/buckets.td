@@ -14,8 +14,8 @@ def Dm_PackOp : Dm_Op<"pack", [Pure]> {
     stay inside the buffer and leave no gap of 256 bytes or more. What lies between them, and behind the last, is
     padding that aligns them.
 
-    Lifespan: added by dm-bucket; consumed by dm-plan-memory, which places the tensors so that nothing is copied;
-    absent from form "planned".
+    Lifespan: added by dm-bucket; placed by dm-plan-memory, where it can so that nothing is copied; consumed by
+    dm-lower-to-plan; absent from form "planned".
 
     ```mlir
     %flat = "dm.pack"(%a, %b) {offsets = array<i64: 0, 4>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<7xf32>
@@ -32,7 +32,7 @@ def Dm_UnpackOp : Dm_Op<"unpack", [Pure]> {
 
     Rules: those of `dm.pack`, with the results as the tensors.
 
-    Lifespan: added by dm-bucket; consumed by dm-plan-memory; absent from form "planned".
+    Lifespan: added by dm-bucket; consumed by dm-lower-to-plan; absent from form "planned".
 
     ```mlir
     %a, %b = "dm.unpack"(%flat) {offsets = array<i64: 0, 4>} : (tensor<7xf32>) -> (tensor<2x2xf32>, tensor<3xf32>)

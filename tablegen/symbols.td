@@ -15,7 +15,7 @@ def Dm_MeshOp : Dm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
 
     Rules: at least one axis; names not empty and not repeated; as many sizes and links as axes; sizes at least 1.
 
-    Lifespan: added by dm-annotate; read by every later pass; absent from form "lowered".
+    Lifespan: added by the importer, for a plan; read by every later pass; absent from form "lowered".
 
     ```mlir
     "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cuda">,
@@ -34,7 +34,7 @@ def Dm_ChannelOp : Dm_Op<"channel", [Symbol, HasParent<"::mlir::ModuleOp">]> {
 
     Rules: in a module the group's mesh and axes exist, and every movement on the channel has the channel's group.
 
-    Lifespan: added by dm-assign-queues; consumed by dm-lower-to-plan; absent from form "planned".
+    Lifespan: added by dm-assign-queues; named by the lanes of form "planned"; absent from form "lowered".
 
     ```mlir
     "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()

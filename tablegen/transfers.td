@@ -11,8 +11,7 @@ def Dm_CopyOp : Dm_Op<"copy", [Pure, AllTypesMatch<["input", "result"]>]> {
     Rules: operand and result have one type; `source` and `target` differ; where the operand is itself the result of a
     `dm.copy`, `source` is the space that copy went to.
 
-    Lifespan: added by dm-partition and by the passes that move state out of device memory; put into `dm.start` by
-    dm-async; absent from form "planned".
+    Lifespan: added by dm-copy-ports; put into `dm.start` by dm-async; absent from form "planned".
 
     ```mlir
     %h = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"pinned_host">}
