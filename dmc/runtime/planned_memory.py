@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import iree.runtime as iree
 import msgspec
@@ -88,7 +88,11 @@ class Places:
 
 def tensor(memory: Arenas, rank: int, slot: Slot) -> np.ndarray:
     """The memory of a tensor as an array."""
-    data = memory[rank, slot.range.space].bytes[slot.range.offset : slot.range.end]
+    return typed(memory[rank, slot.range.space].bytes[slot.range.offset : slot.range.end], slot)
+
+
+def typed(data: np.ndarray, slot: Slot) -> np.ndarray:
+    """The bytes of a slot as an array of its type and shape."""
     return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
 
 
@@ -113,6 +117,30 @@ class PlannedReading:
         self._memory = None
 
 
+class Readings:
+    """The outputs of a step that somebody may still hold."""
+
+    def __init__(self) -> None:
+        self._held: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+
+    def give(self, outputs: Iterable[np.ndarray]) -> list[PlannedReading]:
+        """One for each output."""
+        given = [PlannedReading(memory) for memory in outputs]
+        self._held.update(given)
+        return given
+
+    def keep(self) -> None:
+        """Before their memory is used again: takes those that are still held out of it; the step must be done."""
+        for reading in tuple(self._held):
+            reading.keep()
+        self._held.clear()
+
+    def release(self) -> None:
+        """Lets go of the memory."""
+        for reading in tuple(self._held):
+            reading.release()
+
+
 class Flight:
     """What one step in flight owns: its inputs and outputs, its fences and its argument list, all made once.
 
@@ -123,7 +151,7 @@ class Flight:
         spaces: list[Space] = ["pinned_host", "host"]
         self.memory = {**shared, **arenas(device, job, spaces)}
         self.entry = 0
-        self._readings: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+        self._readings = Readings()
         self._wait, self._signal = iree.HalFence(1), iree.HalFence(1)
         self.arguments = iree.VmVariantList(len(self.memory) + 2)
         for program in job.programs:
@@ -144,19 +172,14 @@ class Flight:
 
     def readings(self, places: Sequence[tuple[int, Slot]]) -> list[PlannedReading]:
         """What the host reads when the step is done."""
-        readings = [PlannedReading(tensor(self.memory, rank, slot)) for rank, slot in places]
-        self._readings.update(readings)
-        return readings
+        return self._readings.give(tensor(self.memory, rank, slot) for rank, slot in places)
 
     def let_go(self) -> None:
         """Before its memory is used again: outputs that somebody still holds are taken out of it."""
-        for reading in tuple(self._readings):
-            reading.keep()
-        self._readings.clear()
+        self._readings.keep()
 
     def release(self) -> None:
         """Lets go of the memory; nothing runs any more."""
-        for reading in tuple(self._readings):
-            reading.release()
+        self._readings.release()
         self.memory.clear()
         del self.arguments

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +13,7 @@ from dmc.program import Job, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.calls import RUN_AHEAD, Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.dtypes import dtype_of
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
 
@@ -98,7 +96,7 @@ class ReplaySession:
         """A host copy of one state tensor after all queued steps."""
         self._drain()
         slot = self._state[index]
-        return _typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+        return typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
@@ -137,28 +135,23 @@ class _Flight:
         self.done: Any = None
         self._memory = host
         self._bytes = np.frombuffer(host, np.uint8)
-        self._readings: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+        self._readings = Readings()
 
     def tensor(self, slot: Slot) -> np.ndarray:
         """The memory of an input or an output."""
-        return _typed(self._bytes[slot.range.offset : slot.range.end], slot)
+        return typed(self._bytes[slot.range.offset : slot.range.end], slot)
 
     def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
         """What the host reads when the step is done."""
-        readings = [PlannedReading(self.tensor(slot)) for slot in slots]
-        self._readings.update(readings)
-        return readings
+        return self._readings.give(map(self.tensor, slots))
 
     def let_go(self) -> None:
         """Before its memory is used again: outputs that somebody still holds are taken out of it."""
-        for reading in tuple(self._readings):
-            reading.keep()
-        self._readings.clear()
+        self._readings.keep()
 
     def release(self) -> None:
         """Lets go of the memory; nothing runs any more."""
-        for reading in tuple(self._readings):
-            reading.release()
+        self._readings.release()
         del self._bytes, self._memory, self.graph
 
 
@@ -170,7 +163,3 @@ def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
             fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
             raise ArtifactError("the plan", fact, hint="compile the step again")
     return slots
-
-
-def _typed(data: np.ndarray, slot: Slot) -> np.ndarray:
-    return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
