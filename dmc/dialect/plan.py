@@ -195,7 +195,7 @@ def ranks_have_one_program_each(ops: list[ProgramOp | MeshOp]) -> None:
     seen: set[int] = set()
     for op in programs:
         if op.rank.value in seen:
-            raise DmcError(op.operation, f"rank {op.rank.value} has a program already")
+            raise DmcError(op.operation, f"rank {op.rank.value} has a program already", "leave one of the two")
         seen.add(op.rank.value)
     ranks = max((prod(op.sizes) for op in ops if isinstance(op, MeshOp)), default=1)
     if seen != set(range(ranks)):

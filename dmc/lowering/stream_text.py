@@ -57,7 +57,9 @@ class Bound:
         """Where a place of the kernel lies."""
         given = self.scratch if place.role == "scratch" else getattr(self, f"{place.role}s")[place.index]
         if given is None:
-            raise DmcError(f"kernel @{self.code.name}", f"has no range for its {place.role} {place.index}")
+            raise DmcError(
+                f"kernel @{self.code.name}", f"has no range for its {place.role} {place.index}", "please report this"
+            )
         return given.part(place)
 
     def spans(self) -> Iterator[Span]:
