@@ -70,15 +70,15 @@ def test_a_layer_with_tiles_agrees_with_eager() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(INNER, OUTER), nn.Tanh(), nn.Linear(OUTER, INNER))
     x, y = torch.randn(ROWS, INNER), torch.randn(ROWS, INNER)
-    options = {"loss": nn.functional.mse_loss, "optimizer": dmc.optim.SGD(lr=1.0), "example": (x, y)}
-    artifact = compile_artifact(model, executor="iree", **options)
+    loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=1.0)
+    artifact = compile_artifact(model, loss=loss, optimizer=optimizer, example=(x, y), executor="iree")
     schedule = schedule_of(artifact.ir["03-lowered"], CPU).decode()
     if AVX512 in schedule:
         assert "compilation_info" in with_tiles(schedule, cores=2)
     step = dmc.api.CompiledStep(artifact)
-    loss = nn.functional.mse_loss(model(x), y)
-    loss.backward()
-    assert float(step(x, y)) == pytest.approx(loss.item(), rel=1e-5)
+    eager = nn.functional.mse_loss(model(x), y)
+    eager.backward()
+    assert float(step(x, y)) == pytest.approx(eager.item(), rel=1e-5)
     trained = step.state_dict()["model"]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
