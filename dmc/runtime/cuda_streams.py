@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -143,9 +144,15 @@ class CudaStreams:
         stream.begin_capture()
         try:
             work()
+        except BaseException:
+            # The capture is broken, too, which would hide why.
+            with contextlib.suppress(self._runtime.CUDARuntimeError):
+                stream.end_capture()
+            raise
         finally:
-            graph = stream.end_capture()
-            self._capturing = None
+            events, self._capturing = self._capturing, None
+        graph = stream.end_capture()
+        del events
         # The first launch would upload the graph; a step never does.
         graph.upload(stream)
         return graph

@@ -33,7 +33,7 @@ def open_session(
         return Session(Device(artifact.target, device), linked, artifact.modules, state)
     kinds = artifact.target.split("+")
     kind, _, ordinal = (device or kinds[0]).partition(":")
-    if kind not in kinds:
+    if kind not in kinds or not (ordinal or "0").isdecimal():
         fact = f"was planned for {' and '.join(kinds)}, not for device {device!r}"
         raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda" for both')
     if kind == "cpu":

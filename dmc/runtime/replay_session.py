@@ -117,6 +117,11 @@ class ReplaySession:
         self._flights.clear()
         del self._arena
 
+    def __del__(self) -> None:
+        # An exception in the constructor leaves nothing to wait for.
+        if hasattr(self, "_flights"):
+            self.close()
+
     def _drain(self) -> None:
         self._check()
         self._device.drain()
