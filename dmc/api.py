@@ -135,6 +135,7 @@ def compile_artifact(
     chosen, kind = targets(target), _precision(precision)
     _check_plan(mesh, plan, chosen)
     way = _executor(executor, chosen)
+    _check_settings(way, machine, memory_cap)
     settings = Settings(target, machine or chosen[0].machine, memory_cap or 0)
     (observer := observer or Observer()).plan(("import", *STAGES[way]))
     with ir.Context() as context, ir.Location.unknown():
@@ -192,6 +193,14 @@ def _executor(name: str | None, chosen: tuple[Target, ...]) -> Executor:
         raise DmcError("executor 'iree'", "compiles for one target", hint="compile twice, or leave executor out")
     planned = any(target.name == CPU.name for target in chosen)
     return "static" if name == "static" or (name is None and planned) else "iree"
+
+
+def _check_settings(way: Executor, machine: str | None, memory_cap: int | None) -> None:
+    """Raises DmcError for what only planned steps know."""
+    given = [name for name, value in (("machine", machine), ("memory_cap", memory_cap)) if value is not None]
+    if way == "iree" and given:
+        fact = f"does not know {' and '.join(given)}: IREE decides order and memory"
+        raise DmcError("executor 'iree'", fact, hint='plan the step with executor="static"')
 
 
 def _precision(name: str) -> Precision:

@@ -81,6 +81,7 @@ def test_one_plan_for_two_machines(tmp_path: Path) -> None:
         ({"executor": "nonesuch"}, "executor 'nonesuch': does not exist"),
         ({"executor": "iree", "target": "cpu+cuda"}, "compiles for one target"),
         ({"target": "cpu+cpu"}, "names one kind of machine twice"),
+        ({"executor": "iree", "memory_cap": 1 << 30, "machine": "h200"}, "does not know machine and memory_cap"),
         ({"machine": "nonesuch"}, "nonesuch"),
     ],
 )
