@@ -77,13 +77,13 @@ def plans_of(model: str) -> dict[str, Plan]:
     return found
 
 
-def check(model: str, name: str) -> tuple[int, float]:
+def check(model: str, name: str, reschedule: bool = True) -> tuple[int, float]:
     """Trains under one plan; gives the bytes that a step sends, and how much larger its arena is than its lower bound.
 
     One rank is compiled by IREE's own way, without a plan. Raises AssertionError where the losses or the state differ
     from one rank's by more than the tolerance, where ranks differ that should hold the same, where a step is not
-    proven, where an arena is too large, and where a second run, or another schedule of the same step, differs in a
-    bit.
+    proven, where an arena is too large, and where a second run, or another schedule of the same step (`reschedule`),
+    differs in a bit.
     """
     plan = plans_of(model)[name]
     batches = [build(model, 0.0).example(seed) for seed in range(STEPS)]
@@ -103,10 +103,11 @@ def check(model: str, name: str) -> tuple[int, float]:
     step.load_state_dict(before)
     assert train(step, batches) == losses, "a second run has other losses"
     assert_same_bits(model_state(step), first)
-    other = compile_case(build(model, 0.0), optimizer, mesh=plan.mesh, plan=plan, machine="h200x4")
-    assert _proven(step) != _proven(other), "both machines give one schedule, so nothing is compared"
-    assert train(other, batches) == losses, "another schedule has other losses"
-    assert_same_bits(model_state(other), first)
+    if reschedule:
+        other = compile_case(build(model, 0.0), optimizer, mesh=plan.mesh, plan=plan, machine="h200x4")
+        assert _proven(step) != _proven(other), "both machines give one schedule, so nothing is compared"
+        assert train(other, batches) == losses, "another schedule has other losses"
+        assert_same_bits(model_state(other), first)
     job = step.snapshot().job
     assert job is not None
     ratio = worst_ratio(job)

@@ -17,11 +17,13 @@ CASES = (
     ("llama", "sp2"),
     ("moe", "dp2×ep2"),
 )
+# Under the others `make matrix` compares another schedule, too.
+RESCHEDULED = ("zero3", "dp2×tp2", "sp2")
 
 
 @pytest.mark.parametrize(("model", "plan"), CASES)
 def test_trains_as_one_rank(model: str, plan: str) -> None:
-    sent, ratio = matrix.check(model, plan)
+    sent, ratio = matrix.check(model, plan, reschedule=plan in RESCHEDULED)
     assert sent > 0
     assert 1.0 <= ratio <= matrix.ARENA
 
