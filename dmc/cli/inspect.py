@@ -13,6 +13,8 @@ from typing import Any
 from dmc.cli.ops import count_composites, count_ops
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
+from dmc.runtime.memory_report import CATEGORIES, RankMemory
+from dmc.runtime.memory_report import report as memory_report
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
@@ -41,7 +43,8 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown".
 
     mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. A
-    planned step has an "arena" on the device, which holds its state and shares the rest among all that it computes.
+    planned step has an "arena" on the device, which holds its state and shares the rest among all that it computes;
+    its gradients and activations are the most that is alive of each at one time.
     """
     signature = artifact.signature
     whole, rank = _memory(artifact)
@@ -69,19 +72,21 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
 
 def _memory(artifact: Artifact) -> tuple[dict[str, int | str], dict[str, int | str] | None]:
     """What is held in all, and, for a mesh, what by one rank."""
-    signature, ranks = artifact.signature, Ranks(artifact.signature)
+    signature, parts = artifact.signature, Ranks(artifact.signature)
     whole = _bytes(signature.state, artifact.statistics.get("transient_bytes", UNKNOWN))
-    rank = None if signature.mesh is None else _rank_bytes([ranks.local(spec, 0) for spec in signature.state])
+    rank = None if signature.mesh is None else _rank_bytes([parts.local(spec, 0) for spec in signature.state])
     if artifact.job is None:
         return whole, rank
-    arenas = [program.arenas.get("device", 0) for program in artifact.job.programs]
-    return _with_arena(whole, sum(arenas)), None if rank is None else _with_arena(rank, max(arenas))
+    ranks = memory_report(artifact.job).ranks
+    each = _planned(rank or whole, ranks[:1])
+    return _planned(whole, [memory for memory in ranks for _ in memory.ranks]), None if rank is None else each
 
 
-def _with_arena(held: dict[str, int | str], arena: int) -> dict[str, int | str]:
-    # What else lies there when, `dmc memory` says.
+def _planned(held: dict[str, int | str], ranks: Sequence[RankMemory]) -> dict[str, int | str]:
+    """With the most gradients and activations that `ranks` have alive, each at a time of its own, and their arenas."""
     state = {name: held[name] for name in ("weights", "optimizer state", "buffers")}
-    return {**state, "arena": arena}
+    most = {CATEGORIES[name]: sum(memory.most[name] for memory in ranks) for name in ("gradient", "activation")}
+    return {**state, **most, "arena": sum(memory.arena for memory in ranks)}
 
 
 def _bytes(state: Sequence[StateSpec], transient: int | str) -> dict[str, int | str]:

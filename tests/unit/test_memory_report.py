@@ -142,7 +142,7 @@ def test_the_command_writes_everything(
     assert html.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_inspect_tells_the_arena_of_a_planned_step() -> None:
+def test_inspect_tells_what_a_planned_step_holds() -> None:
     from dmc.cli.inspect import describe_artifact
     from dmc.runtime.artifact import Artifact
     from tests.linear_step import MLIR, SIGNATURE, initial_state
@@ -151,4 +151,7 @@ def test_inspect_tells_the_arena_of_a_planned_step() -> None:
     artifact = Artifact(SIGNATURE, "cpu", "fp32", {}, {"01": MLIR}, initial_state(), {}, job=job)
     held = describe_artifact(artifact)["bytes"]
     assert held["arena"] == job.programs[0].arenas["device"]
-    assert "activations and temporaries" not in held
+    (memory,) = report(job).ranks
+    assert (held["gradients"], held["activations"]) == (memory.most["gradient"], memory.most["activation"])
+    assert held["gradients"] > 0
+    assert held["activations"] > 0
