@@ -100,18 +100,34 @@ def prepare(model: str, directory: Path) -> None:
     optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=0.1, eps=EPSILON, clip_grad_norm=CLIP)
     options: dict[str, Any] = {"loss": case.loss, "optimizer": optimizer, "example": case.example(0)}
     compile_artifact(case.model, target="cuda", **options).write(directory / f"{model}.dmc")
-    step = dmc.compile(case.model, target="cpu", **options)
+    train_on_the_cpu(model, dmc.compile(case.model, target="cpu", **options), case, directory)
+
+
+def train_on_the_cpu(model: str, step: Any, case: Case, directory: Path) -> None:
+    """Trains `STEPS` steps and writes batches, losses and trained parameters to `<model>.npz`; prints what there is."""
     names = [spec.name for spec in step.signature.batch]
-    stored: dict[str, np.ndarray] = {}
     batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
-    for index, batch in enumerate(batches):
-        stored.update({f"batch.{index}.{name}": array for name, array in batch.items()})
+    stored = {f"batch.{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}
     losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
     stored["losses"] = np.array(losses)
     stored.update({f"model.{name}": value.numpy() for name, value in step.state_dict()["model"].items()})
     np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
     sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
     print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps; {', '.join(sizes)}", flush=True)
+
+
+def stored_batches(step: Any, stored: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """The batches that the CPU trained on."""
+    names = [spec.name for spec in step.signature.batch]
+    return [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(BATCHES)]
+
+
+def errors_of(
+    losses: list[float], start: Mapping[str, Any], trained: Mapping[str, Any], stored: Mapping[str, np.ndarray]
+) -> tuple[float, dict[str, float]]:
+    """The largest relative error of a loss, and of each parameter that of its change (`change_error`)."""
+    loss = max(abs(a - b) / abs(b) for a, b in zip(losses, stored["losses"].tolist(), strict=True))
+    return loss, {name: change_error(start[name], trained[name], stored[f"model.{name}"]) for name in trained}
 
 
 def run(model: str, directory: Path) -> Result:
@@ -121,20 +137,17 @@ def run(model: str, directory: Path) -> Result:
     stored = dict(np.load(directory / f"{model}.npz"))
     step = load(directory / f"{model}.dmc")
     start = step.state_dict()["model"]
-    names = [spec.name for spec in step.signature.batch]
-    batches = [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(BATCHES)]
+    batches = stored_batches(step, stored)
     losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
-    cpu: list[float] = stored["losses"].tolist()
-    loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
     trained = step.state_dict()["model"]
-    errors = {name: change_error(start[name], trained[name], stored[f"model.{name}"]) for name in trained}
+    loss_error, errors = errors_of(losses, start, trained, stored)
     worst = max(errors, key=errors.__getitem__)
     result = Result(
         model=model,
         agrees=loss_error <= LOSS_TOLERANCE and errors[worst] <= CHANGE_TOLERANCE,
         first_loss=losses[0],
         last_loss=losses[-1],
-        last_loss_cpu=cpu[-1],
+        last_loss_cpu=float(stored["losses"][-1]),
         worst_loss_error=loss_error,
         worst_change_error=errors[worst],
         worst_change=worst,

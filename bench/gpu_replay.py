@@ -32,10 +32,11 @@ from bench.gpu_first_light import (
     EPSILON,
     RATE,
     STEPS,
-    arrays_of,
-    change_error,
     eager_ms,
+    errors_of,
     median_ms,
+    stored_batches,
+    train_on_the_cpu,
 )
 from bench.record import write_record
 
@@ -103,16 +104,7 @@ def prepare(model: str, directory: Path) -> None:
     optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=0.1, eps=EPSILON, clip_grad_norm=CLIP)
     options: dict[str, Any] = {"loss": case.loss, "optimizer": optimizer, "example": case.example(0)}
     compile_artifact(case.model, target="cpu+cuda", **options).write(directory / f"{model}.dmc")
-    step = dmc.load(directory / f"{model}.dmc")
-    names = [spec.name for spec in step.signature.batch]
-    batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
-    stored = {f"batch.{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}
-    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
-    stored["losses"] = np.array(losses)
-    stored.update({f"model.{name}": value.numpy() for name, value in step.state_dict()["model"].items()})
-    np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
-    sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
-    print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps; {', '.join(sizes)}", flush=True)
+    train_on_the_cpu(model, dmc.load(directory / f"{model}.dmc"), case, directory)
 
 
 def run(model: str, directory: Path) -> Result:
@@ -122,16 +114,13 @@ def run(model: str, directory: Path) -> Result:
     stored = dict(np.load(directory / f"{model}.npz"))
     step = load(directory / f"{model}.dmc", device="cuda")
     start = step.state_dict()
-    names = [spec.name for spec in step.signature.batch]
-    batches = [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(BATCHES)]
+    batches = stored_batches(step, stored)
     losses, trained = _train(step, batches)
     step.load_state_dict(start)
     before = _used_bytes()
     again, retrained = _train(step, batches)
     allocated = _used_bytes() - before
-    cpu: list[float] = stored["losses"].tolist()
-    loss_error = max(abs(a - b) / abs(b) for a, b in zip(losses, cpu, strict=True))
-    errors = {name: change_error(start["model"][name], trained[name], stored[f"model.{name}"]) for name in trained}
+    loss_error, errors = errors_of(losses, start["model"], trained, stored)
     worst = max(errors, key=errors.__getitem__)
     job = step.snapshot().job
     assert job is not None, "planned"
