@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmc.analysis.clocks import Clocks, is_before
 from dmc.analysis.events import needed_edges, with_events
-from dmc.program import Await, Command, Lane, Launch, Program, Range, Record, accesses
+from dmc.program import Await, Buffer, Command, Lane, Launch, Program, Range, Record, accesses
 
 LANES = tuple(Lane(f"lane{i}", "compute") for i in range(3))
 RANGES = st.builds(lambda first, length: Range("device", first, length), st.integers(0, 12), st.integers(1, 6))
@@ -80,6 +80,16 @@ def test_one_event_serves_several_lanes() -> None:
     program = _program([Launch(0, "k", (), (shared,)), Launch(1, "k", (shared,), ()), Launch(2, "k", (shared,), ())])
     commands = with_events(program, needed_edges([program])).commands
     assert [type(command) for command in commands] == [Launch, Record, Await, Launch, Await, Launch]
+
+
+def test_buffers_keep_naming_the_commands_that_they_named() -> None:
+    shared = Range("device", 0, 4)
+    launches = (Launch(0, "k", (), (shared,)), Launch(1, "k", (shared,), ()))
+    buffers = (Buffer("x", "activation", shared, 0, 1),)
+    program = Program(0, {"device": 4}, LANES, (), launches, buffers)
+    changed = with_events(program, needed_edges([program]))
+    (buffer,) = changed.buffers
+    assert [changed.commands[buffer.first], changed.commands[buffer.last]] == list(launches)
 
 
 def test_events_that_are_there_count() -> None:
