@@ -3,7 +3,8 @@
 #   make demo              train a small GPT, compiled
 #   make test              every check there is; what continuous integration runs
 #   make lint | lit | pytest   parts of it
-#   make matrix            every model under every plan on a mesh; writes the table into docs/status.md
+#   make matrix            every model under every plan on a mesh, and the tests that take long; writes the table into
+#                          docs/status.md
 #   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
 #   make check-generated   fail where the committed files differ from what tablegen/ gives
 #
@@ -44,6 +45,7 @@ pytest: $(INSTALLED)
 	@$(BIN)/python -m pytest -n $(WORKERS)
 
 matrix: $(INSTALLED)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m large
 	@$(BIN)/python -m tests.matrix --jobs $(WORKERS) --write
 
 generate: $(GENERATION)/build.ninja

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dmc._mlir import func, ir
 from dmc.walk import walk
 
-# Stands behind the name of an operation, in the location of what its gradient computes.
-BACKWARD = ", backward"
+# Stands behind the name of an operation, in the location of what its gradient computes, or of an optimizer's update.
+NOT_FORWARD = (", backward", ", update")
 # A module and which of its sides, "input" or "output".
 Side = tuple[str, str]
 
@@ -51,7 +51,7 @@ def _module(op: ir.Operation) -> str:
 
 def _is_forward(op: ir.Operation) -> bool:
     name = _name(op)
-    return "#" in name and not name.endswith(BACKWARD)
+    return "#" in name and not name.endswith(NOT_FORWARD)
 
 
 def _name(op: ir.Operation) -> str:

@@ -119,7 +119,7 @@ def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
     """Lets the backward operations of `node` carry its origin."""
     meta = node.meta.get("custom")
     if meta and origin.META_KEY in meta:
-        meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], is_backward=True)}
+        meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], part="backward")}
     for result in results:
         if not meta or not isinstance(result, Tensor) or result.grad_fn is None:
             continue

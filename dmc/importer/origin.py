@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import fx, nn
@@ -18,20 +18,25 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
 META_KEY = "dmc_origin"
 
+Part = Literal["", "backward", "update"]
+
 
 @dataclass(frozen=True)
 class Origin:
     """`module` is the path in the user's model ("" for the model itself), `file` and `line` its innermost own line.
 
-    is_backward: the operation belongs to the gradient of what stands there.
+    part: "backward" where the operation belongs to the gradient of what stands there; "update" where it belongs to the
+    optimizer, and `module` is the path of the parameter, or "optimizer".
     """
 
     module: str
     file: str
     line: int
-    is_backward: bool = False
+    part: Part = ""
 
     def __str__(self) -> str:
+        if self.part == "update":
+            return f"update of {self.module}"
         module = f"module '{self.module}'" if self.module else "the model or its loss"
         return f"{module} ({self.file}:{self.line})" if self.file else module
 

@@ -17,7 +17,6 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
 from dmc._mlir import ir, passmanager
-from dmc.analysis.module_values import BACKWARD
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.differentiate import trace
@@ -111,7 +110,7 @@ class _LocatedCache(ContextCache):
     def get_node_location(self, node: fx.Node) -> ir.Location:
         place = origin.of_node(node)
         line = ir.Location.file(place.file, place.line, 0, self._c) if place.file else ir.Location.unknown(self._c)
-        suffix = BACKWARD if place.is_backward else ""
+        suffix = f", {place.part}" if place.part else ""
         return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{suffix}", line, self._c)
 
 

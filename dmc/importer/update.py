@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
+from torch.fx import traceback
 
+from dmc.importer import origin
 from dmc.importer.decompositions import is_finite
 from dmc.importer.differentiate import trace
 from dmc.optim import SLOTS, Plan, Settings
@@ -55,7 +59,8 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
         new_slots: list[Tensor] = []
         for name, parameter, gradient in zip(names, old, gradients, strict=True):
             own = [next(remaining) for _ in slots_of[name]]
-            result = prepared[plan.group_of[name]].update(parameter, gradient, own, clip, apply)
+            with _noted(name):
+                result = prepared[plan.group_of[name]].update(parameter, gradient, own, clip, apply)
             new_parameters.append(result[0])
             new_slots.extend(result[1:])
         kept = [
@@ -67,7 +72,19 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
     step = torch.zeros([], dtype=torch.int64)
     scalars = [step, torch.zeros([], dtype=loss), torch.zeros([len(plan.groups)]), torch.zeros([], dtype=torch.int32)]
     inputs = [tensor.detach() for tensor in [*tensors, *tensors, *slot_tensors, *buffers, *buffers]]
-    return Update(trace(update, [*inputs, *scalars]), slots)
+    with _noted("optimizer"):
+        return Update(trace(update, [*inputs, *scalars]), slots)
+
+
+@contextmanager
+def _noted(name: str) -> Iterator[None]:
+    """Lets operations say that they update the parameter `name`; "optimizer" for what all share."""
+    before = traceback.current_meta
+    traceback.current_meta = {**before, "custom": {origin.META_KEY: origin.Origin(name, "", 0, "update")}}
+    try:
+        yield
+    finally:
+        traceback.current_meta = before
 
 
 def global_norm(tensors: list[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
@@ -27,7 +27,7 @@ _FLAGS = (
     "--iree-opt-const-expr-hoisting=false",
     "--iree-flow-inline-constants-max-byte-length=65536",
 )
-_DISPATCH = re.compile(r"@(\w+?)_dispatch_\d+")
+_KERNEL = re.compile(r"@(\w+?)(?:_dispatch_\d+\w*)?\b")
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -63,18 +63,31 @@ def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
     It may join a reduction with loops whose values between them do not fit into registers or on the stack of a thread.
     Whether they do, only code generation tells, so kernels that reduce go through its first half once on their own.
     """
-    refused: set[str] = set()
-    while doubtful := {name for name in library.kernels if reduces(library, name)} - refused:
-        alone = without(text, set(library.kernels) - doubtful)
-        try:
-            run_iree(as_input(alone), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
-        except DmcError as error:
-            # IREE shows each dispatch that it refused, behind its words.
-            named = {name for name in _DISPATCH.findall(str(error.__cause__)) if name in doubtful}
-            refused |= named or doubtful
-            continue
-        break
-    return refused
+    every = set(library.kernels)
+    doubtful = {name for name in every if reduces(library, name)}
+    return _refused(lambda names: without(text, every - names), doubtful, target)
+
+
+def _refused(only: Callable[[set[str]], str], names: set[str], target: Target) -> set[str]:
+    """Those of the kernels `names` that code generation refuses; `only`: the module with some kernels alone."""
+    if not names:
+        return set()
+    try:
+        run_iree(as_input(only(names)), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
+    except DmcError as error:
+        # IREE shows, behind its words, where it failed: lines of the functions that it was given, or the dispatches.
+        named = {name for name in _KERNEL.findall(str(error.__cause__)) if name in names}
+        if not named and len(names) == 1:
+            return names
+        parts = [names - named] if named else _halves(names)
+        return named.union(*(_refused(only, part, target) for part in parts))
+    return set()
+
+
+def _halves(names: set[str]) -> list[set[str]]:
+    """The first half of the names and the second."""
+    ordered = sorted(names)
+    return [set(ordered[: len(ordered) // 2]), set(ordered[len(ordered) // 2 :])]
 
 
 def reduces(library: CodeLibrary, name: str) -> bool:

@@ -23,9 +23,7 @@ def kernel_ns(machine: Machine, kind: str, flops: int, traffic: int, dtype: str)
     if kind not in device.efficiency.shares:
         hint = f"kinds are {', '.join(device.efficiency.shares)}"
         raise DmcError(f"kernel of kind '{kind}'", f"has no efficiency on {device.name}", hint=hint)
-    computing = flops / _rate(machine, kind, dtype) if flops else 0.0
-    moving = traffic / device.memories["device"].bandwidth
-    return max(computing, moving) / device.efficiency.shares[kind] * _NS + device.launch.ns
+    return _roofline_ns(machine, kind, flops, traffic, dtype) / device.efficiency.shares[kind] + device.launch.ns
 
 
 def launch_ns(machine: Machine, kernel: Kernel) -> float:
@@ -34,6 +32,11 @@ def launch_ns(machine: Machine, kernel: Kernel) -> float:
     if measured is not None:
         return measured.ns
     return kernel_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
+
+
+def at_peak_ns(machine: Machine, kernel: Kernel) -> float:
+    """Nanoseconds of a kernel that computes, or moves its bytes, at the peak: whichever lasts longer."""
+    return _roofline_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
 
 
 def kernel_key(kernel: Kernel) -> str:
@@ -56,6 +59,12 @@ def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) 
         hint = f"paths are {', '.join(machine.device.copies)}"
         raise DmcError(f"copy {path}", f"is not described for {machine.device.name}", hint=hint)
     return bytes / copying.bandwidth * _NS + copying.latency_ns
+
+
+def _roofline_ns(machine: Machine, kind: str, flops: int, traffic: int, dtype: str) -> float:
+    computing = flops / _rate(machine, kind, dtype) if flops else 0.0
+    moving = traffic / machine.device.memories["device"].bandwidth
+    return max(computing, moving) * _NS
 
 
 def _rate(machine: Machine, kind: str, dtype: str) -> float:

@@ -48,7 +48,10 @@ def print_report(
 
 
 def module_path(location: ir.Location) -> str:
-    """`h.3.attn, backward`: where in the model a location is, and whether in its gradient; "" where it does not say."""
+    """`h.3.attn, backward`: where in the model a location is; "" where it does not say.
+
+    `backward` stands behind the module for its gradient, `update` behind a parameter for what the optimizer does.
+    """
     match location:
         case ir.CallSiteLoc():
             return module_path(location.callee) or module_path(location.caller)
@@ -56,7 +59,8 @@ def module_path(location: ir.Location) -> str:
             return next(filter(None, map(module_path, location.locations)), "")
         case ir.NameLoc():
             module, _, operator = location.name_str.partition("#")
-            return module + (", backward" if module and operator.endswith(", backward") else "")
+            _, comma, part = operator.partition(", ")
+            return module + comma + part if module else ""
         case _:
             return ""
 

@@ -113,7 +113,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     } -> tensor<2x4xf32>
     %transposed_5 = linalg.transpose ins(%20 : tensor<2x4xf32>) outs(%8 : tensor<4x2xf32>) permutation = [1, 0] 
     %21 = linalg.matmul ins(%transposed_5, %5 : tensor<4x2xf32>, tensor<2x8xf32>) outs(%2 : tensor<4x8xf32>) -> tensor<4x8xf32>
-    %22 = "dm.all_reduce"(%21) {accumulate = f32, dm.tensor = "gradient of 2.weight", dm.why = "#dmc.optimizer_update_sgd", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %22 = "dm.all_reduce"(%21) {accumulate = f32, dm.tensor = "gradient of 2.weight", dm.why = "2.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<4x8xf32>) -> tensor<4x8xf32>
     %23 = linalg.matmul ins(%20, %arg1 : tensor<2x4xf32>, tensor<4x8xf32>) outs(%3 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %24 = tensor.empty() : tensor<2x8xi1>
     %25 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%5 : tensor<2x8xf32>) outs(%24 : tensor<2x8xi1>) {
@@ -129,14 +129,14 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %transposed_6 = linalg.transpose ins(%26 : tensor<2x8xf32>) outs(%7 : tensor<8x2xf32>) permutation = [1, 0] 
     %27 = linalg.fill ins(%cst : f32) outs(%6 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %28 = linalg.matmul ins(%transposed_6, %arg6 : tensor<8x2xf32>, tensor<2x4xf32>) outs(%27 : tensor<8x4xf32>) -> tensor<8x4xf32>
-    %29 = "dm.all_reduce"(%28) {accumulate = f32, dm.tensor = "gradient of 0.weight", dm.why = "#dmc.optimizer_update_sgd", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %29 = "dm.all_reduce"(%28) {accumulate = f32, dm.tensor = "gradient of 0.weight", dm.why = "0.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<8x4xf32>) -> tensor<8x4xf32>
     %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
     %30 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%17 : tensor<f32>) outs(%14 : tensor<f32>) {
     ^bb0(%in: f32, %out: f32):
       %43 = arith.mulf %in, %cst : f32
       linalg.yield %43 : f32
     } -> tensor<f32>
-    %31 = "dm.all_reduce"(%30) {accumulate = f32, dm.why = "#aten.eq.Scalar", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<f32>) -> tensor<f32>
+    %31 = "dm.all_reduce"(%30) {accumulate = f32, dm.why = "optimizer#aten.eq.Scalar, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<f32>) -> tensor<f32>
     %32 = tensor.empty() : tensor<i1>
     %33 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%31 : tensor<f32>) outs(%32 : tensor<i1>) {
     ^bb0(%in: f32, %out: i1):

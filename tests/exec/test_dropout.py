@@ -12,6 +12,7 @@ import dmc
 from dmc.runtime import Step
 from tests.compiled import assert_same_bits, call, compile_case, train
 from tests.eager import objective
+from tests.large import large_unless
 from tests.models import NAMES, build
 from tests.models.case import Case
 
@@ -19,7 +20,7 @@ SIZE = 20_000
 SIGMAS = 5.0  # A right generator misses this once in two million draws.
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=large_unless(("bert", "lstm", "demo_gpt"), NAMES))
 def trained(request: pytest.FixtureRequest) -> tuple[Case, Step]:
     """Each model with its dropout, compiled once for the tests below; every test sets the state itself."""
     case = build(request.param, dropout=0.1)

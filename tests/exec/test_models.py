@@ -11,6 +11,7 @@ import torch
 import dmc
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
+from tests.large import large, large_unless
 from tests.models import NAMES, build
 from tests.models.case import Batch
 from tests.tolerance import TOLERANCE, State, assert_losses_close, assert_states_close, distance
@@ -19,6 +20,7 @@ STEPS = 5
 # A larger rate would lose the comparison of batch-norm models to the growth of rounding errors from step to step.
 RATES = {"resnet": 0.01}
 ADAMW_MODELS = ("gpt2", "llama", "bert", "lstm", "demo_gpt")
+QUICK = ("llama", "bert", "lstm", "demo_gpt")
 
 Reference = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
@@ -43,7 +45,7 @@ def test_adamw_with_clipping_agrees_with_eager(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "resnet"])
+@pytest.mark.parametrize("name", large_unless(QUICK, [name for name in NAMES if name != "resnet"]))
 def test_bf16_mixed_agrees_with_autocast(name: str) -> None:
     own = dmc.optim.SGD(lr=0.05, momentum=0.9)
     _compare(
@@ -55,6 +57,7 @@ def test_bf16_mixed_agrees_with_autocast(name: str) -> None:
     )
 
 
+@large
 def test_bf16_mixed_resnet_is_as_close_to_float32_as_autocast() -> None:
     # Rounding to bfloat16 flips ReLUs: after one step autocast is a quarter of the change away from float32, so two
     # right runs may be that far apart. What can be asked is to be no further away than autocast, and to keep the loss.

@@ -13,6 +13,7 @@ from torch import nn
 import dmc
 from dmc.api import compile_artifact
 from dmc.errors import ArtifactError, DmcError
+from dmc.program import Launch
 from dmc.runtime.artifact import Artifact
 
 EXAMPLE = (torch.linspace(-1, 1, 32).reshape(4, 8), torch.linspace(0, 1, 16).reshape(4, 4))
@@ -34,6 +35,14 @@ def test_both_executors_train_alike() -> None:
     assert planned.snapshot().job is not None
     assert by_iree.snapshot().job is None
     assert _losses(planned) == pytest.approx(_losses(by_iree), rel=1e-5)
+
+
+def test_launches_say_of_what_they_are() -> None:
+    job = compile_artifact(**_options()).job
+    assert job is not None
+    labels = {command.label for command in job.programs[0].commands if isinstance(command, Launch)}
+    assert {"0", "2", "0, backward", "optimizer, update"} <= labels
+    assert {f"{path}.{name}, update" for path in "02" for name in ("weight", "bias")} <= labels
 
 
 def test_another_schedule_of_the_same_step_gives_the_same_bits() -> None:

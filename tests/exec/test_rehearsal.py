@@ -21,6 +21,7 @@ from dmc.plans import Plan
 from dmc.runtime import Step
 from dmc.step_function import NAME, find_step
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
+from tests.large import large
 from tests.models import build
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
@@ -75,19 +76,20 @@ def test_all_ranks_train_as_one(one_rank: One, name: str) -> None:
 class Pair(nn.Module):
     """Two layers that a tensor-parallel plan splits, the first by columns and the second by rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropout: float) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.up = nn.Linear(8, 16)
         self.down = nn.Linear(16, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """f32[batch, 8] → f32[batch, 4]."""
-        return self.down(torch.tanh(self.up(x)))
+        return self.down(self.dropout(torch.tanh(self.up(x))))
 
 
-def _pair() -> Case:
+def _pair(dropout: float = 0.0) -> Case:
     torch.manual_seed(0)
-    return Case("pair", Pair(), _pair_loss, _pair_batch)
+    return Case("pair", Pair(dropout), _pair_loss, _pair_batch)
 
 
 def _pair_loss(y: torch.Tensor, target: torch.Tensor) -> Any:
@@ -119,6 +121,7 @@ def _assert_close(actual: list[tuple[float, torch.Tensor]], expected: list[tuple
         torch.testing.assert_close(y, one_y, rtol=1e-5, atol=1e-6)
 
 
+@large
 def test_micro_batches_of_one_row_each() -> None:
     # Labels are padded on each rank alike, in a loop.
     plan = dmc.plan(DP2).use(dmc.plans.zero2("dp"))
@@ -128,6 +131,16 @@ def test_micro_batches_of_one_row_each() -> None:
     assert_losses_close(losses, expected, TOLERANCE["mesh"])
 
 
+def test_dropout_draws_what_one_rank_draws() -> None:
+    case = _pair(0.5)
+    one, four = compile_case(case, OPTIMIZER, seed=7), _compiled(case, _dp2_tp2(), seed=7)
+    losses = _train(one, case, range(STEPS))
+    _assert_close(_train(four, case, range(STEPS)), losses)
+    (other, _), *_ = _train(compile_case(case, OPTIMIZER, seed=8), case, range(1))
+    assert other != pytest.approx(losses[0][0], rel=1e-3), "nothing was dropped"
+
+
+@large
 def test_dropout_has_the_bits_of_one_rank() -> None:
     # On 4 ranks also because IREE binds 32 buffers to a kernel at most: what is computed from the seed is shared.
     plan = dmc.plan(dmc.Mesh(dp=2, tp=2)).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))

@@ -12,6 +12,7 @@ from torch import nn
 import dmc
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
+from tests.large import large_unless
 from tests.models import build
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
@@ -92,7 +93,7 @@ def test_trained_weights_load_into_the_model() -> None:
     assert_same_bits(case.model.state_dict(), model_state(step))
 
 
-@pytest.mark.parametrize("name", ["demo_gpt", "resnet"])
+@pytest.mark.parametrize("name", large_unless(("demo_gpt",), ["demo_gpt", "resnet"]))
 def test_save_load_and_resume_bit_for_bit(name: str, tmp_path: Path) -> None:
     case = build(name, dropout=0.1)
     batches = [case.example(seed) for seed in range(6)]

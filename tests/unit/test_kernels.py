@@ -57,6 +57,40 @@ func.func private @kept_whole(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %z : tensor<8xf32>
 }"""
 
+# Rows of a table less their sums: where a row is long, IREE joins the loops and finds no room for it on the stack.
+CENTRED = """
+func.func private @rows_of_{width}(%places: tensor<1024xi64>, %table: tensor<4096x{width}xf32>)
+    -> tensor<1024x{width}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %rows = tensor.empty() : tensor<1024x{width}xf32>
+  %empty = tensor.empty() : tensor<1024xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<1024xf32>) -> tensor<1024xf32>
+  %found = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                           iterator_types = ["parallel", "parallel"]}}
+      ins(%places : tensor<1024xi64>) outs(%rows : tensor<1024x{width}xf32>) {{
+  ^bb0(%place: i64, %out: f32):
+    %i = arith.index_cast %place : i64 to index
+    %j = linalg.index 1 : index
+    %x = tensor.extract %table[%i, %j] : tensor<4096x{width}xf32>
+    linalg.yield %x : f32
+  }} -> tensor<1024x{width}xf32>
+  %sums = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                          iterator_types = ["parallel", "reduction"]}}
+      ins(%found : tensor<1024x{width}xf32>) outs(%zeros : tensor<1024xf32>) {{
+  ^bb0(%x: f32, %sum: f32):
+    %next = arith.addf %x, %sum : f32
+    linalg.yield %next : f32
+  }} -> tensor<1024xf32>
+  %z = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+                                        affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%found, %sums : tensor<1024x{width}xf32>, tensor<1024xf32>) outs(%rows : tensor<1024x{width}xf32>) {{
+  ^bb0(%x: f32, %sum: f32, %out: f32):
+    %less = arith.subf %x, %sum : f32
+    linalg.yield %less : f32
+  }} -> tensor<1024x{width}xf32>
+  return %z : tensor<1024x{width}xf32>
+}}"""
+
 
 def compiled(text: str, *names: str) -> CodeLibrary:
     """The code of the functions of these names."""
@@ -96,6 +130,12 @@ def test_copies_and_fills_are_commands() -> None:
     assert sorted(type(each).__name__ for each in commands) == ["Copy", "Copy", "Fill"]
     assert {each.target.index for each in commands if isinstance(each, Copy | Fill)} == {0, 1, 2}
     assert code.scratch == 0
+
+
+def test_only_what_is_too_large_for_one_dispatch_becomes_several() -> None:
+    library = compiled(CENTRED.format(width=512) + CENTRED.format(width=2048), "rows_of_512", "rows_of_2048")
+    assert len(list(dispatches(library, "rows_of_512"))) == 1
+    assert len(list(dispatches(library, "rows_of_2048"))) > 1
 
 
 @pytest.mark.parametrize(
