@@ -4,9 +4,15 @@
 // kernel of its own, whatever is read before and computed behind.
 
 // CHECK-LABEL: func.func @step
-// CHECK-COUNT-4: "dm.kernel"
-// CHECK-NOT: "dm.kernel"
-// CHECK: return
+// CHECK-SAME: (%[[A:[^:]+]]: {{[^%]+}}, %[[B:[^:]+]]: {{[^%]+}}, %[[C:[^:]+]]:
+// CHECK-NEXT: %[[AB:.+]] = "dm.kernel"(%[[A]], %[[B]]) {body = @concat_0
+// CHECK-NEXT: %[[AC:.+]] = "dm.kernel"(%[[A]], %[[C]]) {body = @concat_0
+// CHECK-NEXT: %{{.+}} = "dm.kernel"(%[[AB]], %[[AC]]) {body = @elementwise_0
+// CHECK-NEXT: %[[LEFT:.+]] = "dm.kernel"(%[[A]]) {body = @pad_0
+// CHECK-NEXT: %[[RIGHT:.+]] = "dm.kernel"(%[[A]]) {body = @pad_1
+// CHECK-NEXT: %{{.+}} = "dm.kernel"(%[[LEFT]], %[[RIGHT]]) {body = @elementwise_1
+// CHECK-COUNT-1: tensor.concat
+// CHECK-NOT: tensor.concat
 func.func @step(%a: tensor<4x8xf32> {dm.name = "a", dm.role = "batch"}, %b: tensor<4x8xf32> {dm.name = "b", dm.role = "batch"},
                 %c: tensor<4x8xf32> {dm.name = "c", dm.role = "batch"})
     -> (tensor<4x16xf32> {dm.name = "r0"}, tensor<4x10xf32> {dm.name = "r1"}) {
