@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -77,7 +77,7 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
 
 
 @contextmanager
-def _noted(name: str) -> Iterator[None]:
+def _noted(name: str) -> Generator[None]:
     """Lets operations say that they update the parameter `name`; "optimizer" for what all share."""
     before = traceback.current_meta
     traceback.current_meta = {**before, "custom": {origin.META_KEY: origin.Origin(name, "", 0, "update")}}
