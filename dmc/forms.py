@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dmc._mlir import func, ir
 from dmc.analysis.in_place import verify_in_place
 from dmc.analysis.pieces import is_view
+from dmc.analysis.replicas import verify_replicas
 from dmc.analysis.views import is_of_argument
 from dmc.dialect import (
     AllSliceOp,
@@ -240,7 +241,7 @@ PLACED = Form(
     name="placed",
     dialects=_TENSOR_DIALECTS,
     ops=("dm.composite", "dm.mesh", FUSION_BARRIER, *_VALUE_COLLECTIVES),
-    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings),
+    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings, verify_replicas),
     way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh, {FUSION_BARRIER} and collectives on "
     "values only; lower it",
 )
