@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.errors import DmcError
+from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
 from dmc.lowering.transposes import isolate_transposes
-from dmc.target import Target
+from dmc.target import CPU, Target
 from dmc.walk import walk
 
 # What dm-form-kernels put into a kernel is to be one dispatch.
@@ -36,8 +37,7 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
     Asking again for the same bodies compiles nothing. Raises DmcError, naming the kernel, for a body that IREE makes
     more of than dispatches, fills and copies.
     """
-    text = _kernel_module(module, sorted(set(names)))
-    return _compiled(text, target)
+    return _compiled(_kernel_module(module, sorted(set(names)), target), target)
 
 
 @functools.lru_cache(maxsize=8)
@@ -105,7 +105,7 @@ def without(text: str, names: set[str]) -> str:
     return module.operation.get_asm()
 
 
-def _kernel_module(module: ir.Module, names: Sequence[str]) -> str:
+def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> str:
     """The text of a module of public functions, of which each result has its storage as a last argument.
 
     Without that storage IREE would pack the results of a kernel into memory of its own choice.
@@ -115,6 +115,8 @@ def _kernel_module(module: ir.Module, names: Sequence[str]) -> str:
     with ir.InsertionPoint(kernels.body):
         for name in names:
             _add_public(symbols[name].operation)
+    if target.name == CPU.name:
+        split_deep_products(kernels)
     isolate_transposes(kernels)
     return kernels.operation.get_asm()
 
