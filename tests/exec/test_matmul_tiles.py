@@ -12,7 +12,7 @@ from dmc.lowering.iree import schedule_of
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.target import CPU
 
-ROWS, INNER, OUTER = 136, 72, 208  # No tile side divides them all: there are tiles that stick out.
+ROWS, INNER, OUTER = 136, 96, 224  # No tile side divides them all: there are tiles that stick out.
 AVX512 = "native_vector_size = 64 : i64"
 PLAIN = (
     "[affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>]"
@@ -38,7 +38,11 @@ def _matmul(rows: int, columns: int, depth: int, maps: str | None = None) -> str
         (_matmul(512, 128, 2048, LEFT), "vector_common_parallel = [16, 32, 0]"),
         (_matmul(128, 128, 2048, LEFT), "distribution = [64, 64, 0]"),
         (_matmul(1024, 30522, 512), "distribution = [128, 128, 0]"),
-        (_matmul(30522, 512, 1024, LEFT), "enable_loop_peeling"),
+        (_matmul(2048, 512, 128), "DoubleTilingExpert>>"),
+        (_matmul(30522, 512, 1024, LEFT), "DoubleTilingExpert>, {enable_loop_peeling}>"),
+        (_matmul(1000, 512, 1000), "DoubleTilingExpert>, {enable_loop_peeling}>"),
+        (_matmul(1024, 1000, 512, LEFT), "DoubleTilingExpert>, {enable_loop_peeling}>"),
+        (_matmul(2048, 100, 128), "DoubleTilingExpert>>"),
     ],
 )
 def test_tiles_are_chosen_by_kind_and_size(program: str, tile: str) -> None:
@@ -53,11 +57,22 @@ def test_tiles_are_chosen_by_kind_and_size(program: str, tile: str) -> None:
         _matmul(2048, 512, 128).replace("64 : i64", "32 : i64"),
         _matmul(2048, 512, 128, RIGHT),
         _matmul(30522, 500, 1024, LEFT),
+        _matmul(512, 100, 2048, LEFT),
+        _matmul(1000, 500, 512),
         _matmul(1024, 512, 30522),
         _matmul(16, 512, 128),
         _matmul(2048, 512, 128).replace("f32", "bf16"),
     ],
-    ids=["other vectors", "transposed right", "neither rows nor columns fit", "too deep", "too few rows", "other type"],
+    ids=[
+        "other vectors",
+        "transposed right",
+        "tiles stick out",
+        "columns stick out",
+        "rows and columns stick out",
+        "too deep",
+        "too few rows",
+        "other type",
+    ],
 )
 def test_other_products_are_left_alone(program: str) -> None:
     assert with_tiles(program, cores=2) == program
