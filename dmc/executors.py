@@ -100,11 +100,11 @@ class Builder:
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)))
         signature = with_splits(self.imported.signature, _placed(forms))
-        built = Built(forms, signature, {}, {}, (), job, certificate)
+        built = Built(forms, signature, {}, {}, (), job)
         with self.observer.stage("iree"):
             for target in targets(settings.targets):
                 built = _with_code(built, job, compile_kernels(module, job.kernels, target), target)
-        return built
+        return replace(built, certificate=certificate.with_code(built.modules, built.code))
 
     def by_iree(self) -> Built:
         """IREE decides order and memory of one program of all ranks."""

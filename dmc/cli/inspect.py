@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from dmc.cli.ops import count_composites, count_ops
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
@@ -44,7 +46,8 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
 
     mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. A
     planned step has an "arena" on the device, which holds its state and shares the rest among all that it computes;
-    its gradients and activations are the most that is alive of each at one time.
+    its gradients and activations are the most that is alive of each at one time. certificate: what was proven of the
+    plan, or None where IREE schedules the step.
     """
     signature = artifact.signature
     whole, rank = _memory(artifact)
@@ -67,6 +70,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
             name: {"ops": count_ops(text), "composites": count_composites(text)} for name, text in artifact.ir.items()
         },
         "statistics": dict(artifact.statistics),
+        "certificate": None if artifact.certificate is None else msgspec.to_builtins(artifact.certificate),
     }
 
 
@@ -153,6 +157,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         axes = ", ".join(f"{axis}={size}" for axis, size in report["mesh"].items())
         yield f"mesh {axes}: {math.prod(report['mesh'].values())} ranks in one process"
     yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
+    if report["certificate"] is not None:
+        yield _proven(report["certificate"])
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
     yield from _tensor_lines("outputs", report["outputs"])
@@ -162,6 +168,13 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield from (f"  {f'code, {name}':<28} {_size(size):>12}" for name, size in report["modules"].items())
     for form, counts in report["forms"].items():
         yield from _form_lines(form, counts)
+
+
+def _proven(certificate: dict[str, Any]) -> str:
+    """`proven V1, V2, of plan 1f2e3d4c5b6a by costs 0a1b2c3d4e5f, device memory at most 1.0 MB`."""
+    costs = f" by costs {certificate['cost_table'][:12]}" if certificate["cost_table"] else ""
+    caps = "".join(f", {space} memory at most {_size(cap)}" for space, cap in certificate["caps"].items())
+    return f"proven {', '.join(certificate['properties'])} of plan {certificate['digest'][:12]}{costs}{caps}"
 
 
 def _memory_lines(whole: dict[str, int | str], rank: dict[str, int | str] | None) -> Iterator[str]:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+
 import msgspec
 
 from dmc.errors import ArtifactError
+from dmc.program.code import DeviceCode
 from dmc.program.job import SCHEMA, Job
 from dmc.program.program import Space
+
+PROPERTIES = {
+    "V1": "every event is recorded once, before whoever awaits it",
+    "V2": "nobody touches what a movement has borrowed before it has ended",
+    "V3": "names exist, sizes fit, and ranges lie inside their arenas",
+    "V4": "the members of each communicator issue the same movements in the same order",
+    "V5": "no rank waits for another in a circle",
+    "V5b": "movements that share two ranks never run at the same time",
+    "V6": "accesses to the same bytes, at least one a write, are ordered",
+    "V7": "bytes hold one value at a time, and are used again only behind its last access",
+    "V8": "no arena is larger than its cap, or than what lies in it",
+    "V10": "all ranks run one program, decided from one table of costs",
+}
 
 ASSUMPTIONS = (
     "lanes are in order: a command begins when the one before it on its lane has ended",
@@ -20,11 +37,12 @@ ASSUMPTIONS = (
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The properties that `dmc.proof.verify` checked of one job, and what they rest on.
+    """The properties that `dmc.proof.verify` checked of one job, what they rest on, and the code that carries it out.
 
     properties: short name to what it says. digest: `Job.digest()` of the job. cost_table: SHA-256 of the table of costs
     from which all ranks' schedules were decided, "" where none was used. peaks: bytes of each memory space, the largest
-    of any rank; caps: what the user allowed, by space. schema: of the job.
+    of any rank; caps: what the user allowed, by space. code: SHA-256 of each IREE module ("modules/step"), and of what
+    a GPU runs ("gpu"). schema: of the job.
     """
 
     properties: dict[str, str]
@@ -33,6 +51,7 @@ class Certificate(msgspec.Struct, frozen=True):
     cost_table: str
     peaks: dict[Space, int]
     caps: dict[Space, int]
+    code: dict[str, str] = {}
     schema: int = SCHEMA
 
     def to_bytes(self) -> bytes:
@@ -45,14 +64,49 @@ class Certificate(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(data, type=Certificate)
         except msgspec.DecodeError as error:
-            raise ArtifactError("the certificate", f"is damaged ({error})", hint="compile the step again") from error
+            raise _refused(f"is damaged ({error})") from error
 
-    def check(self, job: Job) -> None:
-        """Raises ArtifactError where the certificate is not that of `job`."""
-        hint = "compile the step again"
+    def with_code(self, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> Certificate:
+        """The certificate of the same job, carried out by this code."""
+        return msgspec.structs.replace(self, code=_digests(modules, gpu))
+
+    def check(self, job: Job, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> None:
+        """Raises ArtifactError where the certificate is not that of `job` and of its code, or says less than the
+        proof of this version does.
+        """
         if self.schema != SCHEMA:
-            raise ArtifactError("the certificate", f"is of schema {self.schema}, the job of {SCHEMA}", hint)
-        digest = job.digest()
-        if self.digest != digest:
-            fact = f"was given to the job {self.digest[:12]}, not to this one ({digest[:12]})"
-            raise ArtifactError("the certificate", fact, hint)
+            raise _refused(f"is of schema {self.schema}, the job of {SCHEMA}")
+        if self.digest != (digest := job.digest()):
+            raise _refused(f"was given to the job {self.digest[:12]}, not to this one ({digest[:12]})")
+        if missing := [name for name in PROPERTIES if name not in self.properties]:
+            raise _refused(f"does not say that {', '.join(missing)} hold")
+        if set(self.assumptions) != set(ASSUMPTIONS):
+            raise _refused("rests on other assumptions than those that are kept here")
+        self._check_memory(job)
+        self._check_code(_digests(modules, gpu))
+
+    def _check_memory(self, job: Job) -> None:
+        if self.peaks != (peaks := job.peaks()):
+            raise _refused(f"says that ranks need {_sizes(self.peaks)}; the job needs {_sizes(peaks)}")
+        for space, cap in self.caps.items():
+            if peaks.get(space, 0) > cap:
+                raise _refused(f"allows {cap:,} bytes of {space} memory; the job needs {peaks[space]:,}")
+
+    def _check_code(self, digests: dict[str, str]) -> None:
+        for name in sorted(digests.keys() | self.code.keys()):
+            found, proven = digests.get(name, "none"), self.code.get(name, "none")
+            if found != proven:
+                raise _refused(f"is of other code than this: of {name} it has {proven[:12]}, the file {found[:12]}")
+
+
+def _digests(modules: Mapping[str, bytes], gpu: DeviceCode | None) -> dict[str, str]:
+    digests = {f"modules/{name}": hashlib.sha256(data).hexdigest() for name, data in sorted(modules.items())}
+    return digests if gpu is None else {**digests, "gpu": gpu.digest()}
+
+
+def _sizes(peaks: Mapping[Space, int]) -> str:
+    return ", ".join(f"{size:,} bytes of {space} memory" for space, size in sorted(peaks.items())) or "no memory"
+
+
+def _refused(fact: str) -> ArtifactError:
+    return ArtifactError("the certificate", fact, hint="compile the step again")

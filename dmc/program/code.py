@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from typing import Literal, TypeAlias
 
@@ -70,3 +71,7 @@ class DeviceCode(msgspec.Struct, frozen=True, array_like=True):
             return msgspec.msgpack.decode(zlib.decompress(data), type=DeviceCode)
         except (zlib.error, msgspec.DecodeError) as error:
             raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
+
+    def digest(self) -> str:
+        """SHA-256 of what the code says, in hexadecimal."""
+        return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()

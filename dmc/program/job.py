@@ -8,7 +8,7 @@ import zlib
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import Program
+from dmc.program.program import Program, Space
 
 SCHEMA = 1
 _MAGIC = b"DMCJOB"
@@ -75,3 +75,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     def digest(self) -> str:
         """SHA-256 of what the job says, in hexadecimal."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()
+
+    def peaks(self) -> dict[Space, int]:
+        """Bytes of each memory space, the largest of any rank."""
+        peaks: dict[Space, int] = {}
+        for program in self.programs:
+            peaks |= {space: max(size, peaks.get(space, 0)) for space, size in program.arenas.items()}
+        return peaks

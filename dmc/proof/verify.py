@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmc.program import Job
-from dmc.program.certificate import ASSUMPTIONS, Certificate
+from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.program.program import Space
 from dmc.proof.algebra import check_algebra
 from dmc.proof.communicators import check_communicators
@@ -17,19 +17,6 @@ from dmc.proof.memory import check_memory
 from dmc.proof.order import order_of
 from dmc.proof.races import check_races
 from dmc.proof.reuse import check_reuse
-
-PROPERTIES = {
-    "V1": "every event is recorded once, before whoever awaits it",
-    "V2": "nobody touches what a movement has borrowed before it has ended",
-    "V3": "names exist, sizes fit, and ranges lie inside their arenas",
-    "V4": "the members of each communicator issue the same movements in the same order",
-    "V5": "no rank waits for another in a circle",
-    "V5b": "movements that share two ranks never run at the same time",
-    "V6": "accesses to the same bytes, at least one a write, are ordered",
-    "V7": "bytes hold one value at a time, and are used again only behind its last access",
-    "V8": "no arena is larger than its cap, or than what lies in it",
-    "V10": "all ranks run one program, decided from one table of costs",
-}
 
 
 def verify(job: Job, caps: Mapping[Space, int] | None = None, cost_table_hash: str = "") -> Certificate:
@@ -49,7 +36,4 @@ def verify(job: Job, caps: Mapping[Space, int] | None = None, cost_table_hash: s
         check_races(program, order, check_reuse(program))
     check_memory(job, caps or {})
     check_invariance(job)
-    peaks: dict[Space, int] = {}
-    for program in job.programs:
-        peaks |= {space: max(size, peaks.get(space, 0)) for space, size in program.arenas.items()}
-    return Certificate(dict(PROPERTIES), ASSUMPTIONS, job.digest(), cost_table_hash, peaks, dict(caps or {}))
+    return Certificate(dict(PROPERTIES), ASSUMPTIONS, job.digest(), cost_table_hash, job.peaks(), dict(caps or {}))

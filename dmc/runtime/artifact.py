@@ -127,31 +127,34 @@ def check_state(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> 
 
 def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
     signature = Signature.from_json(manifest["signature"])
+    modules = _named(members, _MODULES)
     state = _state_from_bytes(signature.state, members[_STATE])
     check_state(signature.state, state)
     return Artifact(
         signature=signature,
         target=manifest["target"],
         precision=manifest["precision"],
-        modules=_named(members, _MODULES),
+        modules=modules,
         ir={name: data.decode() for name, data in _named(members, _IR).items()},
         state=state,
         versions=manifest["versions"],
         statistics=manifest["statistics"],
         requires=tuple(manifest["requires"]),
         ledger=Ledger.from_json(json.loads(members[_LEDGER])),
-        **_job(members),
+        **_job(members, modules),
     )
 
 
-def _job(members: Mapping[str, bytes]) -> dict[str, Any]:
-    """The job and its certificate, where there is one. Raises ArtifactError for a job that was not proven as it is."""
+def _job(members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str, Any]:
+    """The job with its certificate and code, where there is one. Raises ArtifactError for what was not proven as it
+    is.
+    """
     if _JOB not in members:
         return {}
     job = Job.from_bytes(members[_JOB], _JOB)
     certificate = Certificate.from_bytes(members[_CERTIFICATE])
-    certificate.check(job)
     code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None
+    certificate.check(job, modules, code)
     return {"job": job, "certificate": certificate, "code": code}
 
 

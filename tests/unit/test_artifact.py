@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from dmc.errors import ArtifactError, StateError
+from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
 from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
 from tests.linear_step import MLIR, SIGNATURE, initial_state
+from tests.random_jobs import random_job
 
 
 @pytest.fixture
@@ -50,6 +52,17 @@ def test_round_trip(artifact: Artifact, path: Path) -> None:
     for got, expected in zip(read.state, artifact.state, strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(got, expected)
+
+
+def test_a_plan_is_read_with_its_own_code_only(artifact: Artifact, tmp_path: Path) -> None:
+    job = random_job(0)
+    certificate = verify(job).with_code(artifact.modules, None)
+    planned = dataclasses.replace(artifact, job=job, certificate=certificate)
+    planned.write(tmp_path / "step.dmc")
+    assert Artifact.read(tmp_path / "step.dmc").certificate == certificate
+    dataclasses.replace(planned, modules={"step": b"of another plan"}).write(tmp_path / "step.dmc")
+    with pytest.raises(ArtifactError, match=r"the certificate: is of other code than this: of modules/step it has"):
+        Artifact.read(tmp_path / "step.dmc")
 
 
 def test_same_artifact_same_bytes(artifact: Artifact, path: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench.gpt_job import Shape, gpt_job
 from dmc.cli.main import main
 from dmc.program import Job
-from dmc.program.certificate import Certificate
+from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
@@ -31,9 +31,10 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
 
     def call(*options: str, job: Job | None = JOB) -> tuple[int, str, str]:
         path, proven = tmp_path / "gpt.dmc", None
-        if job is not None:
-            proven = Certificate({}, (), job.digest(), "", {}, {})
         step = {"step": b"code"}
+        if job is not None:
+            # The simulator asks for less than a proof does: this job is a shape.
+            proven = Certificate(PROPERTIES, ASSUMPTIONS, job.digest(), "", job.peaks(), {}).with_code(step, None)
         Artifact(
             SIGNATURE,
             "cpu",

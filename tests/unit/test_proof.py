@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from dmc.program import (
     Slot,
 )
 from dmc.program.certificate import Certificate
+from dmc.program.code import DeviceCode
 from dmc.proof import PROPERTIES, verify
 from tests.random_jobs import random_job
 
@@ -49,6 +51,9 @@ BUFFERS = (
     Buffer("h.0", "communication", SUM, 3, 6),
 )
 SLOTS = (Slot("h.0", "parameter", "f32", (16,), W),)
+
+
+CODE = DeviceCode("ptx", {})
 
 
 def _job(change: Callable[[Program], Program] = lambda program: program, ranks: tuple[int, ...] = (0, 1)) -> Job:
@@ -79,14 +84,45 @@ def test_legal_jobs_are_accepted(seed: int, length: int) -> None:
     verify(random_job(seed, length))
 
 
+MODULES = {"step": b"code"}
+
+
 def test_a_certificate_is_of_one_job() -> None:
     job = _job()
-    certificate = msgspec.msgpack.decode(msgspec.msgpack.encode(verify(job)), type=Certificate)
-    certificate.check(job)
+    certificate = Certificate.from_bytes(verify(job, {"device": 768}).with_code(MODULES, None).to_bytes())
+    certificate.check(job, MODULES, None)
     with pytest.raises(ArtifactError, match="not to this one"):
-        certificate.check(replace(job, mesh={"tp": 2}))
+        certificate.check(replace(job, mesh={"tp": 2}), MODULES, None)
     with pytest.raises(ArtifactError, match="schema"):
-        replace(certificate, schema=0).check(job)
+        replace(certificate, schema=0).check(job, MODULES, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"properties": {"V1": PROPERTIES["V1"]}}, "does not say that V2, V3, V4, V5, V5b, V6, V7, V8, V10 hold"),
+        ({"assumptions": ()}, "rests on other assumptions"),
+        ({"caps": {"device": 512}}, "allows 512 bytes of device memory; the job needs 768"),
+        ({"peaks": {"device": 512}}, "says that ranks need 512 bytes of device memory; the job needs 768 bytes"),
+    ],
+)
+def test_a_certificate_says_all_that_is_proven(change: dict[str, Any], fact: str) -> None:
+    certificate = replace(verify(_job()).with_code(MODULES, None), **change)
+    with pytest.raises(ArtifactError, match=fact):
+        certificate.check(_job(), MODULES, None)
+
+
+def test_a_certificate_is_of_its_code() -> None:
+    certificate = verify(_job()).with_code(MODULES, CODE)
+    certificate.check(_job(), MODULES, CODE)
+    for modules, gpu, name in (
+        ({"step": b"other"}, CODE, "modules/step"),
+        (MODULES | {"more": b""}, CODE, "modules/more"),
+        (MODULES, replace(CODE, ptx="other"), "gpu"),
+        (MODULES, None, "gpu"),
+    ):
+        with pytest.raises(ArtifactError, match=f"is of other code than this: of {name} it has"):
+            certificate.check(_job(), modules, gpu)
 
 
 def test_a_race_names_both_sides() -> None:
