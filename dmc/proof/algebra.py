@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
@@ -18,14 +19,15 @@ STATE = ("parameter", "frozen", "buffer", "optimizer", "counter", "seed")
 
 def check_algebra(job: Job) -> None:
     """Raises ProofError for the first lane, slot or command that does not fit what the job declares."""
-    if prod(job.mesh.values()) != len(job.programs):
-        raise ProofError("V3", None, f"the mesh {job.mesh} has not as many ranks as there are programs")
+    if (ranks := prod(job.mesh.values())) != len(job.programs):
+        axes = ", ".join(f"{axis}={size}" for axis, size in job.mesh.items())
+        fact = f"the mesh {axes} has {ranks} ranks, but there are programs for {len(job.programs)}"
+        raise ProofError("V3", None, fact, "give each rank of the mesh one program")
     for rank, program in enumerate(job.programs):
         if program.rank != rank:
             raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs stand in order of rank")
         _check_lanes(job, program)
         _check_slots(program)
-        _check_buffers(program)
         known = communicators(job, rank)
         for index in range(len(program.commands)):
             _check_command(job, known, program, index)
@@ -57,13 +59,6 @@ def _check_slots(program: Program) -> None:
     _check_apart(program, "after the step", [slot for slot in program.slots if slot.role in (*STATE, "output")])
 
 
-def _check_buffers(program: Program) -> None:
-    for buffer in program.buffers:
-        if not 0 <= buffer.first <= buffer.last < len(program.commands):
-            fact = f"lives from command {buffer.first} to {buffer.last} of {len(program.commands)}"
-            raise ProofError("V3", f"rank {program.rank}, buffer {buffer.label}", fact)
-
-
 def _check_command(job: Job, known: Communicators, program: Program, index: int) -> None:
     command = program.commands[index]
     place = where(program, index)
@@ -85,7 +80,9 @@ def _check_command(job: Job, known: Communicators, program: Program, index: int)
 def _check_launch(job: Job, place: str, launch: Launch) -> None:
     kernel = job.kernels.get(launch.kernel)
     if kernel is None:
-        raise ProofError("V3", place, "its kernel is not in the job")
+        fact = f"its kernel @{launch.kernel} is not among the {len(job.kernels)} of the job"
+        near = get_close_matches(launch.kernel, job.kernels, 1)
+        raise ProofError("V3", place, fact, f"did you mean @{near[0]}?" if near else "declare it as a function")
     _check_operands(place, "reads", launch.reads, kernel.reads)
     _check_operands(place, "writes", launch.writes, kernel.writes)
     has = 0 if launch.scratch is None else launch.scratch.length

@@ -12,6 +12,7 @@ from dmc.proof.communicators import check_communicators
 from dmc.proof.deadlock import check_deadlock
 from dmc.proof.events import check_events
 from dmc.proof.invariance import check_invariance
+from dmc.proof.lives import check_lives
 from dmc.proof.matching import check_matching
 from dmc.proof.memory import check_memory
 from dmc.proof.order import order_of
@@ -33,6 +34,7 @@ def verify(job: Job, caps: Mapping[Space, int] | None = None, cost_table_hash: s
     orders = tuple(map(order_of, job.programs))
     check_communicators(job, orders)
     for program, order in zip(job.programs, orders, strict=True):
+        check_lives(program, order)
         check_races(program, order, check_reuse(program))
     check_memory(job, caps or {})
     check_invariance(job)

@@ -136,6 +136,24 @@ def test_a_missing_record() -> None:
     _refuses(_job(_commands(*commands)), "V1", "await of event 0: V1: waits for event 0 for ever: nothing records it")
 
 
+def test_what_a_command_taken_out_was_for() -> None:
+    """Buffers still count it; the race that it leaves is told, or else that something is missing."""
+    story = "command 5, launch of @update (h.0): V2: touches device [512, 576) while all_reduce #0"
+    _refuses(_job(_commands(*COMMANDS[:5], UPDATE)), "V2", story)
+    story = "buffer 'h.0': V3: lives from command 0 to 6, but there are 6 commands, counted from 0\n"
+    _refuses(_job(_commands(*COMMANDS[1:])), "V3", story + "  hint: put back the commands that are missing (1)")
+
+
+def test_a_mesh_of_other_ranks() -> None:
+    story = "the mesh dp=4 has 4 ranks, but there are programs for 2\n  hint: give each rank"
+    _refuses(replace(_job(), mesh={"dp": 4}), "V3", story)
+
+
+def test_a_kernel_that_does_not_exist() -> None:
+    story = "V3: its kernel @grid is not among the 2 of the job\n  hint: did you mean @grad?"
+    _refuses(_job(_commands(replace(GRADIENT, kernel="grid"), *COMMANDS[1:])), "V3", story)
+
+
 def test_a_rank_that_reduces_otherwise() -> None:
     commands = (*COMMANDS[:3], replace(REDUCE, reduction="max"), *COMMANDS[4:])
     story = "rank 1, lane dp, command 3, all_reduce #0 (gradient of h.0): V4: has reduction max, but on rank 0"
