@@ -26,21 +26,29 @@ def Dm_MeshOp : Dm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
                        Dm_LinkArrayAttr:$links);
 }
 
+def Dm_RanksArrayAttr : TypedArrayAttrBase<DenseI64ArrayAttr, "array of i64 dense arrays">;
+
 def Dm_ChannelOp : Dm_Op<"channel", [Symbol, HasParent<"::mlir::ModuleOp">]> {
   let summary = "one communicator for each group";
   let description = [{
     Movements that name the same channel share one communicator. Every rank creates its communicators in the order in
     which the channels are declared, so the order of the declarations is part of the program.
 
-    Rules: in a module the group's mesh and axes exist, and every movement on the channel has the channel's group.
+    The groups are those of `group`, or, where no axes of the mesh tell them, `groups` lists the ranks of each. Listed
+    groups may share ranks and leave ranks out; only a plan (dm.collective) can use them.
+
+    Rules: exactly one of `group` and `groups` is given. In a module the group's mesh and axes exist, and every movement
+    on the channel has the channel's group. That listed ranks exist is proven with the plan (V3).
 
     Lifespan: added by dm-assign-queues; named by the lanes of form "planned"; absent from form "lowered".
 
     ```mlir
     "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+    "dm.channel"() {sym_name = "ring", groups = [array<i64: 0, 1>, array<i64: 1, 2>, array<i64: 2, 0>]} : () -> ()
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, Dm_GroupAttr:$group);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<Dm_GroupAttr>:$group,
+                       OptionalAttr<Dm_RanksArrayAttr>:$groups);
 }
 
 #endif // DM_SYMBOLS

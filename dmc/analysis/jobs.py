@@ -78,7 +78,9 @@ def _mesh(module: ir.Module) -> dict[str, int]:
 
 
 def _channel(op: dm.ChannelOp) -> Channel:
-    return Channel(op.sym_name.value, dm.group_axes(op.group))
+    if op.group is not None:
+        return Channel(op.sym_name.value, dm.group_axes(op.group))
+    return Channel(op.sym_name.value, groups=tuple(tuple(ranks) for ranks in op.groups or ()))
 
 
 def _program(op: dm.ProgramOp) -> Program:

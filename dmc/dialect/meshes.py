@@ -24,7 +24,17 @@ def mesh_axes_have_sizes_and_links(op: MeshOp) -> None:
             raise Violation(f"axis '{axis}' has size {size}; it must be at least 1")
 
 
+@rule(ChannelOp)
+def channel_says_its_groups_once(op: ChannelOp) -> None:
+    """By axes of the mesh, or by their ranks."""
+    if op.group is not None and op.groups is not None:
+        raise Violation("has both a group along axes and listed groups; leave one out")
+    if op.group is None and not list(op.groups or ()):
+        raise Violation("has no group; name one along axes, or list the ranks of some")
+
+
 @symbol_rule(ChannelOp)
 def channel_group_exists(op: ChannelOp, symbols: Symbols) -> None:
     """The group's mesh and axes exist."""
-    symbols.group_size(op.group)
+    if op.group is not None:
+        symbols.group_size(op.group)

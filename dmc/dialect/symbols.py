@@ -75,7 +75,7 @@ class Symbols:
         op = self.ops.get(channel.value)
         if op is None or op.name != ChannelOp.OPERATION_NAME:
             raise Violation(f"{channel} is {'not defined' if op is None else f'a {op.name}'}; declare a dm.channel")
-        declared = op.attributes["group"]
+        declared = op.attributes.get("group", op.attributes.get("groups"))
         if declared != group:
             raise Violation(f"is on {group}, but its channel {channel} is declared for {declared}")
 

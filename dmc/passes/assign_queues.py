@@ -55,7 +55,8 @@ class _Channels:
         self._module = module
         self._symbols = dm.Symbols.of(module)
         self._taken = set(self._symbols.ops)
-        self._groups = {op.sym_name.value: op.group for op in module.body.operations if isinstance(op, dm.ChannelOp)}
+        channels = [op for op in module.body.operations if isinstance(op, dm.ChannelOp)]
+        self._groups = {op.sym_name.value: op.group for op in channels if op.group is not None}
         self._names: dict[Any, str] = {}
         for name, group in self._groups.items():
             self._names.setdefault(group, name)

@@ -10,7 +10,7 @@ import msgspec
 from dmc.errors import ArtifactError
 from dmc.program.program import Program, Space
 
-SCHEMA = 1
+SCHEMA = 2
 _MAGIC = b"DMCJOB"
 
 
@@ -40,10 +40,15 @@ class Kernel(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Channel(msgspec.Struct, frozen=True, array_like=True):
-    """A communicator for each group of ranks that differ along `axes`; every rank makes them in the order declared."""
+    """A communicator for each group of ranks; every rank makes its own in the order declared.
+
+    The groups are of ranks that differ along `axes`, or, without axes, those that `groups` lists, the ranks of each in
+    the order of the group. Listed groups may share ranks and leave ranks out.
+    """
 
     name: str
-    axes: tuple[str, ...]
+    axes: tuple[str, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):

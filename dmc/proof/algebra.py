@@ -11,7 +11,7 @@ from math import prod
 from dmc.errors import ProofError
 from dmc.program import Collective, Job, Launch, Move, Operand, Program, Range, Slot, accesses
 from dmc.program.sizes import tensor_bytes
-from dmc.proof.collective_sizes import Communicators, check_collective, communicators
+from dmc.proof.collective_sizes import Communicators, check_channels, check_collective, communicators
 from dmc.proof.story import lane_name, told, where
 
 STATE = ("parameter", "frozen", "buffer", "optimizer", "counter", "seed")
@@ -23,6 +23,7 @@ def check_algebra(job: Job) -> None:
         axes = ", ".join(f"{axis}={size}" for axis, size in job.mesh.items())
         fact = f"the mesh {axes} has {ranks} ranks, but there are programs for {len(job.programs)}"
         raise ProofError("V3", None, fact, "give each rank of the mesh one program")
+    check_channels(job)
     for rank, program in enumerate(job.programs):
         if program.rank != rank:
             raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs stand in order of rank")

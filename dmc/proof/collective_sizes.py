@@ -7,7 +7,7 @@ from typing import get_args
 
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
-from dmc.program import Collective, CollectiveKind, Job, Program, Range
+from dmc.program import Channel, Collective, CollectiveKind, Job, Program, Range
 from dmc.program.sizes import element_bytes
 from dmc.proof.story import told
 
@@ -16,18 +16,30 @@ WITH_PEER = ("broadcast", "send", "recv")
 MESSAGES = ("send", "recv")
 
 
-# By channel, the communicator that one rank is in: its members in order.
-Communicators = Mapping[str, tuple[int, ...]]
+# By channel, the communicators that one rank is in: the members of each in order.
+Communicators = Mapping[str, tuple[tuple[int, ...], ...]]
+
+
+def check_channels(job: Job) -> None:
+    """Raises ProofError for a channel along an axis, or of a rank, that the mesh does not have."""
+    for channel in job.channels:
+        place = f"channel {channel.name}"
+        if bool(channel.axes) == bool(channel.groups):
+            raise ProofError("V3", place, "has either axes of the mesh or groups of ranks, not both")
+        for axis in channel.axes:
+            if axis not in job.mesh:
+                raise ProofError("V3", place, f"is along {axis}, no axis of the mesh {job.mesh}")
+        for group in channel.groups:
+            if not group or len(set(group)) < len(group) or not set(group) <= set(range(len(job.programs))):
+                raise ProofError("V3", place, f"its group {group} is not of different ranks of the {len(job.programs)}")
+        if len(set(map(frozenset, channel.groups))) < len(channel.groups):
+            raise ProofError("V3", place, "has two groups of the same ranks", "give each a channel of its own")
 
 
 def communicators(job: Job, rank: int) -> Communicators:
-    """The communicators of `rank`. Raises ProofError for a channel along an axis that the mesh does not have."""
-    for channel in job.channels:
-        for axis in channel.axes:
-            if axis not in job.mesh:
-                raise ProofError("V3", f"channel {channel.name}", f"is along {axis}, no axis of the mesh {job.mesh}")
+    """The communicators of `rank`."""
     mesh = Mesh(links=None, **job.mesh)
-    return {channel.name: mesh.group(rank, channel.axes) for channel in job.channels}
+    return {channel.name: _groups(mesh, channel, rank) for channel in job.channels}
 
 
 def check_collective(known: Communicators, program: Program, place: str, command: Collective) -> None:
@@ -53,9 +65,16 @@ def _check_communicator(known: Communicators, program: Program, place: str, comm
     if lane.channel != command.channel:
         raise ProofError("V3", place, f"is of channel {command.channel}, but its lane is of {lane.channel}")
     members = known[command.channel]
-    if command.ranks != members:
-        fact = f"names ranks {command.ranks}; its communicator {command.channel} has, in this order, {members}"
+    if command.ranks not in members:
+        has = " or ".join(map(str, members)) or "no group of this rank"
+        fact = f"names ranks {command.ranks}; its communicator {command.channel} has, in this order, {has}"
         raise ProofError("V3", place, fact)
+
+
+def _groups(mesh: Mesh, channel: Channel, rank: int) -> tuple[tuple[int, ...], ...]:
+    if channel.axes:
+        return (mesh.group(rank, channel.axes),)
+    return tuple(group for group in channel.groups if rank in group)
 
 
 def _check_sizes(place: str, command: Collective) -> None:

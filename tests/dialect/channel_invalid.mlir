@@ -1,7 +1,22 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{dm.channel: attribute 'group' is missing; it must be #dm.group}}
+// expected-error @+1 {{dm.channel: has no group; name one along axes, or list the ranks of some}}
 "dm.channel"() {sym_name = "gradients"} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: has no group; name one along axes, or list the ranks of some}}
+"dm.channel"() {sym_name = "gradients", groups = []} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: has both a group along axes and listed groups; leave one out}}
+"dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>, groups = [array<i64: 0, 1>]} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.channel: attribute 'groups' is [0]; it must be array of i64 dense arrays}}
+"dm.channel"() {sym_name = "gradients", groups = [0]} : () -> ()
 
 // -----
 

@@ -242,3 +242,34 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [1024, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
 }) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+
+// -----
+
+// Each communicator has one movement, on which its two members agree, and yet the three wait for one another.
+// expected-error @unknown {{rank 2 cannot begin all_reduce #1 (h.1) (command 1, lane pairs) before all_reduce #2 (h.2) (command 0, lane pairs), where it waits for rank 0}}
+"dm.mesh"() {axes = ["x"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 3>, sym_name = "mesh"} : () -> ()
+"dm.channel"() {sym_name = "pairs", groups = [array<i64: 0, 1>, array<i64: 1, 2>, array<i64: 2, 0>]} : () -> ()
+"dm.program"() ({
+  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
+  "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
+  "dm.slot"() {name = "w", role = "parameter", type = tensor<16xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
+  "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
+}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+"dm.program"() ({
+  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
+  "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
+  "dm.slot"() {name = "w", role = "parameter", type = tensor<16xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
+  "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
+}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+"dm.program"() ({
+  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
+  "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
+  "dm.slot"() {name = "w", role = "parameter", type = tensor<16xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
+  "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
+  "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
+}) {sym_name = "rank2", rank = 2 : i64} : () -> ()

@@ -30,6 +30,7 @@ MODULE = """
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
              links = [#dm.link<"memory">]} : () -> ()
 "dm.channel"() {sym_name = "g", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+"dm.channel"() {sym_name = "back", groups = [array<i64: 1, 0>, array<i64: 1>]} : () -> ()
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<16xbf16>
     attributes {dm.kind = "matmul", dm.flops = 7 : i64, dm.bytes = 96 : i64, dm.scratch = 64 : i64} {
   %0 = tensor.empty() : tensor<16xbf16>
@@ -64,7 +65,8 @@ def _message(rank: int) -> tuple[Range | None, Range | None]:
     return (_at(0, 8), None) if rank == 0 else (None, _at(0, 8))
 
 
-JOB = Job({"dp": 2}, (Channel("g", ("dp",)),), {"f": KERNEL}, (_program(0), _program(1)))
+CHANNELS = (Channel("g", ("dp",)), Channel("back", groups=((1, 0), (1,))))
+JOB = Job({"dp": 2}, CHANNELS, {"f": KERNEL}, (_program(0), _program(1)))
 
 
 def test_a_job_survives_ir() -> None:
