@@ -1,4 +1,4 @@
-"""A small GPT-2 under several plans: no pass changes its meaning, its job is proven, and broken jobs are refused."""
+"""A small GPT-2 under several plans: no pass changes its meaning, and its job is proven."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from dmc.pipeline import STAGES
 from dmc.plans import Plan
 from dmc.proof import verify
 from tests.meanings import assert_meaning_kept
-from tests.mutations.check import assert_refused_or_equal
-from tests.mutations.mutators import MUTATORS
 from tests.placed_gpt2 import placed_gpt2
 
 DP2, TP2, DP2_TP2 = dmc.Mesh(dp=2), dmc.Mesh(tp=2), dmc.Mesh(dp=2, tp=2)
@@ -50,9 +48,4 @@ def test_gpt2_is_proven(name: str, bucket: int, context: Any) -> None:
     scheduling[started - formed : started - formed] = buckets
     assert_meaning_kept(module, [*scheduling, planning])
     run_passes(module, [Verify(), *lowering, Verify()])
-    job = job_of(module)
-    verify(job).check(job)
-    # A share of the ways for each job, all of them for all jobs together.
-    for mutator in MUTATORS[list(PLANS).index(name) :: len(PLANS)]:
-        for attempt in range(2):
-            assert_refused_or_equal(mutator, job, attempt)
+    verify(job_of(module))

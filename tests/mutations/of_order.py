@@ -98,13 +98,15 @@ def await_before_record(job: Job, random: Random) -> Job | None:
     return on_all(job, lambda program: with_inserted(program, index, Await(lane, event)))
 
 
-@mutator("V3", UNORDERED)
+@mutator("V3")
 def change_a_lane(job: Job, random: Random) -> Job | None:
-    """A command runs on another lane."""
+    """A command runs on a lane that is not for it."""
     first = job.programs[0]
     index = random.choice(places(first, Launch, Move, Collective))
-    old = first.commands[index].lane
-    lane = random.choice([lane for lane in range(len(first.lanes)) if lane != old])
+    command = first.commands[index]
+    # A copy may do well on other lanes, but not on one for movements between ranks.
+    wrong = [n for n, lane in enumerate(first.lanes) if lane.queue == "comm" or not isinstance(command, Move)]
+    lane = random.choice([n for n in wrong if n != command.lane])
     return on_all(job, lambda program: with_command(program, index, replace(program.commands[index], lane=lane)))
 
 

@@ -1,0 +1,59 @@
+"""Small steps that the compiler planned: an MLP and a GPT-2 under the plans that split them in different ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import dmc
+from dmc import plans
+from dmc._mlir import ir
+from dmc.analysis.jobs import job_of
+from dmc.analysis.plan_attributes import write_plan
+from dmc.forms import PLANNED, SCHEDULED
+from dmc.importer.precision import Precision
+from dmc.importer.step import import_step
+from dmc.passes.base import parse_pipeline, run_passes
+from dmc.passes.select_kernels import SelectKernels
+from dmc.pipeline import stages_between
+from dmc.plans import Plan, resolve
+from dmc.program import Job
+from tests.placed_gpt2 import PLACE, placed_gpt2
+
+DP2, DP4, TP2, DP2_TP2 = dmc.Mesh(dp=2), dmc.Mesh(dp=4), dmc.Mesh(tp=2), dmc.Mesh(dp=2, tp=2)
+OF_MLP: dict[str, Plan] = {
+    "dp2": dmc.plan(DP2).use(plans.data_parallel("dp")),
+    "zero2": dmc.plan(DP4).use(plans.zero2("dp")),
+    "zero3": dmc.plan(DP4).use(plans.zero3("dp")),
+}
+OF_GPT2: dict[str, Plan] = {
+    "gpt2 zero3": dmc.plan(DP2).use(plans.zero3("dp")),
+    "gpt2 tp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp")),
+    "gpt2 sp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp", sequence_parallel=True)),
+    "gpt2 dp2×tp2": dmc.plan(DP2_TP2).use(plans.data_parallel("dp")).use(plans.megatron_gpt2("tp")),
+    "gpt2 zero2×tp2": dmc.plan(DP2_TP2).use(plans.zero2("dp")).use(plans.megatron_gpt2("tp")),
+}
+NAMES = (*OF_MLP, *OF_GPT2)
+
+
+def planned(name: str, context: Any) -> Job:
+    """The job that the pipeline makes. Its kernels are not tried on IREE, which only says where some must be cut."""
+    module = placed_gpt2(OF_GPT2[name], context)[0] if name in OF_GPT2 else _placed_mlp(OF_MLP[name], context)
+    for stage in stages_between(SCHEDULED.name, PLANNED.name):
+        run_passes(module, [each for each in stage.passes if not isinstance(each, SelectKernels)])
+    return job_of(module)
+
+
+def _placed_mlp(plan: Plan, context: Any) -> ir.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    example = (torch.randn(4, 4), torch.randn(4, 4))
+    optimizer = dmc.optim.AdamW(lr=0.1, clip_grad_norm=1.0)
+    imported = import_step(model, nn.functional.mse_loss, optimizer, example, Precision.FP32, 1, 0, context)
+    module, signature = imported.module, imported.signature
+    modules = [path for path, _ in model.named_modules()]
+    write_plan(module, resolve(plan, signature.state, modules, signature.batch, 1), signature, "cpu")
+    run_passes(module, parse_pipeline(PLACE))
+    return module
