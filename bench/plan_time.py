@@ -1,8 +1,9 @@
 """How planning grows with depth: a GPT of width 64 with 12, 24, 48 and 96 layers, ZeRO-2 on four ranks.
 
-`python -m bench.plan_time` prints seconds of each pass from form placed to form planned, and of the proof, with a fit
-over depths: seconds ~ layers^exponent. It writes `bench/results/plan_time.json`. Each depth has a process of
-its own. Linear is an exponent of about 1; the goal for 96 layers is three minutes on two cores.
+`python -m bench.plan_time` prints, for each pass from form placed to form planned and for the proof, seconds and the
+memory that it needs beside what was there (MB, 10⁶ bytes, resident), with fits over depths: seconds ~ layers^exponent,
+and likewise memory. It writes `bench/results/plan_time.json`. Each depth has a process of its own. Linear is an exponent
+of about 1, less where something does not grow; the goal for 96 layers is three minutes on two cores.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 import dmc
-from bench.placement_time import BATCH, CONTEXT, VOCABULARY, WIDTH, peak_mib, seconds_of, state_plan
+from bench.placement_time import BATCH, CONTEXT, VOCABULARY, WIDTH, seconds_of, state_plan
 from bench.record import write_record
+from bench.resident import peak, reset_peak
 from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.jobs import job_of
@@ -34,11 +37,13 @@ from examples.gpt import GPT, Shape
 from tests.models.case import token_batch, token_loss
 
 DEPTHS = (12, 24, 48, 96)
+# What is less than this is not told from nothing.
+LEAST = {"seconds": 0.05, "mb": 2.0}
 RESULTS = Path(__file__).parent / "results" / "plan_time.json"
 
 
-def measure(layers: int) -> dict[str, float]:
-    """Seconds of each pass behind form placed, of the forms' checks and the proof, "total", and "MiB" that they add."""
+def measure(layers: int) -> dict[str, dict[str, float]]:
+    """Of each pass behind form placed, of the forms' checks and the proof: "seconds" and "mb"; and "sizes" of the plan."""
     torch.manual_seed(0)
     model = GPT(Shape(vocabulary=VOCABULARY, context=CONTEXT, width=WIDTH, layers=layers))
     plan = dmc.plan(dmc.Mesh(dp=4)).use(plans.zero2("dp"))
@@ -50,28 +55,38 @@ def measure(layers: int) -> dict[str, float]:
         state_plan(imported, plan)
         module = imported.module
         pipeline.run(module, to_form="placed")
-        before, seconds = peak_mib(), dict[str, float]()
+        costs = dict[str, dict[str, float]]()
         for stage in pipeline.stages_between("scheduled", "planned"):
             for element in stage.passes:
                 name = element if isinstance(element, str) else element.name
-                seconds[name] = seconds_of(lambda each=element: run_passes(module, (each,)))
+                costs[name] = _cost(lambda each=element: run_passes(module, (each,)))
             if stage.form in (SCHEDULED, PLANNED):
                 name = f"form {stage.form.name}"
-                seconds[name] = seconds_of(lambda form=stage.form: verify_form(module, form))
+                costs[name] = _cost(lambda form=stage.form: verify_form(module, form))
         job = job_of(module)
-        seconds["proof"] = seconds_of(lambda: print(verify(job).digest, file=sys.stderr))
+        costs["proof"] = _cost(lambda: print(verify(job).digest, file=sys.stderr))
+    total = {
+        "seconds": sum(cost["seconds"] for cost in costs.values()),
+        "mb": max(cost["mb"] for cost in costs.values()),
+    }
     sizes = {"commands": len(job.programs[0].commands), "kernels": len(job.kernels)}
-    return {**seconds, "total": sum(seconds.values()), "MiB": peak_mib() - before, **sizes}
+    return {**costs, "all": total, "sizes": sizes}
 
 
-def exponent(found: dict[int, dict[str, float]], name: str) -> float:
-    """Of the power law through the times of a pass, by least squares of logarithms."""
-    points = [(layers, values[name]) for layers, values in found.items()]
-    slope, _ = np.polyfit([math.log(x) for x, _ in points], [math.log(max(y, 1e-3)) for _, y in points], 1)
+def _cost(work: Callable[[], object]) -> dict[str, float]:
+    before = reset_peak()
+    seconds = seconds_of(work)
+    return {"seconds": seconds, "mb": peak() - before}
+
+
+def exponent(points: Mapping[int, float], least: float) -> float:
+    """Of the power law through (layers, cost), by least squares of logarithms; costs below `least` count as that."""
+    logarithms = [(math.log(layers), math.log(max(cost, least))) for layers, cost in points.items()]
+    slope, _ = np.polyfit(*zip(*logarithms, strict=True), 1)
     return float(slope)
 
 
-def _measure_alone(layers: int) -> dict[str, float]:
+def _measure_alone(layers: int) -> dict[str, dict[str, float]]:
     program = f"import json; from bench.plan_time import measure; print(json.dumps(measure({layers})))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -84,11 +99,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     found = {layers: _measure_alone(layers) for layers in options.depths}
-    table = Table("", *(f"{layers} layers" for layers in found), "exponent")
-    exponents = {name: exponent(found, name) for name in found[options.depths[0]]}
-    for name, slope in exponents.items():
-        table.add_row(name, *(f"{values[name]:.2f}" for values in found.values()), f"{slope:.2f}")
-    Console(width=140).print(table)
+    exponents: dict[str, dict[str, float]] = {}
+    for unit, least in LEAST.items():
+        table = Table(unit, *(f"{layers} layers" for layers in found), "exponent")
+        for name in [name for name, costs in found[options.depths[0]].items() if unit in costs]:
+            points = {layers: costs[name][unit] for layers, costs in found.items()}
+            slope = exponents.setdefault(name, {})[unit] = exponent(points, least)
+            table.add_row(name, *(f"{cost:.2f}" for cost in points.values()), f"{slope:.2f}")
+        Console(width=120).print(table)
     write_record(options.out, {"layers": found, "exponents": exponents})
 
 

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.resident import peak, reset_peak
+
 CORES = 2
 BATCHES = 4
 MODULES = {
@@ -34,7 +36,7 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     for module in MODULES[system]:
         __import__(module)
-    before = _reset_peak()
+    before = reset_peak()
     start = time.perf_counter()
     run_step = PREPARE[system](model, directory)
     loss = run_step(0)  # torch.compile compiles on the first call.
@@ -48,24 +50,11 @@ def main() -> None:
             seconds.append(time.perf_counter() - begin)
             count += 1
         _say(seconds)
-    _say({"training_mb": _status("VmHWM") - before, "loss": loss})
+    _say({"training_mb": peak() - before, "loss": loss})
 
 
 def _say(value: object) -> None:
     print(json.dumps(value), flush=True)
-
-
-def _reset_peak() -> float:
-    """Forgets the peak of the imports and gives the present resident memory in MB."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def _status(field: str) -> float:
-    """A field of Linux's /proc/self/status, in MB (10⁶ bytes)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    line = next(line for line in lines if line.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 def _torch(model: str, compiled: bool) -> RunStep:
