@@ -80,7 +80,9 @@ def compile(
     executor: "static" (the default where a CPU is among the targets): the programs of all ranks are planned, with their
     order, memory and events, and proven before they run. "iree": IREE decides these for one program of all ranks.
     machine: for which machine a planned step is scheduled (`dmc.machine.machine_names()`); by default the target's.
-    memory_cap: bytes of device memory that a rank of a planned step may use; by default as many as there are.
+    memory_cap: bytes of device memory that a rank of a planned step may use; what needs more is refused. Without one
+    nothing is, and the schedule takes no more memory for overlap than the step takes anyway: with a cap above that,
+    movements may start earlier (the gathers of ZeRO-3).
     seed: of dropout. The same seed gives the same bits.
     dump_dir: where to write the module in each form.
     observer: told which stage begins and ends (`dmc.observer.Observer`).
@@ -195,12 +197,19 @@ def _executor(name: str | None, chosen: tuple[Target, ...]) -> Executor:
     return "static" if name == "static" or (name is None and planned) else "iree"
 
 
-def _check_settings(way: Executor, machine: str | None, memory_cap: int | None) -> None:
-    """Raises DmcError for what only planned steps know."""
+def _check_settings(way: Executor, machine: str | None, memory_cap: Any) -> None:
+    """Raises DmcError for a cap that is no size, and for what only planned steps know."""
+    if memory_cap is not None and not _is_size(memory_cap):
+        fact = f"is {memory_cap!r}, which is no positive number of bytes"
+        raise DmcError("memory_cap", fact, hint="give an int, such as 80 * 2**30, or leave it out")
     given = [name for name, value in (("machine", machine), ("memory_cap", memory_cap)) if value is not None]
     if way == "iree" and given:
         fact = f"does not know {' and '.join(given)}: IREE decides order and memory"
         raise DmcError("executor 'iree'", fact, hint='plan the step with executor="static"')
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
 
 
 def _precision(name: str) -> Precision:

@@ -17,8 +17,9 @@ _FALSE = ("false", "0")
 def parse_options(owner: type[Any], name: str, text: str) -> dict[str, Any]:
     """The keyword arguments of the dataclass `owner` that `text` (`opt=1 flag list=a,b`) spells.
 
-    A flag without a value is true. Dashes in option names read as underscores. Raises PipelineError, naming the pass
-    `name`, for an option that does not exist, is given twice, is missing, or does not have its field's type.
+    A flag without a value is true. Dashes in option names read as underscores. Whole numbers are counts and sizes: 0 or
+    more. Raises PipelineError, naming the pass `name`, for an option that does not exist, is given twice, is missing,
+    or does not have its field's type.
     """
     hints = get_type_hints(owner)
     known = {field.name: field for field in fields(owner)}
@@ -69,7 +70,8 @@ def _convert(name: str, option: str, kind: Any, value: str | None) -> Any:
     try:
         return _parse(kind, value)
     except ValueError:
-        raise PipelineError(name, f"option '{option}' wants {_type_name(kind)}, got '{value}'") from None
+        hint = "whole numbers are counts and sizes: 0 or more" if value.startswith("-") else ""
+        raise PipelineError(name, f"option '{option}' wants {_type_name(kind)}, got '{value}'", hint) from None
 
 
 def _parse(kind: Any, value: str) -> Any:
@@ -82,9 +84,17 @@ def _parse(kind: Any, value: str) -> Any:
         return None if value == "none" else _parse(next(a for a in arguments if a is not type(None)), value)
     if kind is bool:
         return _one_of(_TRUE + _FALSE, value.lower()) in _TRUE
-    if kind in (int, float, str):
+    if kind is int:
+        return _count(value)
+    if kind in (float, str):
         return kind(value)
     raise TypeError(f"a pass option cannot have the type {kind}")
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 0:
+        raise ValueError(text)
+    return number
 
 
 def _one_of(choices: tuple[Any, ...], value: str) -> Any:

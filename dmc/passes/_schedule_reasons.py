@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 from dmc.analysis.footprint import Footprint
 from dmc.analysis.task_graph import Order, TaskGraph
@@ -23,7 +24,18 @@ HEAD = (
 _END, _BEGIN = "the end", "the begin"
 
 
-def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, cap: int) -> None:
+@dataclass(frozen=True)
+class Limit:
+    """The bytes of device memory that an order was to stay within, None for any number, and where that comes from."""
+
+    bytes: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return self.why if self.bytes is None else f"limit {self.bytes:,} bytes ({self.why})"
+
+
+def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, limit: Limit) -> None:
     """Prints, on stderr, one line for each movement, in the order in which they start, and one of sums."""
     kernels_before, kernels_behind = _neighbours(graph, order)
     places = {event: place for place, event in enumerate(order)}
@@ -37,19 +49,19 @@ def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footpr
             (
                 task.label,
                 task.lane,
-                str(task.bytes),
+                f"{task.bytes:,}",
                 _us(task.ns),
                 _BEGIN if before is None else graph.tasks[before].label,
                 _END if behind is None else graph.tasks[behind].label,
                 _us(task.ns - stall),
                 _us(time.stalls[event]),
-                _stopped_by(graph, event, before, time, memory, cap, places) if stall else "",
+                _stopped_by(graph, event, before, time, memory, limit, places) if stall else "",
             )
         )
     print_table(HEAD, rows)
     moving = sum(task.ns for task in graph.tasks if task.is_movement)
     sums = f"step {_us(time.total)} µs, movements {_us(moving)} µs, of which exposed {_us(time.exposed)} µs; "
-    print(f"{sums}peak {memory.peak} bytes, cap {cap}", file=sys.stderr)
+    print(f"{sums}peak {memory.peak:,} bytes, {limit}", file=sys.stderr)
 
 
 def _neighbours(graph: TaskGraph, order: Order) -> tuple[list[int | None], list[int | None]]:
@@ -70,7 +82,7 @@ def _stopped_by(
     before: int | None,
     time: Timeline,
     memory: Footprint,
-    cap: int,
+    limit: Limit,
     places: dict[int, int],
 ) -> str:
     """What kept a movement from starting earlier."""
@@ -85,8 +97,8 @@ def _stopped_by(
     if waited:
         return f"needs {graph.tasks[waited[0]].label}"
     size = sum(graph.sizes[each] for each in task.writes)
-    if memory.live[places[before]] + size > cap:
-        return f"memory cap at {graph.tasks[before].label}"
+    if limit.bytes is not None and memory.live[places[before]] + size > limit.bytes:
+        return f"memory limit at {graph.tasks[before].label}"
     return "the order given"
 
 

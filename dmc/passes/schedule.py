@@ -22,7 +22,7 @@ from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
 from dmc.passes._schedule_picks import frees_first
 from dmc.passes._schedule_prefetch import prefetch_layers
-from dmc.passes._schedule_reasons import print_reasons
+from dmc.passes._schedule_reasons import Limit, print_reasons
 from dmc.passes.base import Pass
 
 _ALIVE = 8  # so many values are named in a refusal
@@ -40,9 +40,11 @@ class Schedule(Pass):
     algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
     does, to compare with.
 
-    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says, else as
-    many as in the order as given. Over the cap the orders that need the least are tried, too. reasons: print, for each
-    movement, what is hidden of it and what stopped the rest, on stderr. Near-linear in the number of operations.
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says. Over the
+    cap the orders that need the least are tried, too. Without any cap a list takes no more than the order as given, so
+    that nobody pays in memory for speed that was not asked for; where movements wait for memory, as the gathers of
+    ZeRO-3 do, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
+    stopped the rest, and the limit with its reason, on stderr. Near-linear in the number of operations.
     """
 
     name = "dm-schedule"
@@ -62,8 +64,14 @@ class Schedule(Pass):
             best = self._candidate(graph, given, given.footprint.peak)
             _reorder(graph, best.order)
         if self.reasons:
-            cap = limit or given.footprint.peak
-            print_reasons(graph, best.order, best.timeline, best.footprint, cap)
+            print_reasons(graph, best.order, best.timeline, best.footprint, self._limit(given, limit))
+
+    def _limit(self, given: _Candidate, cap: int) -> Limit:
+        if cap:
+            return Limit(cap, "memory cap")
+        if self.algorithm == "list":
+            return Limit(given.footprint.peak, "no cap: what the order given takes")
+        return Limit(None, "no cap")
 
     def _fitted(self, graph: TaskGraph, given: _Candidate, limit: int) -> _Candidate:
         """Brings `@step` into the fastest order that dm-plan-memory, which has the last word, can place under `limit`.

@@ -92,6 +92,10 @@ def test_one_plan_for_two_machines(tmp_path: Path) -> None:
         ({"target": "cpu+cpu"}, "names one kind of machine twice"),
         ({"executor": "iree", "memory_cap": 1 << 30, "machine": "h200"}, "does not know machine and memory_cap"),
         ({"machine": "nonesuch"}, "nonesuch"),
+        ({"memory_cap": "1GB"}, "memory_cap: is '1GB', which is no positive number of bytes"),
+        ({"memory_cap": 1e9}, "memory_cap: is 1000000000.0"),
+        ({"memory_cap": 0}, "memory_cap: is 0"),
+        ({"memory_cap": True}, "memory_cap: is True"),
     ],
 )
 def test_what_is_not_there_is_refused(changes: dict[str, Any], message: str) -> None:

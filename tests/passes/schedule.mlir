@@ -3,6 +3,8 @@
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 algorithm=asis}" --split-input-file | %FileCheck %s --check-prefix=ASIS
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 memory_cap=1000000}" --split-input-file | %FileCheck %s --check-prefix=ROOM
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 reasons}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=TABLE
+// RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 reasons memory_cap=60000}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=CAP
+// RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 reasons algorithm=asis}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=FREE
 // RUN: dmc-opt %s -p "dm-schedule{machine=h200x2 algorithm=prefetch}" --split-input-file | %FileCheck %s --check-prefix=FSDP
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
@@ -19,8 +21,10 @@
 // ASIS: "dm.wait"
 // ASIS-NEXT: "dm.kernel"{{.*}}label = "beside"
 // TABLE: movement {{.*}} stopped by
-// TABLE-NEXT: all_reduce #0 of y {{ *}}dp {{ *}}4096 {{ *}}[[NS:[0-9.]+]] {{ *}}first {{ *}}last {{ *}}[[NS]] {{ *}}0.0{{$}}
+// TABLE-NEXT: all_reduce #0 of y {{ *}}dp {{ *}}4,096 {{ *}}[[NS:[0-9.]+]] {{ *}}first {{ *}}last {{ *}}[[NS]] {{ *}}0.0{{$}}
 // TABLE-NEXT: step {{.*}} of which exposed 0.0 µs; peak
+// CAP: ; peak {{[0-9,]+}} bytes, limit 60,000 bytes (memory cap){{$}}
+// FREE: ; peak {{[0-9,]+}} bytes, no cap{{$}}
 func.func private @work(%x: tensor<1024xf32>) -> tensor<1024xf32> attributes {dm.kind = "other"} {
   %y = arith.addf %x, %x : tensor<1024xf32>
   return %y : tensor<1024xf32>
@@ -88,8 +92,8 @@ func.func @step(%x: tensor<1024xf32> {dm.name = "x", dm.role = "frozen"}) -> (te
 // CHECK-NEXT: "dm.start"
 // CHECK: "dm.wait"
 // CHECK-NEXT: "dm.kernel"{{.*}}label = "last"
-// TABLE: all_gather #0 of w {{.*}} memory cap at narrow{{$}}
-// TABLE-NEXT: step {{.*}}; peak 51200 bytes, cap 51200{{$}}
+// TABLE: all_gather #0 of w {{.*}} memory limit at narrow{{$}}
+// TABLE-NEXT: step {{.*}}; peak 51,200 bytes, limit 51,200 bytes (no cap: what the order given takes){{$}}
 func.func private @wide(%x: tensor<1024xf32>) -> tensor<10240xf32> attributes {dm.kind = "other"} {
   %y = tensor.empty() : tensor<10240xf32>
   return %y : tensor<10240xf32>

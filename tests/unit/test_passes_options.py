@@ -77,7 +77,7 @@ def _tidy_registry() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
         ("", _Sample()),
         ("flag", _Sample(flag=True)),
         ("flag=true max_count=3", _Sample(flag=True, max_count=3)),
-        ("flag=0 max-count=-3", _Sample(flag=False, max_count=-3)),
+        ("flag=0 max-count=3", _Sample(flag=False, max_count=3)),
         ("scale=2.5e-3 mode=exact", _Sample(scale=0.0025, mode="exact")),
         ("sizes=1,2,3", _Sample(sizes=(1, 2, 3))),
         ("sizes={1,2} limit=none", _Sample(sizes=(1, 2), limit=None)),
@@ -95,6 +95,7 @@ def test_options_become_fields(options: str, expected: Pass) -> None:
         ("dm-test-sample{count=1}", "dm-test-sample: no option 'count'"),
         ("dm-test-sample{flag=maybe}", "option 'flag' wants bool, got 'maybe'"),
         ("dm-test-sample{max_count=1.5}", "option 'max_count' wants int, got '1.5'"),
+        ("dm-test-sample{max_count=-1}", "option 'max_count' wants int, got '-1'\n  hint: whole numbers are counts"),
         ("dm-test-sample{max_count}", "option 'max_count' has no value"),
         ("dm-test-sample{mode=slow}", "option 'mode' wants one of fast, exact, got 'slow'"),
         ("dm-test-sample{sizes=1,x}", "option 'sizes' wants a list of int, got '1,x'"),
@@ -126,11 +127,11 @@ def test_ours_and_upstreams_elements_are_told_apart() -> None:
     st.builds(
         _Sample,
         flag=st.booleans(),
-        max_count=st.integers(),
+        max_count=st.integers(min_value=0),
         scale=st.floats(allow_nan=False),
         mode=st.sampled_from(["fast", "exact"]),
-        sizes=st.lists(st.integers()).map(tuple),
-        limit=st.none() | st.integers(),
+        sizes=st.lists(st.integers(min_value=0)).map(tuple),
+        limit=st.none() | st.integers(min_value=0),
         text=st.text(alphabet="ab c,{}()=-_'", max_size=12) | st.text(alphabet='a,"', max_size=6),
     )
 )
