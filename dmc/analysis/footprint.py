@@ -47,15 +47,3 @@ def intervals(graph: TaskGraph, order: Order) -> dict[int, tuple[int, int]]:
         if storage in found:
             found[storage] = (found[storage][0], len(order) - 1)
     return found
-
-
-def alive_at(graph: TaskGraph, order: Order, place: int) -> list[tuple[str, int]]:
-    """Name and bytes of what is alive at an event beside the arguments, largest first."""
-    found = [
-        (graph.names[storage], graph.sizes[storage])
-        for storage, (first, last) in intervals(graph, order).items()
-        if first <= place <= last
-    ]
-    scratch = graph.tasks[order[place]].scratch if order[place] >= 0 else 0
-    found += [(f"scratch of {graph.tasks[order[place]].label}", scratch)] if scratch else []
-    return sorted(found, key=lambda each: (-each[1], each[0]))

@@ -9,8 +9,17 @@ from dmc.analysis.buffers import Held, buffers_of
 from dmc.analysis.packing import Block, live_bytes
 from dmc.analysis.storage import DEVICE
 from dmc.analysis.storage_labels import label_of_op
+from dmc.errors import DmcError
 
 UNKNOWN = "-"
+_SHOWN = 20  # so many things are named in a refusal
+
+
+def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> DmcError:
+    """The refusal of a step, placed by dm-plan-memory, that needs more than `cap` bytes; with what it holds at most."""
+    fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
+    # Where @step stands in some text helps nobody: its line is that of its signature.
+    return DmcError("the step", fact, hint)
 
 
 def peak_position(held: Sequence[Held]) -> int:

@@ -59,15 +59,14 @@ class Followers:
 class TaskGraph:
     """The tasks in the order given, and their memory on the device.
 
-    order: as given. sizes: bytes by storage, 0 for what lies in an argument's place or on the host. names: of storages.
-    kept: storages that live until the end. resident: bytes of the arguments, which live always.
+    order: as given. sizes: bytes by storage, 0 for what lies in an argument's place or on the host. kept:
+    storages that live until the end. resident: bytes of the arguments, which live always.
     """
 
     step: func.FuncOp
     tasks: tuple[Task, ...]
     order: tuple[int, ...]
     sizes: tuple[int, ...]
-    names: tuple[str, ...]
     kept: tuple[int, ...]
     resident: int
 

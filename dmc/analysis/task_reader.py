@@ -50,7 +50,7 @@ class _Reader:
 
     def _take(self, port: Port) -> None:
         argument = self.step.arguments[port.index]
-        self.storages.make(argument, argument.type, port.name, is_fixed=True)
+        self.storages.make(argument, argument.type, is_fixed=True)
         self.behind[argument] = ()
         if port.role not in HOST_ROLES:
             self.resident += aligned_bytes(argument.type)
@@ -65,7 +65,7 @@ class _Reader:
             case dm.WaitOp():
                 self._wait(op)
             case dm.PackOp():
-                self.storages.pack(op.results[0], list(op.operands), "bucket")
+                self.storages.pack(op.results[0], list(op.operands))
                 self.behind[op.results[0]] = self._needs(op.operands)
             case _ if is_view(op) or isinstance(op.opview, dm.UnpackOp):
                 for result in op.results:
@@ -78,7 +78,7 @@ class _Reader:
         view: Any = op.opview
         scratch = 0 if view.scratch is None else view.scratch.value
         label = name_of(op) or view.body.value
-        writes = tuple(self.storages.make(result, result.type, label) for result in op.results)
+        writes = tuple(self.storages.make(result, result.type) for result in op.results)
         self._add(op, COMPUTE, self.costs.kernel(view), 0, label, (), writes, scratch)
 
     def _start(self, op: ir.Operation) -> None:
@@ -88,7 +88,7 @@ class _Reader:
         writes: tuple[int, ...] = ()
         if len(movement.operation.results):
             on_host = isinstance(movement, dm.CopyOp) and movement.target.value != "device"
-            made = self.storages.make(view.handle, movement.operation.results[0].type, label, is_fixed=on_host)
+            made = self.storages.make(view.handle, movement.operation.results[0].type, is_fixed=on_host)
             writes = (made,)
         lane = _lane(view, movement)
         after = [self.tokens[token] for token in view.after]
@@ -149,8 +149,7 @@ class _Reader:
         count = range(len(self.storages))
         sizes = tuple(max(0, self.storages.bytes(each) - in_place.get(each, 0)) for each in count)
         kept = tuple(dict.fromkeys(self.storages.of(value) for value in terminator.operands))
-        names = tuple(map(self.storages.name, count))
-        return TaskGraph(self.step, tuple(tasks), tuple(self.order), sizes, names, kept, self.resident)
+        return TaskGraph(self.step, tuple(tasks), tuple(self.order), sizes, kept, self.resident)
 
     def _states(self, terminator: ir.Operation) -> tuple[dict[int, list[int]], dict[int, int]]:
         """For each task what must be done before it overwrites state; by storage, the bytes that need no place."""

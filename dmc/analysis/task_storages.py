@@ -22,18 +22,16 @@ class TaskStorages:
         self._bytes: list[int] = []
         self._is_fixed: list[bool] = []
         self._buckets: dict[int, list[int]] = {}
-        self._names: list[str] = []
         self._of: dict[ir.Value, int] = {}
 
     def __len__(self) -> int:
         return len(self._parent)
 
-    def make(self, value: ir.Value, type_: ir.Type, name: str, *, is_fixed: bool = False) -> int:
+    def make(self, value: ir.Value, type_: ir.Type, *, is_fixed: bool = False) -> int:
         """A new storage for `value`, as large as `type_`; a fixed one, of an argument or the host, counts nothing."""
         self._parent.append(len(self._parent))
         self._bytes.append(0 if is_fixed else aligned_bytes(type_))
         self._is_fixed.append(is_fixed)
-        self._names.append(name)
         self._of[value] = len(self._parent) - 1
         return self._of[value]
 
@@ -41,10 +39,10 @@ class TaskStorages:
         """`value` lies in the storage of `other`."""
         self._of[value] = self._of[other]
 
-    def pack(self, bucket: ir.Value, members: Sequence[ir.Value], name: str) -> None:
+    def pack(self, bucket: ir.Value, members: Sequence[ir.Value]) -> None:
         """A new storage for a bucket; `join_buckets` says what else is made in it."""
         own = [(self.of(member), aligned_bytes(member.type)) for member in members]
-        self._buckets[self.make(bucket, bucket.type, name)] = [
+        self._buckets[self.make(bucket, bucket.type)] = [
             storage
             for storage, size in own
             if self._bytes[storage] == size and not self._is_fixed[storage] and storage not in self._buckets
@@ -82,10 +80,6 @@ class TaskStorages:
     def bytes(self, storage: int) -> int:
         """The size of a storage that others may have joined."""
         return self._bytes[self.find(storage)]
-
-    def name(self, storage: int) -> str:
-        """What people know it by."""
-        return self._names[self.find(storage)]
 
 
 def aligned_bytes(type_: ir.Type) -> int:

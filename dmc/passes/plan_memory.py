@@ -7,16 +7,12 @@ from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.memory_attributes import write_places
-from dmc.analysis.memory_peak import describe_peak
+from dmc.analysis.memory_peak import over_the_cap
 from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.settings import memory_cap_of
 from dmc.analysis.storage import DEVICE
-from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
-
-# Lines of a message about the peak.
-_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,7 @@ class PlanMemory(Pass):
         needed = plan.arenas[DEVICE].bytes if DEVICE in plan.arenas else 0
         cap = memory_cap_of(module, self.cap)
         if cap and needed > cap:
-            fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
             hint = (
                 f"the smallest cap that works in this order is {needed:,}; dm-schedule{{memory-cap=}} looks for others"
             )
-            raise DmcError(step.operation, fact, hint)
+            raise over_the_cap(step, needed, cap, hint)

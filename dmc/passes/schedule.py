@@ -8,7 +8,9 @@ from typing import Literal
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.footprint import Footprint, alive_at, footprint
+from dmc.analysis.footprint import Footprint, footprint
+from dmc.analysis.memory_attributes import write_places
+from dmc.analysis.memory_peak import over_the_cap
 from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.settings import machine_of, memory_cap_of
 from dmc.analysis.storage import DEVICE
@@ -16,7 +18,6 @@ from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import Followers, TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import Timeline, timeline
-from dmc.errors import DmcError
 from dmc.machine import machine
 from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
@@ -25,7 +26,6 @@ from dmc.passes._schedule_prefetch import prefetch_layers
 from dmc.passes._schedule_reasons import Limit, print_reasons
 from dmc.passes.base import Pass
 
-_ALIVE = 8  # so many values are named in a refusal
 _TRIES = 3  # so many caps are tried until dm-plan-memory can place the order under the one asked for
 
 
@@ -90,8 +90,11 @@ class Schedule(Pass):
         needed = [_planned_bytes(graph, each.order) for each in frugal]
         fitting = [each for each, size in zip(frugal, needed, strict=True) if size <= limit]
         if not fitting:
-            _reorder(graph, given.order)
-            raise _over(graph, frugal[needed.index(min(needed))], min(needed), limit)
+            smallest = min(needed)
+            _reorder(graph, frugal[needed.index(smallest)].order)
+            write_places(graph.step, plan_memory(graph.step))
+            hint = f"set memory_cap={smallest}, the smallest that an order was found for, or split more of the state"
+            raise over_the_cap(graph.step, smallest, limit, hint)
         best = min(fitting, key=lambda each: each.timeline.total)
         _reorder(graph, best.order)
         return best
@@ -162,21 +165,6 @@ def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
     _reorder(graph, order)
     arenas = plan_memory(graph.step).arenas
     return arenas[DEVICE].bytes if DEVICE in arenas else 0
-
-
-def _over(graph: TaskGraph, smallest: _Candidate, needed: int, cap: int) -> DmcError:
-    place = smallest.footprint.place
-    event = smallest.order[place]
-    task = graph.tasks[event if event >= 0 else ~event]
-    alive = alive_at(graph, smallest.order, place)
-    named = [f"{name} ({size} bytes)" for name, size in alive[:_ALIVE]]
-    more = [f"{len(alive) - _ALIVE} more"] if len(alive) > _ALIVE else []
-    fact = f"needs {needed} bytes of device memory, over the cap of {cap}; alive at {task.label}: "
-    return DmcError(
-        graph.step.operation,
-        fact + ", ".join([f"arguments ({graph.resident} bytes)", *named, *more]),
-        f"raise memory_cap to {needed}, the smallest that an order was found for, or split more of the state",
-    )
 
 
 def _reorder(graph: TaskGraph, order: list[int]) -> None:

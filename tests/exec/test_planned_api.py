@@ -57,8 +57,11 @@ def test_a_cap_that_is_too_small_is_refused_with_one_that_works() -> None:
     within = compile_artifact(**_options(memory_cap=room))
     assert within.certificate is not None
     assert within.certificate.caps == {"device": room}
-    with pytest.raises(DmcError, match="the smallest"):
+    with pytest.raises(DmcError, match="the step: needs") as refusal:
         compile_artifact(**_options(memory_cap=room // 2))
+    assert "512  parameter      0.weight" in str(refusal.value)
+    smallest = int(refusal.value.hint.split("memory_cap=")[1].split(",")[0])
+    assert compile_artifact(**_options(memory_cap=smallest)).certificate is not None
 
 
 def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:

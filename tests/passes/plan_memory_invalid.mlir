@@ -9,7 +9,7 @@ func.func private @shrink(%x: tensor<128xf32>, %w: tensor<64xf32>) -> tensor<64x
   %c = arith.constant dense<0.0> : tensor<64xf32>
   return %c : tensor<64xf32>
 }
-// expected-error @+1 {{func.func: needs 1,024 bytes of device memory, but the cap is 1,000; most is held at h.1, backward (operation 1 of @step): 1,024 bytes}}
+// expected-error @unknown {{the step: needs 1,024 bytes of device memory, but the cap is 1,000; most is held at h.1, backward (operation 1 of @step): 1,024 bytes}}
 func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (tensor<64xf32> {dm.name = "w"}) {
   %x = "dm.kernel"(%w) {body = @grow, dm.label = "h.0"} : (tensor<64xf32>) -> tensor<128xf32>
   %new = "dm.kernel"(%x, %w) {body = @shrink, dm.label = "h.1, backward"} : (tensor<128xf32>, tensor<64xf32>) -> tensor<64xf32>

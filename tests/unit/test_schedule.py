@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.footprint import alive_at, footprint
+from dmc.analysis.footprint import footprint, intervals
 from dmc.analysis.memory_plan import plan_memory
 from dmc.analysis.storage import DEVICE
 from dmc.analysis.task_costs import TaskCosts
@@ -84,7 +84,7 @@ def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
             Schedule(machine=MACHINE, memory_cap=cap).run(module)
         except DmcError as error:
             assert percent < 100, "the order given fits"
-            smallest = int(error.hint.split("memory_cap to ")[1].split(",")[0])
+            smallest = int(error.hint.split("memory_cap=")[1].split(",")[0])
             assert smallest > cap
             Schedule(machine=MACHINE, memory_cap=smallest).run(module)
             cap = smallest
@@ -108,8 +108,12 @@ def test_a_timeline_adds_up(seed: int) -> None:
 def test_what_is_alive_at_the_peak_is_the_peak(seed: int) -> None:
     graph = _graph(_module(seed, 40))
     found = footprint(graph, graph.order)
-    alive = sum(size for _, size in alive_at(graph, graph.order, found.place))
-    assert found.peak == max(found.live) == graph.resident + alive
+    alive = [
+        storage for storage, (first, last) in intervals(graph, graph.order).items() if first <= found.place <= last
+    ]
+    event = graph.order[found.place]
+    scratch = graph.tasks[event].scratch if event >= 0 else 0
+    assert found.peak == max(found.live) == graph.resident + sum(graph.sizes[each] for each in alive) + scratch
 
 
 @pytest.mark.usefixtures("context")
