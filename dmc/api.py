@@ -204,8 +204,8 @@ def _check_settings(way: Executor, machine: str | None, memory_cap: Any) -> None
         raise DmcError("memory_cap", fact, hint="give an int, such as 80 * 2**30, or leave it out")
     given = [name for name, value in (("machine", machine), ("memory_cap", memory_cap)) if value is not None]
     if way == "iree" and given:
-        fact = f"does not know {' and '.join(given)}: IREE decides order and memory"
-        raise DmcError("executor 'iree'", fact, hint='plan the step with executor="static"')
+        fact = "only for planned steps; order and memory of this one are left to IREE"
+        raise DmcError(" and ".join(given), fact, hint='plan it with executor="static"')
 
 
 def _is_size(value: Any) -> bool:
