@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
 from dmc.program import Job
@@ -28,7 +29,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     names = ", ".join(machine_names())
     parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to play it on: {names}")
-    more = "play it for so many ranks: the axis of data grows, each rank does as much as it was planned for"
+    more = (
+        "play it for so many ranks: groups along the axis of data grow, and what their collectives take; "
+        "what each rank computes, copies and holds stays as planned, also where ZeRO would split it further"
+    )
     parser.add_argument("--ranks", type=int, metavar="N", help=more)
     parser.add_argument("--axis", metavar="NAME", help="the axis of the mesh that grows (default: dp)")
     parser.add_argument(
@@ -54,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         page = timeline_page(simulation, shown, Path(arguments.file).stem, whys)
         arguments.html.write_text(page, encoding="utf-8")
-    summary = summarise(simulation)
+    summary, said = summarise(simulation), list(notes(artifact, simulation))
     if arguments.json:
-        print(json.dumps(summary.to_json(), indent=2))
+        print(json.dumps({**summary.to_json(), "notes": said}, indent=2))
     else:
         # Rich takes a while to load, and only this needs it.
         from dmc.cli.simulate_tables import print_summary
 
-        print_summary(summary, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
+        print_summary(summary, said, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
     return 0
 
 

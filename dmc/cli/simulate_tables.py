@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -13,12 +15,17 @@ _MOST_LINES = 12
 _MOST_RANKS = 8
 
 
-def print_summary(summary: Summary, width: int) -> None:
-    """Prints step time, what computation waits for, idle lanes, the critical path and memory, in so many columns."""
+def print_summary(summary: Summary, notes: Sequence[str], width: int) -> None:
+    """Prints step time, what computation waits for, idle lanes, the critical path and memory, in so many columns.
+
+    notes: what the reader must know before.
+    """
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     ranks = "1 rank" if summary.ranks == 1 else f"{summary.ranks:,} ranks"
     alike = f" ({summary.played} played, which the others are like)" if summary.played < summary.ranks else ""
     console.print(f"{ranks} of {summary.machine}{alike}; cost table {summary.costs[:12]}")
+    for note in notes:
+        console.print(f"note: {note}", style="yellow")
     exposed, step = summary.exposed, summary.step_ns
     share = share_text(exposed.communication, step)
     exposing = f"exposed communication {time_text(exposed.communication)} ({share}, rank {exposed.rank})"

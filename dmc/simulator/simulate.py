@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmc.machine import Machine
 from dmc.program import Job
 from dmc.simulator.player import Player
-from dmc.simulator.population import everyone, grown
+from dmc.simulator.population import Grown, everyone, grown
 from dmc.simulator.simulation import Simulation
 
 
@@ -35,4 +35,5 @@ def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | N
     population = everyone(job) if ranks in (None, len(job.programs)) else grown(job, machine, ranks or 0, axis)
     machine.check_ranks(population.ranks)
     spans = Player(job, machine, population).play()
-    return Simulation(machine, job, population.ranks, population.copies, population.programs, spans)
+    axis_grown = list(job.mesh)[population.axis] if isinstance(population, Grown) else None
+    return Simulation(machine, job, population.ranks, population.copies, population.programs, spans, axis_grown)

@@ -35,7 +35,8 @@ class Simulation:
     """A job that was played on a machine.
 
     ranks: how many ranks the result speaks of. programs: of those that were played, by rank; where ranks are alike, one
-    stands for `copies` of them. spans: in the order in which they began.
+    stands for `copies` of them. spans: in the order in which they began. grown: the axis of the mesh that has `copies`
+    ranks here and fewer in the job; None where all is as planned.
     """
 
     machine: Machine
@@ -44,6 +45,7 @@ class Simulation:
     copies: int
     programs: dict[int, Program]
     spans: tuple[Span, ...]
+    grown: str | None = None
 
     @cached_property
     def step_ns(self) -> float:

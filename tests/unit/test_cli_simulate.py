@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from bench.gpt_job import Shape, gpt_job
 from dmc.cli.main import main
+from dmc.machine import cost_table_hash, machine
 from dmc.program import Job
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.runtime.artifact import Artifact
@@ -29,12 +31,12 @@ LEDGER = Ledger(
 def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     """Exit code, output and errors of `dmc simulate` with some options, of a step with a job."""
 
-    def call(*options: str, job: Job | None = JOB) -> tuple[int, str, str]:
+    def call(*options: str, job: Job | None = JOB, costs: str = "") -> tuple[int, str, str]:
         path, proven = tmp_path / "gpt.dmc", None
         step = {"step": b"code"}
         if job is not None:
             # The simulator asks for less than a proof does: this job is a shape.
-            proven = Certificate(PROPERTIES, ASSUMPTIONS, job.digest(), "", job.peaks(), {}).with_code(step, None)
+            proven = Certificate(PROPERTIES, ASSUMPTIONS, job.digest(), costs, job.peaks(), {}).with_code(step, None)
         Artifact(
             SIGNATURE,
             "cpu",
@@ -92,6 +94,24 @@ def test_more_ranks_than_it_was_planned_for(called: Call) -> None:
     found = _figures(called, "--target", "node8", "--ranks", "1024")
     assert (found["ranks"], found["played"]) == (1024, 1)
     assert found["step_ns"] > _figures(called, "--target", "h200x4")["step_ns"]
+
+
+def test_a_plan_for_another_machine_says_so(called: Call) -> None:
+    costs = {name: cost_table_hash(machine(name)) for name in ("cpu", "h200x4")}
+    out = called("--target", "h200x4", costs=costs["cpu"])[1]
+    assert 'note: planned for cpu: order and overlap are what pays there; compile with machine="h200x4"' in out
+    assert "planned for" not in called("--target", "h200x4", costs=costs["h200x4"])[1]
+    assert "planned for a machine whose figures are other" in called("--target", "h200x4", costs="0" * 64)[1]
+
+
+def test_more_ranks_say_what_stays_as_planned(called: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    (note,) = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
+    assert "planned for 4 ranks: collectives are timed for groups along dp of 1,024 members instead of 4" in note
+    split = replace(SIGNATURE, mesh={"dp": 4}, splits={"weight.momentum": ((("dp", 1),), ())})
+    monkeypatch.setattr("tests.unit.test_cli_simulate.SIGNATURE", split)
+    _, note = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
+    assert note.startswith("1 of 8 tensors of state are split along dp: more ranks would each hold")
+    assert _figures(called, "--target", "h200x4")["notes"] == []
 
 
 def test_the_files(called: Call, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""What a reader must know before believing a simulation: for which machine and how many ranks the step was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmc.machine import cost_table_hash, machine, machine_names
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.signature import Signature
+from dmc.simulator import Simulation
+
+
+def notes(artifact: Artifact, simulation: Simulation) -> Iterator[str]:
+    """What was planned otherwise than it is played, as sentences; none where all is as planned."""
+    yield from _of_machine(artifact, simulation.machine.name)
+    yield from _of_ranks(artifact.signature, simulation)
+
+
+def _of_machine(artifact: Artifact, played: str) -> Iterator[str]:
+    planned = "" if artifact.certificate is None else artifact.certificate.cost_table
+    if not planned or planned == cost_table_hash(machine(played)):
+        return
+    known = [name for name in machine_names() if cost_table_hash(machine(name)) == planned]
+    name = known[0] if known else "a machine whose figures are other than any here"
+    yield f'planned for {name}: order and overlap are what pays there; compile with machine="{played}" to plan for it'
+
+
+def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:
+    if (axis := simulation.grown) is None:
+        return
+    ranks, size = len(simulation.job.programs), simulation.job.mesh[axis]
+    timed = f"collectives are timed for groups along {axis} of {simulation.copies:,} members instead of {size:,}"
+    yield f"planned for {ranks:,} ranks: {timed}; what a rank computes, copies and holds is as planned"
+    state = signature.state
+    split = [spec for spec in state if any(use[0] == axis for uses in signature.splits_of(spec) for use in uses)]
+    if split:
+        fact = f"{len(split):,} of {len(state):,} tensors of state are split along {axis}"
+        yield f"{fact}: more ranks would each hold and update less of them, so memory and updates come out too large"
