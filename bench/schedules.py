@@ -2,8 +2,9 @@
 
 `python -m bench.schedules` plans the step (bf16, AdamW, 8 × 1024 tokens a rank) under dp4, zero2 and zero3 and prints,
 for each pipeline, the step time, the communication that no kernel hides, and the device memory; it writes
-`bench/results/schedules.json`. Times are those of `dmc/analysis/timeline.py` and, where the pipeline is planned to the
-end (`--simulate`), of the simulator on the programs of all ranks. No step is run: nothing of this needs a GPU.
+`bench/results/schedules.json`. Times are those of `dmc/analysis/timeline.py` and, with `--simulate`, of the simulator
+on the programs of all ranks, whose lanes wait for each other as each pipeline has written it (`planned_as_written.py`;
+lanes of a plan of dmc wait for bytes only, which is never later). No step is run: nothing of this needs a GPU.
 
 The baselines are pipelines of the same passes: no overlap (a movement is waited for where it starts); DDP (buckets of
 25 MB in the order in which gradients are ready, waited for before the optimizer); FSDP (what a layer needs is gathered
@@ -23,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 import dmc
+from bench.planned_as_written import planned_as_written
 from bench.record import write_record
 from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.analysis.footprint import footprint
-from dmc.analysis.jobs import job_of
 from dmc.analysis.plan_attributes import write_plan
 from dmc.analysis.settings import write_settings
 from dmc.analysis.task_costs import TaskCosts
@@ -63,7 +64,6 @@ PIPELINES = {
     "dm-bucket, dm-schedule": f"{START},{PRESERVING},{QUEUES},dm-schedule{{memory-cap=CAP}}",
 }
 BASELINES = tuple(PIPELINES)[:3]
-PLANNED = "dm-plan-memory,dm-lower-to-plan,dm-place-events"
 RESULTS = Path(__file__).parent / "results" / "schedules.json"
 Figures = dict[str, float]
 
@@ -124,8 +124,7 @@ def _figures(graph: TaskGraph) -> Figures:
 
 
 def _simulated(module: ir.Module) -> Figures:
-    run_passes(module, parse_pipeline(PLANNED))
-    job = job_of(module)
+    job = planned_as_written(module)
     found = summarise(simulate(job, machine(MACHINE)))
     arena = max(program.arenas["device"] for program in job.programs)
     return {
