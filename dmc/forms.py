@@ -199,7 +199,8 @@ def _verify_only_step(module: ir.Module) -> None:
             raise DmcError(function.operation, f"@{symbol(function)} stands beside @step", "run dm-inline-composites")
 
 
-def _verify_only_kernels_compute(module: ir.Module) -> None:
+def verify_only_kernels_compute(module: ir.Module) -> None:
+    """Raises DmcError for an operation that does not stand in `@step` of form scheduled."""
     *body, _ = find_step(module).entry_block.operations
     for view in body:
         op = view.operation
@@ -250,7 +251,7 @@ SCHEDULED = Form(
     name="scheduled",
     dialects=_TENSOR_DIALECTS,
     ops=(*_SCHEDULED_OPS, *_MODULE_OPS, *_VALUE_COLLECTIVES, "dm.copy", "dm.send", "dm.recv", "dm.yield"),
-    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings, _verify_only_kernels_compute),
+    verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings, verify_only_kernels_compute),
     way_out="a step holds kernels, movements in dm.start, buckets and views only; lower it",
 )
 

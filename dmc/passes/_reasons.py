@@ -11,7 +11,8 @@ from dmc.dialect.labels import kernel_label_of, label_of, place_of
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints the rows below their head, in columns of equal width."""
+    """Prints the rows below their head, in columns of equal width; "none" where there are none."""
+    rows = rows or [("none", *[""] * (len(head) - 1))]
     texts = [[str(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:

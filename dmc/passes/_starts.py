@@ -6,9 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.errors import DmcError
 
 # The queue of a movement and, of queue comm, its communicator: work on one lane runs in the order of issue.
 Lane = tuple[str, str]
+
+
+def check_started(block: ir.Block) -> None:
+    """Raises DmcError for a movement outside a start: what moves starts and waits would pass it over in silence."""
+    for view in block.operations:
+        if isinstance(view, dm.MOVEMENTS):
+            raise DmcError(view.operation, "is not started, so that it has no start and wait to move", "run dm-async")
 
 
 def starts_in(block: ir.Block) -> Iterator[dm.StartOp]:

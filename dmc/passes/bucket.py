@@ -19,6 +19,7 @@ from dmc.passes._bucket_times import BucketTimes
 from dmc.passes._kernel_functions import KernelFunctions
 from dmc.passes._placing import Order, hoisted, sunk
 from dmc.passes._reasons import named, print_table
+from dmc.passes._starts import check_started
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 
@@ -49,9 +50,11 @@ class Bucket(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for broken rules of `dm`, and where kernels do not say what they cost."""
+        """Raises DmcError for broken rules of `dm`, movements not started, and kernels that do not say their cost."""
         dm.verify_symbols(module)
-        order = Order.of(find_step(module).entry_block)
+        block = find_step(module).entry_block
+        check_started(block)
+        order = Order.of(block)
         order = order.place(hoisted(order, starts=False).keys)
         order = order.place(sunk(order).keys)
         members = list(members_of(order))

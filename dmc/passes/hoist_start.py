@@ -8,7 +8,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.passes._placing import Distances, Moves, Order, hoisted
 from dmc.passes._reasons import named, print_table
-from dmc.passes._starts import lane_of
+from dmc.passes._starts import check_started, lane_of
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 
@@ -30,7 +30,10 @@ class HoistStart(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        order = Order.of(find_step(module).entry_block)
+        """Raises DmcError for a movement that is not started."""
+        block = find_step(module).entry_block
+        check_started(block)
+        order = Order.of(block)
         moves = hoisted(order, starts=True)
         if self.reasons:
             print_table(HEAD, _rows(order, moves))

@@ -8,6 +8,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.passes._placing import Distances, Moves, Order, sunk
 from dmc.passes._reasons import named, print_table
+from dmc.passes._starts import check_started
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 
@@ -29,7 +30,10 @@ class SinkWait(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        order = Order.of(find_step(module).entry_block)
+        """Raises DmcError for a movement that is not started."""
+        block = find_step(module).entry_block
+        check_started(block)
+        order = Order.of(block)
         moves = sunk(order)
         if self.reasons:
             print_table(HEAD, _rows(order, moves))

@@ -10,10 +10,12 @@ from dmc._mlir import ir
 from dmc.analysis.sameness import Axes, differing_axes
 from dmc.dialect.labels import Label, kernel_label_of, label_of, put_kernel_label, put_label
 from dmc.dialect.plan import type_bytes
+from dmc.errors import DmcError
 from dmc.passes._kernel_functions import KernelFunctions
 from dmc.passes._pieces_of_kernels import Pieces
 from dmc.passes._reasons import named, print_table
 from dmc.passes._reduced_regions import Region, Regions
+from dmc.passes._starts import starts_in
 from dmc.passes.base import Pass
 from dmc.step_function import find_step, functions, symbol
 
@@ -40,9 +42,14 @@ class SplitAllReduce(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for broken rules of `dm`."""
+        """Raises DmcError for broken rules of `dm`, and for an all-reduce that is started already."""
         dm.verify_symbols(module)
         step = find_step(module)
+        for start in starts_in(step.entry_block):
+            if isinstance(dm.movement_of(start), dm.AllReduceOp):
+                raise DmcError(
+                    start.operation, "starts an all-reduce already", "run dm-split-all-reduce before dm-async"
+                )
         every = frozenset(axis.value for op in module.body.operations if isinstance(op, dm.MeshOp) for axis in op.axes)
         differing = dict(differing_axes(step, every))
         bodies = {symbol(function): function for function in functions(module)}

@@ -11,6 +11,7 @@ from dmc.analysis.handles import check_handles
 from dmc.analysis.jobs import job_of
 from dmc.analysis.memory_attributes import ARENAS
 from dmc.analysis.settings import memory_cap_of
+from dmc.forms import verify_only_kernels_compute
 from dmc.passes.base import Pass
 from dmc.proof import verify
 from dmc.step_function import find_step
@@ -30,11 +31,13 @@ class Verify(Pass):
     cap: int = 0
 
     def run(self, module: ir.Module) -> None:
-        """Raises ProofError for the first property that does not hold."""
+        """Raises ProofError for the first property that does not hold, and DmcError for a step of another form."""
         if any(isinstance(op, dm.ProgramOp) for op in module.body.operations):
             cap = memory_cap_of(module, self.cap)
             verify(job_of(module), {"device": cap} if cap else None)
             return
+        # On any other form there would be nothing to prove, and success would mean nothing.
+        verify_only_kernels_compute(module)
         step = find_step(module)
         check_handles(step)
         if ARENAS in step.operation.attributes:

@@ -131,3 +131,13 @@ func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf3
   %y2 = "dm.wait"(%h2) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
   return %y2, %y1, %g : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Where nothing moves, the table says so.
+// CHECK-LABEL: func.func @step
+// TABLE: movement
+// TABLE-NEXT: none
+func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}

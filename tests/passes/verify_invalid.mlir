@@ -273,3 +273,12 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
 }) {sym_name = "rank2", rank = 2 : i64} : () -> ()
+
+// -----
+
+// Nothing is proven of a form that still computes by itself, so nothing is said to be.
+func.func @step(%x: tensor<16xf32> {dm.name = "x", dm.role = "frozen"}) -> (tensor<16xf32> {dm.name = "y"}) {
+  // expected-error @+1 {{arith.addf: stands in @step in form 'scheduled'}}
+  %y = arith.addf %x, %x : tensor<16xf32>
+  return %y : tensor<16xf32>
+}
