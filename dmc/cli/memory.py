@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("memory", help="show what a planned step needs of memory", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
-    parser.add_argument("--plot", metavar="PNG", help="write a picture of memory over the step")
+    parser.add_argument("--plot", metavar="PNG", help="write a picture of memory over the step, named *.png")
     parser.add_argument("--html", metavar="FILE", help="write a page with the picture and what lives at the peak")
     parser.set_defaults(command=run)
 

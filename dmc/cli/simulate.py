@@ -14,7 +14,7 @@ from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
 from dmc.program import Job
 from dmc.runtime.artifact import Artifact
-from dmc.simulator import simulate
+from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
 from dmc.simulator.timeline import timeline_page
 from dmc.simulator.trace import trace
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help=more)
     parser.add_argument("--axis", metavar="NAME", help="the axis of the mesh that grows (default: dp)")
     parser.add_argument(
-        "--show", type=_numbers, metavar="R,R", help="ranks in the trace and on the page (default: first 8)"
+        "--show", type=_ranks, metavar="R,R", help="ranks in the trace and on the page (default: first 8)"
     )
     parser.add_argument("--trace", type=Path, metavar="JSON", help="write a trace for ui.perfetto.dev")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline and memory over time")
@@ -51,8 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     whys = {entry.tensor: entry.why for entry in artifact.ledger.entries}
     shown = arguments.show or list(simulation.programs)[:8]
     if unknown := sorted(set(shown) - set(simulation.programs)):
-        fact = f"was not played; {len(simulation.programs)} ranks were, from 0"
-        raise ArtifactError(f"rank {unknown[0]}", fact, hint="ranks that are alike are played once")
+        raise ArtifactError(f"rank {unknown[0]}", *_not_played(unknown[0], simulation))
     if arguments.trace:
         arguments.trace.write_text(trace(simulation, shown, whys), encoding="utf-8")
     if arguments.html:
@@ -76,5 +75,21 @@ def _job(artifact: Artifact, file: str) -> Job:
     return artifact.job
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
+def _not_played(rank: int, simulation: Simulation) -> tuple[str, str]:
+    """Why a rank cannot be shown, and which can."""
+    played = list(simulation.programs)
+    shown = f"--show takes {_list(played)}"
+    if 0 <= rank < simulation.ranks:
+        return f"was not played: of {simulation.ranks:,} ranks, those that are alike are played once", shown
+    return f"does not exist among {simulation.ranks:,} ranks", shown
+
+
+def _list(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (f", …, {ranks[-1]}" if len(ranks) > 8 else "")
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of ranks, such as 0,3") from None

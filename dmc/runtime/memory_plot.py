@@ -33,8 +33,10 @@ _TEMPLATE = Path(__file__).with_name("memory_page.html")
 def plot(report: MemoryReport, path: str | os.PathLike[str]) -> None:
     """Writes a PNG: for each entry of the report live bytes by category over the commands, below the arena's size.
 
-    Raises DmcError where matplotlib is not installed.
+    Raises DmcError for a path that does not end in .png, and where matplotlib is not installed.
     """
+    if Path(path).suffix.lower() != ".png":
+        raise DmcError(str(path), "is no name of a PNG", hint="end it in .png; for a page write --html")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

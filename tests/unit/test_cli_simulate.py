@@ -131,7 +131,8 @@ def test_the_files(called: Call, tmp_path: Path) -> None:
         (("--target", "h200"), "machine h200: has 1 of the 4 ranks"),
         (("--target", "node8", "--ranks", "2"), "2 ranks: do not fit a job of 4 ranks"),
         (("--target", "node8", "--ranks", "8", "--axis", "tp"), "axis 'tp': is not in the mesh"),
-        (("--target", "h200x4", "--show", "4"), "rank 4: was not played"),
+        (("--target", "h200x4", "--show", "4"), "does not exist among 4 ranks\n  hint: --show takes 0, 1, 2, 3\n"),
+        (("--target", "node8", "--ranks", "1024", "--show", "5"), "alike are played once\n  hint: --show takes 0\n"),
     ],
 )
 def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: str) -> None:
@@ -139,6 +140,12 @@ def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: 
     assert (code, out) == (1, "")
     assert message in err
     assert "hint: " in err
+
+
+def test_ranks_that_are_no_numbers(called: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        called("--target", "h200x4", "--show", "0,x")
+    assert "argument --show: '0,x' is no list of ranks, such as 0,3" in capsys.readouterr().err
 
 
 def test_a_file_without_a_plan(called: Call) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from dmc.errors import DmcError
 from dmc.program import Buffer, Job, Kernel, Launch, Operand, Program, Range
 from dmc.program.program import Lane, Space
 from dmc.runtime.memory_plot import page, plot, sample
@@ -102,6 +103,8 @@ def test_a_label_cannot_end_the_script() -> None:
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    with pytest.raises(DmcError, match=r"memory.svg: is no name of a PNG"):
+        plot(report(_job()), tmp_path / "memory.svg")
     pytest.importorskip("matplotlib")
     plot(report(_job()), tmp_path / "memory.png")
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
