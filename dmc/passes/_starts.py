@@ -30,6 +30,11 @@ def lane_of(start: dm.StartOp) -> Lane:
     return start.queue.value, "" if channel is None else channel.value
 
 
+def lane_name(start: dm.StartOp) -> str:
+    """`comm@dp`, or the queue alone."""
+    return "@".join(filter(None, lane_of(start)))
+
+
 def wait_of(start: dm.StartOp) -> dm.WaitOp:
     """The wait for what a start delivers."""
     (use,) = start.handle.uses

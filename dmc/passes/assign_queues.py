@@ -10,7 +10,7 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.passes._reasons import named, print_table
-from dmc.passes._starts import lane_of, with_tokens
+from dmc.passes._starts import lane_name, lane_of, with_tokens
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 from dmc.walk import walk
@@ -27,8 +27,8 @@ class AssignQueues(Pass):
     order of first use. Communicators that share two or more ranks could block each other if ranks ran their movements
     in different orders, so of two such movements the later one is started `after` the token of the earlier, where data,
     or other tokens, do not order them already. Channels that exist are used. Run it again after a pass that reorders
-    starts of one channel: tokens stay, and those that lack are added. reasons: print what was ordered, on stderr.
-    Linear in the number of operations.
+    starts of one channel: tokens stay, and those that lack are added. reasons: print the queue of each movement and
+    what it was made to wait for, on stderr. Linear in the number of operations.
     """
 
     name = "dm-assign-queues"
@@ -45,7 +45,7 @@ class AssignQueues(Pass):
         for view in list(find_step(module).entry_block.operations):
             order.visit(view)
         if self.reasons:
-            print_table(("movement", "channel", "waits for", "of channel"), order.rows)
+            print_table(("movement", "queue", "now waits for"), order.rows)
 
 
 class _Channels:
@@ -112,29 +112,31 @@ class _Order:
     def visit(self, view: ir.OpView) -> None:
         """Takes the next operation of the block."""
         clock = _joined(self._clocks[operand] for operand in view.operation.operands if operand in self._clocks)
-        if isinstance(view, dm.StartOp) and (channel := lane_of(view)[1]):
-            view, clock = self._ordered(view, channel, clock)
+        if isinstance(view, dm.StartOp):
+            name, lane, others = named(dm.movement_of(view).operation), lane_name(view), list[dm.StartOp]()
+            if channel := lane_of(view)[1]:
+                view, clock, others = self._ordered(view, channel, clock)
+            waits_for = (f"{named(dm.movement_of(each).operation)} on {lane_of(each)[1]}" for each in others)
+            self.rows.append((name, lane, ", ".join(waits_for)))
         if clock:
             self._clocks.update((result, clock) for result in view.operation.results)
 
-    def _ordered(self, start: dm.StartOp, channel: str, clock: Clock) -> tuple[dm.StartOp, Clock]:
+    def _ordered(self, start: dm.StartOp, channel: str, clock: Clock) -> tuple[dm.StartOp, Clock, list[dm.StartOp]]:
+        """The start, with tokens of the starts that are given last, and what is complete behind it."""
         if channel in self._last:
             clock = _joined((clock, self._clocks[self._last[channel].token]))
-        tokens: list[ir.Value] = []
+        others: list[dm.StartOp] = []
         # Latest first: behind it, others are complete as well.
         for other in [each for each in reversed(self._last) if each in self.conflicts[channel]]:
             if clock.get(other, 0) < self._counts[other]:
-                before = self._last[other]
-                tokens.append(before.token)
-                clock = _joined((clock, self._clocks[before.token]))
-                movements = [dm.movement_of(each).operation for each in (start, before)]
-                self.rows.append((named(movements[0]), channel, named(movements[1]), other))
-        if tokens:
-            start = with_tokens(start, tokens)
+                others.append(self._last[other])
+                clock = _joined((clock, self._clocks[others[-1].token]))
+        if others:
+            start = with_tokens(start, [each.token for each in others])
         self._counts[channel] += 1
         self._last.pop(channel, None)
         self._last[channel] = start
-        return start, {**clock, channel: self._counts[channel]}
+        return start, {**clock, channel: self._counts[channel]}, others
 
 
 def _joined(clocks: Iterable[Clock]) -> Clock:

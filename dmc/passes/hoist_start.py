@@ -8,7 +8,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.passes._placing import Distances, Moves, Order, hoisted
 from dmc.passes._reasons import named, print_table
-from dmc.passes._starts import check_started, lane_of
+from dmc.passes._starts import check_started, lane_name
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 
@@ -47,6 +47,5 @@ def _rows(order: Order, moves: Moves) -> list[tuple[object, ...]]:
         if isinstance(start := order.ops[i].opview, dm.StartOp):
             passed = distances.between(moves.keys[i][0], i)
             why = named(order.ops[stopper]) if stopper >= 0 else "start of the step"
-            lane = "@".join(filter(None, lane_of(start)))
-            rows.append((named(dm.movement_of(start).operation), lane, *passed, why))
+            rows.append((named(dm.movement_of(start).operation), lane_name(start), *passed, why))
     return rows

@@ -21,9 +21,10 @@
 // CHECK-NEXT: %[[B:[^:]+]]:2 = "dm.start"(%[[X]], %[[T]]#1, %[[D]]#1) ({
 // CHECK: channel = @dp_tp
 // CHECK: instance = 2 : i64, operandSegmentSizes = array<i32: 1, 2>
-// TABLE: movement{{ +}}channel{{ +}}waits for{{ +}}of channel
-// TABLE-NEXT: dm.all_reduce (clip){{ +}}dp_tp{{ +}}dm.all_reduce (y){{ +}}mine
-// TABLE-NEXT: dm.all_reduce (clip){{ +}}dp_tp{{ +}}dm.all_reduce (gradient of w){{ +}}dp_0
+// TABLE: movement{{ +}}queue{{ +}}now waits for
+// TABLE-NEXT: dm.all_reduce (gradient of w){{ +}}comm@dp_0{{$}}
+// TABLE-NEXT: dm.all_reduce (y){{ +}}comm@mine{{$}}
+// TABLE-NEXT: dm.all_reduce (clip){{ +}}comm@dp_tp{{ +}}dm.all_reduce (y) on mine, dm.all_reduce (gradient of w) on dp_0{{$}}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
 "dm.channel"() {sym_name = "mine", group = #dm.group<@mesh, ["tp"]>} : () -> ()
 func.func private @dp()
@@ -69,8 +70,10 @@ func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf3
 // CHECK: channel = @dp,
 // CHECK: return
 // TABLE: movement
-// TABLE-NEXT: dm.all_reduce {{.*}} dp dm.all_reduce {{.*}} dp_tp
-// TABLE-NOT: dm.all_reduce
+// TABLE-NEXT: dm.all_reduce {{[^ ]+}} comm@dp{{ *$}}
+// TABLE-NEXT: dm.all_reduce {{[^ ]+}} comm@dp_tp{{ *$}}
+// TABLE-NEXT: dm.all_reduce {{[^ ]+}} comm@dp_tp{{ *$}}
+// TABLE-NEXT: dm.all_reduce {{[^ ]+}} comm@dp dm.all_reduce {{[^ ]+}} on dp_tp{{$}}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
   %h0, %t0 = "dm.start"(%x) ({
