@@ -84,7 +84,7 @@ class Filler:
     def _obstacle(self, current: Filling, member: Member, timing: Timing | None) -> str | None:
         movement = member.movement.operation
         if current.bytes + member.bytes > self.limit:
-            return f"{self.limit} bytes"
+            return f"{self.limit:,} bytes"
         if LAYOUTS[movement.name].copies and len(current.members) + 2 > MAX_PORTS:
             return f"{MAX_PORTS} operands and results of a kernel"
         if max(current.ready, member.ready) >= current.reader:
@@ -94,7 +94,7 @@ class Filler:
         if self.times is not None and timing is not None:
             late = self.times.arrival(timing, member) - max(timing.apart, timing.wanted)
             if late > 0:
-                return f"{named(movement)}, with which it would arrive {late / 1000:.1f} us late"
+                return f"{named(movement)}, with which it would arrive {late / 1000:.1f} µs late"
         return None
 
     def _close(self, current: Filling) -> None:

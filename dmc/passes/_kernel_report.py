@@ -15,7 +15,7 @@ from dmc.passes._reasons import print_table
 MOST_REFUSALS = 20
 
 
-def print_report(
+def print_reasons(
     graph: Graph, works: Mapping[int, Work], units: Sequence[Outline | int], refusals: Iterable[Refusal]
 ) -> None:
     """Prints, on stderr, bytes before and after, the kernels of each kind, and the largest fusions refused."""
@@ -23,8 +23,8 @@ def print_report(
     apart, kernels = _kernels(outline(graph, singles).units), _kernels(units)
     before, after = (sum(_bytes(graph, each) for each in some) for some in (apart, kernels))
     saved = 1 - after / before if before else 0.0
-    print(f"{len(apart)} computations, {before} bytes through device memory", file=sys.stderr)
-    print(f"{len(kernels)} kernels, {after} bytes through device memory ({saved:.1%} less)\n", file=sys.stderr)
+    print(f"{len(apart)} computations, {before:,} bytes through device memory", file=sys.stderr)
+    print(f"{len(kernels)} kernels, {after:,} bytes through device memory ({saved:.1%} less)\n", file=sys.stderr)
     by_kind: dict[str, list[Outline]] = {}
     for kernel in kernels:
         own = [works[number] for number in kernel.members]
@@ -33,14 +33,14 @@ def print_report(
         (
             kind,
             len(some),
-            sum(works[number].flops for kernel in some for number in kernel.members),
-            sum(_bytes(graph, kernel) for kernel in some),
+            f"{sum(works[number].flops for kernel in some for number in kernel.members):,}",
+            f"{sum(_bytes(graph, kernel) for kernel in some):,}",
         )
         for kind, some in sorted(by_kind.items())
     ]
     print_table(("kind", "kernels", "flops", "bytes"), rows)
     largest = [
-        (each.bytes, module_or_name(graph.ops[each.first]), module_or_name(graph.ops[each.second]), each.why)
+        (f"{each.bytes:,}", module_or_name(graph.ops[each.first]), module_or_name(graph.ops[each.second]), each.why)
         for each, _ in zip(refusals, range(MOST_REFUSALS), strict=False)
     ]
     print(file=sys.stderr)

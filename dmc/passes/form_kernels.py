@@ -12,7 +12,7 @@ from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
 from dmc.dialect.labels import put_kernel_label
 from dmc.passes._kernel_bodies import Bodies
-from dmc.passes._kernel_report import module_path, print_report
+from dmc.passes._kernel_report import module_path, print_reasons
 from dmc.passes._merged_generics import copy_with
 from dmc.passes._outline import Outline, outline
 from dmc.passes._transposed_batches import join_batches_first
@@ -28,12 +28,12 @@ class FormKernels(Pass):
     same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
     slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants.
 
-    report: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and what
-    stopped the largest fusions that remain.
+    reasons: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and
+    what stopped the largest fusions that remain.
     """
 
     name = "dm-form-kernels"
-    report: bool = False
+    reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for loops, calls and composites, which other passes must have removed."""
@@ -46,8 +46,8 @@ class FormKernels(Pass):
         *_, terminator = step.entry_block.operations
         fusion = fuse(graph)
         units = outline(graph, fusion.groups).units
-        if self.report:
-            print_report(graph, works, units, fusion.refusals)
+        if self.reasons:
+            print_reasons(graph, works, units, fusion.refusals)
         _Step(graph, works, bodies, terminator.operation).rewrite(units)
 
 

@@ -1,13 +1,13 @@
-// RUN: dmc-opt %s -p 'dm-form-kernels{report=true}' -o %t 2>&1 | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-form-kernels{reasons}' -o %t 2>&1 | %FileCheck %s
 
 // A product and what follows it are one kernel, which neither writes nor reads the 512 bytes between the two; what is
 // computed for a product is read from memory.
-// CHECK: 3 computations, 1536 bytes through device memory
-// CHECK-NEXT: 2 kernels, 1024 bytes through device memory (33.3% less)
+// CHECK: 3 computations, 1,536 bytes through device memory
+// CHECK-NEXT: 2 kernels, 1,024 bytes through device memory (33.3% less)
 // CHECK-EMPTY:
 // CHECK-NEXT: kind         kernels  flops  bytes
 // CHECK-NEXT: elementwise  1        64     512
-// CHECK-NEXT: matmul       1        1088   512
+// CHECK-NEXT: matmul       1        1,088  512
 // CHECK-EMPTY:
 // CHECK-NEXT: bytes  kernel with            and kernel with                 stay two because of
 // CHECK-NEXT: 512    linalg.generic (fc.0)  linalg.matmul (fc.1, backward)  read by a product
