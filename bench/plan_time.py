@@ -2,15 +2,14 @@
 
 `python -m bench.plan_time` prints, for each pass from form placed to form planned and for the proof, seconds and the
 memory that it needs beside what was there (MB, 10⁶ bytes, resident), with fits over depths: seconds ~ layers^exponent,
-and likewise memory. It writes `bench/results/plan_time.json`. Each depth has a process of its own. Linear is an exponent
-of about 1, less where something does not grow; the goal for 96 layers is three minutes on two cores.
+and likewise memory. It writes `bench/results/plan_time.json`. Each depth has a process of its own. Linear is an
+exponent of about 1, less where something does not grow; the goal for 96 layers is three minutes on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -43,7 +42,7 @@ RESULTS = Path(__file__).parent / "results" / "plan_time.json"
 
 
 def measure(layers: int) -> dict[str, dict[str, float]]:
-    """Of each pass behind form placed, of the forms' checks and the proof: "seconds" and "mb"; and "sizes" of the plan."""
+    """Of each pass behind form placed, the forms' checks and the proof: "seconds" and "mb"; and "sizes" of the plan."""
     torch.manual_seed(0)
     model = GPT(Shape(vocabulary=VOCABULARY, context=CONTEXT, width=WIDTH, layers=layers))
     plan = dmc.plan(dmc.Mesh(dp=4)).use(plans.zero2("dp"))
@@ -73,7 +72,7 @@ def measure(layers: int) -> dict[str, dict[str, float]]:
     return {**costs, "all": total, "sizes": sizes}
 
 
-def _cost(work: Callable[[], object]) -> dict[str, float]:
+def _cost(work: Callable[[], None]) -> dict[str, float]:
     before = reset_peak()
     seconds = seconds_of(work)
     return {"seconds": seconds, "mb": peak() - before}
@@ -81,8 +80,7 @@ def _cost(work: Callable[[], object]) -> dict[str, float]:
 
 def exponent(points: Mapping[int, float], least: float) -> float:
     """Of the power law through (layers, cost), by least squares of logarithms; costs below `least` count as that."""
-    logarithms = [(math.log(layers), math.log(max(cost, least))) for layers, cost in points.items()]
-    slope, _ = np.polyfit(*zip(*logarithms, strict=True), 1)
+    slope, _ = np.polyfit(np.log(list(points)), np.log([max(cost, least) for cost in points.values()]), 1)
     return float(slope)
 
 
