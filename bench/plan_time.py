@@ -68,7 +68,7 @@ def measure(layers: int) -> dict[str, dict[str, float]]:
         "seconds": sum(cost["seconds"] for cost in costs.values()),
         "mb": max(cost["mb"] for cost in costs.values()),
     }
-    sizes = {"commands": len(job.programs[0].commands), "kernels": len(job.kernels)}
+    sizes: dict[str, float] = {"commands": len(job.programs[0].commands), "kernels": len(job.kernels)}
     return {**costs, "all": total, "sizes": sizes}
 
 
