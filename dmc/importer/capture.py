@@ -85,7 +85,9 @@ class _Objective(nn.Module):
     def __init__(self, model: nn.Module, loss: Loss | None, args: Tree, kwargs: Tree, dtype: torch.dtype | None):
         super().__init__()
         self.model = model
-        self.loss, self.args, self.kwargs, self.dtype = loss, args, kwargs, dtype
+        # As a module, so that what the loss computes is known as its own.
+        self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
+        self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.seen = _Seen()
         self.train(model.training)
 
@@ -121,6 +123,17 @@ class _Objective(nn.Module):
             )
         targets = keyword.pop(name)
         return self.loss(self.model(**keyword), targets)
+
+
+class _Function(nn.Module):
+    """A loss that is no module."""
+
+    def __init__(self, function: Loss) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, output: Any, targets: Any) -> Any:
+        return self.function(output, targets)
 
 
 def _own_loss(output: Any) -> Any:

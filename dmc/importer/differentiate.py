@@ -123,6 +123,9 @@ def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
     for result in results:
         if not meta or not isinstance(result, Tensor) or result.grad_fn is None:
             continue
+        # What gives back its operand, as a cast to the same type does, has no backward operations of its own.
+        if result.grad_fn.metadata.setdefault(origin.META_KEY, node) is not node:
+            continue
 
         def enter(_: Any) -> None:
             traceback.current_meta = {**traceback.current_meta, "custom": meta}

@@ -23,7 +23,8 @@ Part = Literal["", "backward", "update"]
 
 @dataclass(frozen=True)
 class Origin:
-    """`module` is the path in the user's model ("" for the model itself), `file` and `line` its innermost own line.
+    """`module` is the path in the user's model ("" for the model itself, "loss" for a loss function beside it), `file`
+    and `line` its innermost own line.
 
     part: "backward" where the operation belongs to the gradient of what stands there; "update" where it belongs to the
     optimizer, and `module` is the path of the parameter, or "optimizer".
@@ -49,7 +50,8 @@ def of_exported_node(node: fx.Node, prefix: str) -> Origin:
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     module = paths[-1] if paths else ""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    # Generated code has a name like `<string>`, and no lines that anybody could look at.
+    frames = [frame for frame in _FRAME.findall(node.meta.get("stack_trace") or "") if not frame[0].startswith("<")]
     own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
     return Origin(_without_prefix(module, prefix), file, int(line))
