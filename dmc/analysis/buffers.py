@@ -14,6 +14,7 @@ from dmc.analysis.sharing import share
 from dmc.analysis.storage import DEVICE, Storage
 from dmc.analysis.storage_labels import Named, label_of_op, storage_labels
 from dmc.program import Space
+from dmc.program.labels import short
 
 
 @dataclass(frozen=True)
@@ -82,5 +83,5 @@ def _is_packed(storage: Storage) -> bool:
 def _scratch(ops: Sequence[ir.Operation]) -> Iterator[Held]:
     for position, size in scratch_of(ops).items():
         op = ops[position]
-        label, offset = f"scratch of {label_of_op(op)}", stated_scratch_offset(op)
+        label, offset = f"scratch of {short(label_of_op(op))}", stated_scratch_offset(op)
         yield Held(label, "scratch", DEVICE, offset, size, position, position)

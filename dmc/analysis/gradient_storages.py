@@ -10,7 +10,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.pieces import is_view
 from dmc.analysis.storage import Storages, member_offsets, value_bytes
 from dmc.dialect.labels import label_of
-from dmc.runtime.ledger import GRADIENT
+from dmc.program.labels import GRADIENT
 from dmc.step_function import STATE_ROLES, arguments, mutated_state
 
 

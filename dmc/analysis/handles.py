@@ -36,6 +36,6 @@ def check_handles(step: func.FuncOp) -> None:
 def told_movement(start: ir.Operation) -> str:
     """What a `dm.start` moves, and what that belongs to: `dm.all_reduce #3 (gradient of fc.weight)`."""
     movement = movement_of(start.opview).operation
-    of = label_of(movement).tensor or place_of(start.location)
+    of = label_of(movement).short or place_of(start.location)
     name = f"{movement.name} #{start.opview.instance.value}"
     return f"{name} ({of})" if of else name

@@ -10,6 +10,7 @@ from dmc.analysis.packing import Block, live_bytes
 from dmc.analysis.storage import DEVICE
 from dmc.analysis.storage_labels import label_of_op
 from dmc.errors import DmcError
+from dmc.program.labels import short
 
 UNKNOWN = "-"
 _SHOWN = 20  # so many things are named in a refusal
@@ -39,7 +40,7 @@ def describe_peak(step: func.FuncOp, most: int) -> str:
     alive.sort(key=lambda each: (-each.length, each.offset))
     op = [view.operation for view in step.entry_block.operations][position]
     total = sum(each.length for each in alive)
-    lines = [f"most is held at {label_of_op(op) or op.name} (operation {position} of @step): {total:,} bytes"]
+    lines = [f"most is held at {short(label_of_op(op)) or op.name} (operation {position} of @step): {total:,} bytes"]
     lines += [f"  {each.length:>15,}  {each.category:<13}  {each.label or UNKNOWN}" for each in alive[:most]]
     if rest := alive[most:]:
         lines.append(f"  {sum(each.length for each in rest):>15,}  {len(rest)} smaller ones")

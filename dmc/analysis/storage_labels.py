@@ -9,12 +9,10 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.gradient_storages import find_gradients
 from dmc.analysis.storage import Storages
-from dmc.dialect.labels import kernel_label_of, label_of, place_of
-from dmc.runtime.ledger import GRADIENT
+from dmc.dialect.labels import kernel_label_of, label_of, module_path
+from dmc.program.labels import GRADIENT, SEPARATOR, short
 from dmc.step_function import STATE_ROLES, Port, arguments, mutated_state, outputs
 
-# A bucket with more members is named by the first and the last.
-_MANY = 3
 _CATEGORIES = {"parameter": "parameter", "frozen": "parameter", "optimizer": "optimizer"}
 
 
@@ -46,14 +44,14 @@ def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
         for value in op.results:
             if value in storages.places and storages.of(value).value == value:
                 storage = storages.places[value].storage
-                named.setdefault(storage, _gradient(gradients.get(storage)) or _name_of(op, storages, named))
+                named.setdefault(storage, _gradient(gradients.get(storage)) or _name_of(value, storages, named))
     return [named[index] for index in range(len(storages.all))]
 
 
 def label_of_op(op: ir.Operation) -> str:
-    """What people know an op by: its module's path, the tensor that it moves, or its line; "" if unknown."""
+    """What people know an op by: the tensors that it moves or packs, or the path of its module; "" if unknown."""
     labels = [kernel_label_of(op), *(label_of(each).tensor for each in (op, *_movements(op)))]
-    return next(filter(None, labels), "") or place_of(op.location)
+    return next(filter(None, labels), "") or module_path(op.location)
 
 
 def _gradient(parameter: str | None) -> Named | None:
@@ -61,30 +59,38 @@ def _gradient(parameter: str | None) -> Named | None:
 
 
 def _movements(op: ir.Operation) -> list[ir.Operation]:
-    return [dm.movement_of(op.opview).operation] if isinstance(op.opview, dm.StartOp) else []
+    """The movement that `op` starts, or that takes the bucket which it fills."""
+    match op.opview:
+        case dm.StartOp():
+            return [dm.movement_of(op.opview).operation]
+        case dm.PackOp():
+            takers = [use.owner for use in op.results[0].uses]
+            return [each for taker in takers if isinstance(taker, dm.StartOp) for each in _movements(taker.operation)]
+        case _:
+            return []
 
 
 def _category(port: Port) -> str:
     return _CATEGORIES.get(port.role, "state" if port.role in STATE_ROLES else "input")
 
 
-def _name_of(op: ir.Operation, storages: Storages, named: Mapping[int, Named]) -> Named:
-    """The name of what `op` makes, by what is known of its operands."""
+def _name_of(value: ir.Value, storages: Storages, named: Mapping[int, Named]) -> Named:
+    """The name of what an operation makes, by what is known of its operands."""
+    op = value.owner.operation
     match op.opview:
         case dm.PackOp():
-            return _name_of_bucket([named[storages.places[value].storage] for value in op.operands])
+            return _name_of_bucket([named[storages.places[member].storage] for member in op.operands])
         case dm.StartOp():
             source = None if op.opview.input is None else named[storages.places[op.opview.input].storage]
             return _name_of_movement(op, source)
         case _:
-            return Named(label_of_op(op), "activation")
+            return Named(short(label_of_op(op)), "activation")
 
 
 def _name_of_bucket(members: list[Named]) -> Named:
     is_gradient = any(member.category == "gradient" for member in members)
-    names = list(dict.fromkeys(member.label.removeprefix(GRADIENT) for member in members))
-    label = ", ".join(names) if len(names) <= _MANY else f"{names[0]}, …, {names[-1]} ({len(names)} tensors)"
-    return Named(f"{GRADIENT if is_gradient else ''}{label}", "gradient" if is_gradient else "communication")
+    label = short(SEPARATOR.join(dict.fromkeys(member.label for member in members)))
+    return Named(label, "gradient" if is_gradient else "communication")
 
 
 def _name_of_movement(start: ir.Operation, source: Named | None) -> Named:
@@ -92,5 +98,5 @@ def _name_of_movement(start: ir.Operation, source: Named | None) -> Named:
         return source
     if source is not None and source.category == "gradient":
         return source
-    label = label_of_op(start)
+    label = short(label_of_op(start))
     return Named(label, "gradient" if label.startswith(GRADIENT) else "communication")

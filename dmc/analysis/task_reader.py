@@ -9,11 +9,12 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pieces import is_view
+from dmc.analysis.storage_labels import label_of_op
 from dmc.analysis.task_costs import TaskCosts, moved_bytes
 from dmc.analysis.task_graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.task_storages import TaskStorages, aligned_bytes
-from dmc.dialect.labels import kernel_label_of, label_of, place_of
 from dmc.errors import DmcError
+from dmc.program.labels import short
 from dmc.step_function import HOST_ROLES, Port, arguments, find_step, mutated_state
 
 _HINT = "a step holds dm.kernel, dm.start, dm.wait, buckets and views only: run dm-form-kernels and dm-async first"
@@ -201,10 +202,10 @@ def _lane(start: Any, movement: Any) -> str:
 
 def _movement_name(op: ir.Operation, movement: Any) -> str:
     kind = movement.operation.name.removeprefix("dm.")
-    of = label_of(movement.operation).tensor or name_of(op)
+    of = name_of(op)
     return f"{kind} #{op.attributes['instance'].value}{f' of {of}' if of else ''}"
 
 
 def name_of(op: ir.Operation) -> str:
-    """What people know an operation by: its label, the tensor that it moves, or the module that it comes from."""
-    return kernel_label_of(op) or label_of(op).tensor or place_of(op.location).partition(" (")[0]
+    """What people know an operation by, in few words: what it moves, or the module that it comes from."""
+    return short(label_of_op(op))

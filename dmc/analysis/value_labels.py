@@ -8,7 +8,7 @@ from math import prod
 from dmc._mlir import func, ir
 from dmc.analysis.updates import gradients
 from dmc.dialect.labels import Label
-from dmc.runtime.ledger import GRADIENT
+from dmc.program.labels import GRADIENT
 from dmc.step_function import arguments, results
 
 # What gives no elements of its own to what reads it.

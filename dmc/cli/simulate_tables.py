@@ -55,7 +55,7 @@ def _waits(summary: Summary) -> Table:
     for rank in summary.waits[:_MOST_RANKS]:
         parts = (rank.busy, rank.communication, rank.copies, rank.others)
         table.add_row(str(rank.rank), *(f"{time_text(ns)} {share_text(ns, summary.step_ns):>7}" for ns in parts))
-    _say_more(table, len(summary.waits) - _MOST_RANKS, "ranks")
+    _say_more(table, len(summary.waits) - _MOST_RANKS, "rank")
     return table
 
 
@@ -74,7 +74,7 @@ def _path(summary: Summary) -> Table:
     for part in summary.contributors[:_MOST_LINES]:
         share = f"{100 * part.share:.1f} %"
         table.add_row(part.label, part.kind, f"{part.count:,}", time_text(part.ns), share)
-    _say_more(table, len(summary.contributors) - _MOST_LINES, "lines")
+    _say_more(table, len(summary.contributors) - _MOST_LINES, "line")
     return table
 
 
@@ -87,4 +87,4 @@ def _memory(summary: Summary) -> Table:
 
 def _say_more(table: Table, left: int, what: str) -> None:
     if left > 0:
-        table.add_row(f"and {left:,} more {what}")
+        table.add_row(f"and {left:,} more {what}{'s' if left > 1 else ''}")

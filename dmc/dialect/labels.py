@@ -1,16 +1,19 @@
 """What people know operations by, as discardable attributes of movements, of `dm.reshard` and of kernels.
 
-`dm.tensor`: the name of a parameter, "gradient of" one, or nothing for an activation, whose location names its module.
-`dm.why`: the rule of the plan, or the operation, that asked for it. `dm.label`: the path of the module of a kernel.
+`dm.tensor`: the name of a parameter, "gradient of" one, that of an argument or output for a copy, or nothing for an
+activation, whose location names its module. `dm.why`: the rule of the plan, or the operation, that asked for it.
+`dm.label`: the path of the module of a kernel, or what the bucket carries that it fills or empties.
 They mean nothing to the program; the ledger, the tables of passes and reports show them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.program.labels import SEPARATOR, short
 
 TENSOR, WHY, KERNEL = "dm.tensor", "dm.why", "dm.label"
 
@@ -21,6 +24,11 @@ class Label:
 
     tensor: str = ""
     why: str = ""
+
+    @property
+    def short(self) -> str:
+        """What it carries, in few words."""
+        return short(self.tensor)
 
     def joined(self, other: Label) -> Label:
         """The label of one movement that does the work of two."""
@@ -54,6 +62,8 @@ def put_kernel_label(kernel: ir.Operation, label: str) -> None:
 def place_of(location: Any) -> str:
     """`h.0.mlp#aten.addmm (model.py:12)`: module, operation and line, of the first of several; "" if unknown."""
     match location:
+        case ir.CallSiteLoc():
+            return place_of(location.caller) or place_of(location.callee)
         case ir.FusedLoc():
             return next(filter(None, map(place_of, location.locations)), "")
         case ir.NameLoc():
@@ -65,6 +75,38 @@ def place_of(location: Any) -> str:
             return ""
 
 
+def module_path(location: Any) -> str:
+    """`h.3.attn, backward`: where in the model a location is; `#aten.mean` in no module of it; "" if it does not say.
+
+    `backward` stands behind the module for its gradient, `update` behind a parameter for what the optimizer does. What
+    a function does is of the module that calls it.
+    """
+    names = list(_names(location))
+    return next(filter(None, map(_module, names)), names[0] if names else "")
+
+
+def _names(location: Any) -> Iterator[str]:
+    """What the location is called, outermost first."""
+    match location:
+        case ir.CallSiteLoc():
+            yield from _names(location.caller)
+            yield from _names(location.callee)
+        case ir.FusedLoc():
+            for each in location.locations:
+                yield from _names(each)
+        case ir.NameLoc():
+            yield location.name_str
+        case _:
+            return
+
+
+def _module(name: str) -> str:
+    """`h.3.attn, backward` of `h.3.attn#aten.mm, backward`; "" of `#aten.mm`."""
+    module, _, operator = name.partition("#")
+    _, comma, part = operator.partition(", ")
+    return module + comma + part if module else ""
+
+
 def _joined(one: str, other: str) -> str:
-    parts = [part for text in (one, other) for part in text.split("; ") if part]
-    return "; ".join(dict.fromkeys(parts))
+    parts = [part for text in (one, other) for part in text.split(SEPARATOR) if part]
+    return SEPARATOR.join(dict.fromkeys(parts))

@@ -9,6 +9,7 @@ from dmc._mlir import ir
 from dmc.analysis.fusion import Refusal
 from dmc.analysis.kernel_cost import Work, dominant, traffic
 from dmc.analysis.step_graph import Graph, Kind
+from dmc.dialect.labels import module_path
 from dmc.passes._outline import Outline, outline
 from dmc.passes._reasons import print_table
 
@@ -45,24 +46,6 @@ def print_reasons(
     ]
     print(file=sys.stderr)
     print_table(("bytes", "kernel with", "and kernel with", "stay two because of"), largest)
-
-
-def module_path(location: ir.Location) -> str:
-    """`h.3.attn, backward`: where in the model a location is; "" where it does not say.
-
-    `backward` stands behind the module for its gradient, `update` behind a parameter for what the optimizer does.
-    """
-    match location:
-        case ir.CallSiteLoc():
-            return module_path(location.callee) or module_path(location.caller)
-        case ir.FusedLoc():
-            return next(filter(None, map(module_path, location.locations)), "")
-        case ir.NameLoc():
-            module, _, operator = location.name_str.partition("#")
-            _, comma, part = operator.partition(", ")
-            return module + comma + part if module else ""
-        case _:
-            return ""
 
 
 def module_or_name(op: ir.Operation) -> str:

@@ -15,8 +15,8 @@ from dmc.analysis.jobs import operand_of
 from dmc.analysis.memory_attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
 from dmc.analysis.pieces import piece_offset
 from dmc.analysis.storage import member_offsets, value_bytes
+from dmc.analysis.storage_labels import label_of_op
 from dmc.dialect.collectives import permute_sources_and_targets
-from dmc.dialect.labels import kernel_label_of, label_of
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
@@ -125,7 +125,8 @@ def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
     writes = [lowering.place(op, index) for index in range(len(op.results))]
     lowering.places.update(zip(op.results, writes, strict=True))
     reads = tuple(lowering.places[operand] for operand in op.operands)
-    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), _name_of(op)))
+    label = label_of_op(op)
+    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), label))
 
 
 def _scratch(op: Any) -> Range | None:
@@ -156,7 +157,7 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
     if target is not None:
         lowering.places[start.handle] = target
     lane = _lane_of(lowering, movement, start)
-    label = _name_of(start.operation) or _name_of(movement.operation)
+    label = label_of_op(start.operation)
     if isinstance(movement, dm.CopyOp):
         assert source is not None, "a copy has an operand"
         assert target is not None, "a copy delivers"
@@ -218,7 +219,7 @@ def _pack(lowering: _Lowering, op: ir.Operation) -> None:
     copied = set(op.attributes[COPIED]) if COPIED in op.attributes else set()
     for index, (member, where) in enumerate(zip(op.operands, _members(op, bucket, op.operands), strict=True)):
         if index in copied:
-            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, _name_of(op)))
+            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, label_of_op(op)))
         elif lowering.places[member] != where:
             fact = f"member {index} lies at {lowering.places[member]}, not at {where} in its bucket"
             raise DmcError(op, fact, f"list it in {COPIED}, or run dm-plan-memory first")
@@ -243,11 +244,6 @@ def _view(lowering: _Lowering, op: ir.Operation) -> None:
         index = lowering.mesh.index_in_group(lowering.rank, dm.group_axes(op.opview.group))
     offset = whole.offset + piece_offset(op, index)
     lowering.places[op.results[0]] = Range(whole.space, offset, type_bytes(op.results[0].type))
-
-
-def _name_of(op: ir.Operation) -> str:
-    """What people know an operation by: a module's path, or the tensor that it moves."""
-    return kernel_label_of(op) or label_of(op).tensor
 
 
 def _used(lowering: _Lowering) -> tuple[tuple[Lane, ...], tuple[Command, ...]]:

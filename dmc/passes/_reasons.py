@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.labels import kernel_label_of, label_of, place_of
+from dmc.program.labels import short
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -27,5 +28,5 @@ def named(op: ir.Operation) -> str:
     if isinstance(view, dm.WaitOp) and not isinstance(view.handle.owner, ir.Block):
         return f"wait for {named(dm.movement_of(view.handle.owner.opview).operation)}"
     what = f"@{view.body.value}" if isinstance(view, dm.KernelOp) else op.name
-    where = kernel_label_of(op) or label_of(op).tensor or place_of(op.location)
+    where = short(kernel_label_of(op) or label_of(op).tensor) or place_of(op.location)
     return f"{what} ({where})" if where else what

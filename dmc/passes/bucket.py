@@ -9,7 +9,7 @@ from functools import reduce
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.settings import machine_of
-from dmc.dialect.labels import Label, label_of, put_label
+from dmc.dialect.labels import Label, label_of, put_kernel_label, put_label
 from dmc.dialect.plan import type_bytes
 from dmc.machine import machine
 from dmc.passes._bucket_filling import Filler, Filling
@@ -86,25 +86,27 @@ def _merge(members: Sequence[Member], functions: KernelFunctions, symbols: dm.Sy
         [min(each.input.type, each.result.type, key=type_bytes) for each in movements],
         symbols.group_size(movements[0].group),
     )
+    label = reduce(Label.joined, [label_of(each.operation) for each in movements])
     with ir.Location.fused([each.operation.location for each in movements]):
         with _behind_operands([member.start.operation for member in members]):
             flat = layout.pack(rows, [member.start.input for member in members], functions)
-            start = _start(flat, layout.payload(rows), members)
+            start = _start(flat, layout.payload(rows), members, label)
         first_wait = reduce(_earlier, [member.wait.operation for member in members])
         with ir.InsertionPoint(first_wait):
             types = [each.result.type for each in movements]
             values = layout.unpack(rows, dm.wait(start.handle).result, types, functions)
+    for kernel in (value.owner for value in (flat, values[0]) if isinstance(value.owner, dm.KernelOp)):
+        put_kernel_label(kernel.operation, label.tensor)
     for member, value in zip(members, values, strict=True):
         member.wait.result.replace_all_uses_with(value)
         member.wait.operation.erase()
         member.start.operation.erase()
 
 
-def _start(flat: ir.Value, payload: ir.Type, members: Sequence[Member]) -> dm.StartOp:
-    """Starts the movement of the members on the bucket; its label is that of all."""
+def _start(flat: ir.Value, payload: ir.Type, members: Sequence[Member], label: Label) -> dm.StartOp:
+    """Starts the movement of the members on the bucket; `label` is that of all."""
     first = members[0].movement.operation
     attributes = {name: first.attributes[name] for name in first.attributes}
-    label = reduce(Label.joined, [label_of(member.movement.operation) for member in members])
 
     def movement(operand: ir.Value) -> ir.OpView:
         made = ir.Operation.create(first.name, [payload], [operand], attributes)

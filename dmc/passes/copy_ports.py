@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.dialect.labels import Label, put_label
 from dmc.passes.base import Pass
 from dmc.step_function import HOST_ROLES, arguments, find_step, outputs
 
@@ -17,8 +18,8 @@ class CopyPorts(Pass):
     """Copies what comes from the host to the device before it is used, and what the host wants back to the host.
 
     Controls and the batch arrive in pinned host memory: `f(%input)` becomes `f(copy(%input))`. Outputs, as opposed to
-    new values of state, are returned as `copy(%loss)`, each in a place of its own. State stays on the device. A port
-    that is copied already is left alone. Linear in the number of operations.
+    new values of state, are returned as `copy(%loss)`, each in a place of its own. Each copy is labelled by its port's
+    name. State stays on the device. A port that is copied already is left alone. Linear in the number of operations.
     """
 
     name = "dm-copy-ports"
@@ -29,15 +30,15 @@ class CopyPorts(Pass):
         with step.operation.location, ir.InsertionPoint.at_block_begin(step.entry_block):
             for port in arguments(step):
                 if port.role in HOST_ROLES:
-                    _copy_argument(step.arguments[port.index])
+                    _copy_argument(step.arguments[port.index], port.name)
         _copy_outputs(step)
 
 
-def _copy_argument(argument: ir.Value) -> None:
+def _copy_argument(argument: ir.Value, name: str) -> None:
     # Without readers there is nothing to copy, and what a copy alone reads is copied already.
     if all(isinstance(use.owner, dm.CopyOp) for use in argument.uses):
         return
-    copy = dm.copy(argument, source=HOST, target=DEVICE)
+    copy = _copy(argument, HOST, DEVICE, name)
     argument.replace_all_uses_except(copy.result, copy.operation)
 
 
@@ -47,7 +48,13 @@ def _copy_outputs(step: func.FuncOp) -> None:
         value = terminator.operands[port.index]
         if isinstance(value.owner, ir.Block) or not _is_on_host(value.owner):
             with _location_of(value, terminator), ir.InsertionPoint(terminator):
-                terminator.operands[port.index] = dm.copy(value, source=DEVICE, target=HOST).result
+                terminator.operands[port.index] = _copy(value, DEVICE, HOST, port.name).result
+
+
+def _copy(value: ir.Value, source: str, target: str, name: str) -> dm.CopyOp:
+    copy = dm.copy(value, source=source, target=target)
+    put_label(copy.operation, Label(name))
+    return copy
 
 
 def _is_on_host(op: ir.Operation) -> bool:

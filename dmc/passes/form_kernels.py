@@ -10,9 +10,9 @@ from dmc._mlir import ir
 from dmc.analysis.fusion import fuse
 from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
-from dmc.dialect.labels import put_kernel_label
+from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.passes._kernel_bodies import Bodies
-from dmc.passes._kernel_report import module_path, print_reasons
+from dmc.passes._kernel_report import print_reasons
 from dmc.passes._merged_generics import copy_with
 from dmc.passes._outline import Outline, outline
 from dmc.passes._transposed_batches import join_batches_first

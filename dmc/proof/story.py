@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmc.program import Await, Collective, Command, Launch, Move, Program, Range, Record
+from dmc.program.labels import short
 
 
 def what(command: Command) -> str:
@@ -18,7 +19,7 @@ def what(command: Command) -> str:
             return f"record of event {command.event}"
         case Await():
             return f"await of event {command.event}"
-    return f"{name} ({command.label})" if command.label else name
+    return f"{name} ({short(command.label)})" if command.label else name
 
 
 def where(program: Program, index: int) -> str:

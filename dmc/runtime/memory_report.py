@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmc.program import Await, Buffer, Job, Program, Range, Record, Space
+from dmc.program.labels import short
 
 # In the order in which they are shown; those of `dmc.program.Buffer` by the names that people use.
 CATEGORIES = {
@@ -145,5 +146,5 @@ def _labels(program: Program) -> tuple[str, ...]:
     labels: list[str] = []
     for command in program.commands:
         is_event = isinstance(command, Record | Await)
-        labels.append((labels[-1] if labels else "") if is_event else command.label)
+        labels.append((labels[-1] if labels else "") if is_event else short(command.label))
     return tuple(labels)

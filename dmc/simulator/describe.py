@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmc.program import Collective, Job, Launch, Move, Work
+from dmc.program.labels import SEPARATOR, short
 from dmc.simulator.simulation import Simulation, Span
 
 
@@ -32,7 +33,7 @@ def name_of(work: Work) -> str:
 
 def title_of(work: Work) -> str:
     """Where in the model it comes from; its name where nobody said so."""
-    return work.label or name_of(work)
+    return short(work.label) or name_of(work)
 
 
 def bytes_of(job: Job, work: Work) -> int:
@@ -62,8 +63,8 @@ def began_after(simulation: Simulation, span: Span) -> str:
 
 
 def asked_for_by(work: Work, whys: Mapping[str, str]) -> str:
-    """What asked for a movement, by what its label names; a bucket's label names several. "" if unknown."""
-    if isinstance(work, Launch):
+    """What asked for a movement between ranks, by what its label names; a bucket's names several. "" if unknown."""
+    if not isinstance(work, Collective):
         return ""
-    found = [whys[part] for part in work.label.split("; ") if whys.get(part)]
-    return "; ".join(dict.fromkeys(found))
+    found = [whys[part] for part in work.label.split(SEPARATOR) if whys.get(part)]
+    return SEPARATOR.join(dict.fromkeys(found))

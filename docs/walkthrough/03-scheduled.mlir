@@ -7,48 +7,48 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   func.func @step(%arg0: tensor<8x4xf32> {dm.name = "0.weight", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, %arg1: tensor<4x8xf32> {dm.name = "2.weight", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, %arg2: tensor<i64> {dm.name = "step", dm.role = "counter", dm.sharding = #dm.sharding<@mesh, [], {}>}, %arg3: tensor<i64> {dm.name = "seed", dm.role = "seed", dm.sharding = #dm.sharding<@mesh, [], {}>}, %arg4: tensor<1xf32> {dm.name = "lr", dm.role = "control", dm.sharding = #dm.sharding<@mesh, [[]], {}>}, %arg5: tensor<i32> {dm.name = "guard", dm.role = "control", dm.sharding = #dm.sharding<@mesh, [], {}>}, %arg6: tensor<2x4xf32> {dm.name = "input", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}, %arg7: tensor<2x4xf32> {dm.name = "targets", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> (tensor<8x4xf32> {dm.name = "0.weight", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, tensor<4x8xf32> {dm.name = "2.weight", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, tensor<i64> {dm.name = "step", dm.sharding = #dm.sharding<@mesh, [], {}>}, tensor<f32> {dm.name = "loss", dm.sharding = #dm.sharding<@mesh, [], {}>}, tensor<i32> {dm.name = "finite", dm.sharding = #dm.sharding<@mesh, [], {}>}) {
     %0:2 = "dm.start"(%arg6) ({
     ^bb0(%arg8: tensor<2x4xf32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "input", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<2x4xf32>) -> tensor<2x4xf32>
       "dm.yield"(%30) : (tensor<2x4xf32>) -> ()
     }) {instance = 2 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<2x4xf32>) -> (!dm.handle<tensor<2x4xf32>>, !dm.token)
     %1:2 = "dm.start"(%arg7) ({
     ^bb0(%arg8: tensor<2x4xf32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "targets", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<2x4xf32>) -> tensor<2x4xf32>
       "dm.yield"(%30) : (tensor<2x4xf32>) -> ()
     }) {instance = 3 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<2x4xf32>) -> (!dm.handle<tensor<2x4xf32>>, !dm.token)
     %2:2 = "dm.start"(%arg5) ({
     ^bb0(%arg8: tensor<i32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<i32>) -> tensor<i32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "guard", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<i32>) -> tensor<i32>
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
     %3 = "dm.wait"(%0#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
     %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
     %5 = "dm.wait"(%1#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
     %6:2 = "dm.kernel"(%4#0, %arg1, %5) {body = @matmul_1, bytes = 288 : i64, dm.label = "2", flops = 152 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
-    %7 = "dm.kernel"(%6#0) {body = @reduce_0, bytes = 36 : i64, flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
-    %8:2 = "dm.kernel"(%7) {body = @elementwise_0, bytes = 12 : i64, flops = 2 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+    %7 = "dm.kernel"(%6#0) {body = @reduce_0, bytes = 36 : i64, dm.label = "loss", flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
+    %8:2 = "dm.kernel"(%7) {body = @elementwise_0, bytes = 12 : i64, dm.label = "loss", flops = 2 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
     %9 = "dm.pack"(%8#0, %8#1) {offsets = array<i64: 0, 64>} : (tensor<f32>, tensor<f32>) -> tensor<128xf32>
     %10:2 = "dm.start"(%9) ({
     ^bb0(%arg8: tensor<128xf32>):
       %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.why = "optimizer#aten.eq.Scalar, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<128xf32>) -> tensor<128xf32>
       "dm.yield"(%30) : (tensor<128xf32>) -> ()
     }) {instance = 6 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
-    %11 = "dm.kernel"(%4#0, %6#1) {body = @matmul_2, bytes = 224 : i64, flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
+    %11 = "dm.kernel"(%4#0, %6#1) {body = @matmul_2, bytes = 224 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
     %12:2 = "dm.start"(%11) ({
     ^bb0(%arg8: tensor<4x8xf32>):
       %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.tensor = "gradient of 2.weight", dm.why = "2.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<4x8xf32>) -> tensor<4x8xf32>
       "dm.yield"(%30) : (tensor<4x8xf32>) -> ()
     }) {instance = 4 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<4x8xf32>) -> (!dm.handle<tensor<4x8xf32>>, !dm.token)
-    %13 = "dm.kernel"(%6#1, %arg1, %4#1) {body = @matmul_3, bytes = 240 : i64, flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<4x8xf32>, tensor<2x8xi1>) -> tensor<2x8xf32>
+    %13 = "dm.kernel"(%6#1, %arg1, %4#1) {body = @matmul_3, bytes = 240 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<4x8xf32>, tensor<2x8xi1>) -> tensor<2x8xf32>
     %14:2 = "dm.start"(%arg4) ({
     ^bb0(%arg8: tensor<1xf32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<1xf32>) -> tensor<1xf32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "lr", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<1xf32>) -> tensor<1xf32>
       "dm.yield"(%30) : (tensor<1xf32>) -> ()
     }) {instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<1xf32>) -> (!dm.handle<tensor<1xf32>>, !dm.token)
     %15 = "dm.wait"(%10#0) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
     %16:2 = "dm.unpack"(%15) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<f32>, tensor<f32>)
     %17:2 = "dm.start"(%16#0) ({
     ^bb0(%arg8: tensor<f32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<f32>) -> tensor<f32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "loss", source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<f32>) -> tensor<f32>
       "dm.yield"(%30) : (tensor<f32>) -> ()
     }) {instance = 8 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_out">} : (tensor<f32>) -> (!dm.handle<tensor<f32>>, !dm.token)
     %18 = "dm.kernel"(%3, %13) {body = @matmul_4, bytes = 224 : i64, dm.label = "0, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<8x4xf32>
@@ -61,7 +61,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %21:3 = "dm.kernel"(%16#1, %20, %arg2) {body = @elementwise_1, bytes = 29 : i64, dm.label = "optimizer, update", flops = 0 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>, tensor<i32>, tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>)
     %22:2 = "dm.start"(%21#2) ({
     ^bb0(%arg8: tensor<i32>):
-      %30 = "dm.copy"(%arg8) {source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<i32>) -> tensor<i32>
+      %30 = "dm.copy"(%arg8) {dm.tensor = "finite", source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<i32>) -> tensor<i32>
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 9 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_out">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
     %23 = "dm.wait"(%14#0) : (!dm.handle<tensor<1xf32>>) -> tensor<1xf32>

@@ -144,7 +144,7 @@ func.func @step(%x: tensor<8xf32>, %n: tensor<8xbf16>) -> (tensor<8xf32>, tensor
 // CHECK-NEXT: tensor.collapse_shape %[[J]] {{.*}} into tensor<256xf32>
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (%[[X:[^:]+]]: tensor<8xf32>, %[[Z:[^:]+]]: tensor<4x4xf32>)
-// CHECK-NEXT: %[[P:[^ ]+]] = "dm.kernel"(%[[X]], %[[Z]]) {body = @pack_2_rows_1, bytes = 1120 : i64, flops = 0 : i64}
+// CHECK-NEXT: %[[P:[^ ]+]] = "dm.kernel"(%[[X]], %[[Z]]) {body = @pack_2_rows_1, bytes = 1120 : i64, dm.label = "a; b", flops = 0 : i64}
 // CHECK-NEXT: %[[S:[^:]+]]:2 = "dm.start"(%[[P]]) ({
 // CHECK: "dm.reduce_scatter"{{.*}} : (tensor<256xf32>) -> tensor<128xf32>
 // CHECK: %[[W:[^ ]+]] = "dm.wait"(%[[S]]#0)
