@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.bucket_contents import packed_value
 from dmc.analysis.pieces import is_view
-from dmc.analysis.storage import Storages, member_offsets, value_bytes
+from dmc.analysis.storage import Storages, value_bytes
 from dmc.dialect.labels import label_of
 from dmc.program.labels import GRADIENT
 from dmc.step_function import STATE_ROLES, arguments, mutated_state
@@ -19,7 +20,7 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
 
     A gradient is what a kernel that makes a new parameter takes beside state, as large as what it makes. So is what it
     is made of by movements, in buckets, and by kernels that take nothing else as large: by scaling. So is what a
-    movement carries that says so. Linear in the number of operands.
+    movement carries that says so; a bucket has the names of all. Linear in the number of operands.
     """
     *_, terminator = storages.ops
     changes = [(old, terminator.operands[new.index]) for old, new in mutated_state(step)]
@@ -29,9 +30,8 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
         if old.role == "parameter":
             tracer.trace_update(new, old.name)
     for op in storages.ops:
-        carried = label_of(dm.movement_of(op.opview).operation).tensor if isinstance(op.opview, dm.StartOp) else ""
-        # A bucket's label names several.
-        if carried.startswith(GRADIENT) and ";" not in carried:
+        carried = label_of(dm.movement_of(op.opview).operation).short if isinstance(op.opview, dm.StartOp) else ""
+        if carried.startswith(GRADIENT):
             tracer.name(op.results[0], carried.removeprefix(GRADIENT))
     return tracer.found
 
@@ -104,22 +104,9 @@ def _before(value: ir.Value) -> ir.Value | None:
             return op.operands[0]
         case dm.StartOp():
             return op.opview.input
-        case dm.UnpackOp():
-            offset = member_offsets(op)[ir.OpResult(value).result_number]
-            return _member(op.operands[0], offset, value)
+        case dm.UnpackOp() | dm.KernelOp():
+            return packed_value(value)
         case _:
             # A slice of something larger is a part of it, but what an all_slice takes is the same on all ranks.
             is_same = is_view(op) and op.name != "tensor.extract_slice"
             return op.operands[0] if is_same else None
-
-
-def _member(bucket: ir.Value | None, offset: int, like: ir.Value) -> ir.Value | None:
-    """The member that was packed at `offset` of what came to be `bucket`."""
-    while bucket is not None and not isinstance(bucket.owner, ir.Block):
-        op = bucket.owner
-        if isinstance(op.opview, dm.PackOp):
-            members = dict(zip(member_offsets(op), op.operands, strict=True))
-            found = members.get(offset)
-            return found if found is not None and value_bytes(found) == value_bytes(like) else None
-        bucket = _before(bucket) if isinstance(op.opview, dm.WaitOp | dm.StartOp) else None
-    return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.bucket_contents import packed_value
 from dmc.analysis.gradient_storages import find_gradients
 from dmc.analysis.storage import Storages
 from dmc.dialect.labels import kernel_label_of, label_of, module_path
@@ -83,6 +84,8 @@ def _name_of(value: ir.Value, storages: Storages, named: Mapping[int, Named]) ->
         case dm.StartOp():
             source = None if op.opview.input is None else named[storages.places[op.opview.input].storage]
             return _name_of_movement(op, source)
+        case _ if (packed := packed_value(value)) is not None:
+            return Named(named[storages.places[packed].storage].label, "communication")
         case _:
             return Named(short(label_of_op(op)), "activation")
 
