@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot play the step."""
     artifact = Artifact.read(arguments.file, to_run=False)
     simulation = simulate(_job(artifact, arguments.file), machine(arguments.target), arguments.ranks, arguments.axis)
-    whys = {entry.tensor: entry.why for entry in artifact.ledger.entries}
+    whys = artifact.ledger.whys()
     shown = arguments.show or list(simulation.programs)[:8]
     if unknown := sorted(set(shown) - set(simulation.programs)):
         raise ArtifactError(f"rank {unknown[0]}", *_not_played(unknown[0], simulation))

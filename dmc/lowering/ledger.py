@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmc._mlir import ir
 from dmc.analysis.traffic import Movement, element_bytes, meshes_of, traffic
-from dmc.dialect.labels import label_of, place_of
+from dmc.dialect.labels import label_of, module_path, place_of
 from dmc.errors import DmcError
 from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
-from dmc.runtime.ledger import GRADIENT, Entry, Ledger
+from dmc.program.labels import GRADIENT
+from dmc.runtime.ledger import Entry, Ledger
 from dmc.step_function import arguments, find_step
 
 
@@ -58,6 +59,7 @@ def _entry(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -
         bytes=movement.bytes,
         why="; ".join(own) or label.why,
         place=place,
+        label=label.tensor or module_path(movement.op.location),
     )
 
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-# What the ledger, and labels in the compiler, call the gradient of a parameter.
-GRADIENT = "gradient of "
+from dmc.program.labels import GRADIENT, SEPARATOR
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,7 @@ class Entry:
     activation is made; "" if unknown. dtype, shape: what each rank gives to it, in MLIR's name and in elements.
     axes, group: the mesh axes along which ranks exchange, and how many ranks do so with each other. bytes: in one step,
     over all ranks. why: the rules or the operation that asked for it. place: module, operation and line of Python.
+    label: what the plan calls it: the tensor, or the path of the module, with its part (`h.1.mlp, backward`).
     """
 
     kind: str
@@ -35,6 +35,7 @@ class Entry:
     bytes: int
     why: str = ""
     place: str = ""
+    label: str = ""
 
     @property
     def owner(self) -> str:
@@ -101,6 +102,14 @@ class Ledger:
     def bytes(self) -> int:
         """What is sent in one step, over all ranks."""
         return sum(entry.bytes for entry in self.entries)
+
+    def whys(self) -> dict[str, str]:
+        """What asked for the movements of each label, where that is known; several rules are joined."""
+        found: dict[str, dict[str, None]] = {}
+        for entry in self.entries:
+            if entry.label and entry.why:
+                found.setdefault(entry.label, {})[entry.why] = None
+        return {label: SEPARATOR.join(whys) for label, whys in found.items()}
 
     def by_kind(self) -> dict[str, int]:
         """Bytes by kind of collective, most first."""

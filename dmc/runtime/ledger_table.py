@@ -91,7 +91,7 @@ def _alike(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """Entries that differ only in the numbers of their layers, in the order of the first of each."""
     groups: dict[Entry, list[Entry]] = {}
     for entry in entries:
-        key = replace(entry, tensor=_starred(entry.tensor), why=_starred(entry.why), place="")
+        key = replace(entry, tensor=_starred(entry.tensor), why=_starred(entry.why), place="", label="")
         groups.setdefault(key, []).append(entry)
     yield from groups.values()
 

@@ -8,22 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bench.gpt_job import Shape, gpt_job
 from dmc.cli.main import main
+from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
-from dmc.program import Job
+from dmc.program import Collective, Command, Job, Move
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
+from dmc.simulator import simulate
+from dmc.simulator.summary import summarise
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 
 Call = Callable[..., tuple[int, str, str]]
 JOB = gpt_job(Shape(layers=2, width=64, tokens=128), 4)
+RULE, OPERATION = 'data_parallel("dp")', "#aten.sqrt"
 LEDGER = Ledger(
-    {"dp": 4}, (Entry("all_reduce", "gradient of h.1", "bf16", (49152,), ("dp",), 4, 1, 'data_parallel("dp")'),)
+    {"dp": 4},
+    (
+        Entry("all_reduce", "gradient of h.1", "bf16", (49152,), ("dp",), 4, 1, RULE, label="gradient of h.1"),
+        Entry("all_reduce", "", "f32", (), ("dp",), 4, 1, OPERATION),
+    ),
 )
 
 
@@ -56,6 +65,17 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     return call
 
 
+def _labelled_once(job: Job) -> Job:
+    """The job in which only one movement says what it moves."""
+
+    def bare(command: Command) -> Command:
+        is_bare = isinstance(command, Move | Collective) and command.label != "gradient of h.1"
+        return msgspec.structs.replace(command, label="") if is_bare else command
+
+    programs = (msgspec.structs.replace(each, commands=tuple(map(bare, each.commands))) for each in job.programs)
+    return msgspec.structs.replace(job, programs=tuple(programs))
+
+
 def _figures(called: Call, *options: str) -> dict[str, Any]:
     code, out, err = called("--json", *options)
     assert (code, err) == (0, "")
@@ -78,6 +98,12 @@ def test_the_tables(called: Call) -> None:
     assert "h.*.attention forward" in out
     assert "copy_in" in out
     assert "activation" in out
+
+
+def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = summarise(simulate(JOB, machine("h200x4")))
+    print_summary(replace(summary, contributors=(summary.contributors[0],) * 13), (), 160)
+    assert "and 1 more line " in capsys.readouterr().out
 
 
 def test_as_json(called: Call) -> None:
@@ -116,11 +142,15 @@ def test_more_ranks_say_what_stays_as_planned(called: Call, monkeypatch: pytest.
 
 def test_the_files(called: Call, tmp_path: Path) -> None:
     trace, page = tmp_path / "trace.json", tmp_path / "out.html"
-    code, _, err = called("--target", "h200x4", "--trace", str(trace), "--html", str(page), "--show", "1,3")
+    files = ("--trace", str(trace), "--html", str(page), "--show", "1,3")
+    code, _, err = called("--target", "h200x4", *files, job=_labelled_once(JOB))
     assert (code, err) == (0, "")
     events = json.loads(trace.read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {1, 3}
-    assert 'data_parallel("dp")' in {event["args"].get("asked for by") for event in events if event["ph"] == "X"}
+    told = {(event["cat"], event["args"]["asked for by"]) for event in events if event["ph"] == "X"}
+    # What has no label was not asked for by whatever else has none.
+    assert {asked for kind, asked in told if kind == "all_reduce"} == {RULE, ""}
+    assert {asked for kind, asked in told if kind != "all_reduce"} == {""}
     assert "<title>gpt on h200x4</title>" in page.read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -117,3 +118,9 @@ def test_what_looks_like_markup_is_printed() -> None:
 
 def test_one_rank_says_so() -> None:
     assert Ledger().table() == "one rank: nothing is sent"
+
+
+def test_what_asked_for_what_has_a_label() -> None:
+    labels = (("h.1", "a"), ("h.1", "b"), ("h.1", "a"), ("h.2", ""), ("", "c"))
+    entries = [replace(_entry("all_reduce", "", 1), label=label, why=why) for label, why in labels]
+    assert Ledger({"dp": 2}, tuple(entries)).whys() == {"h.1": "a; b"}

@@ -164,8 +164,8 @@ def test_activations_are_named_by_their_place(context: Any) -> None:
     f32 = ("f32", (8, 6))
     # Five rounds in each of two groups of two; then one group of four.
     place = "h.0.mlp#aten.addmm (gpt.py:12)"
-    assert first == Entry("all_reduce", "h.0.mlp", *f32, ("dp",), 2, 5 * 2 * 2 * T, "", place)
-    assert second == Entry("all_reduce", "h.1", *f32, ("dp", "tp"), 4, 2 * 3 * T, "", "h.1#dmc.gelu")
+    assert first == Entry("all_reduce", "h.0.mlp", *f32, ("dp",), 2, 5 * 2 * 2 * T, "", place, "h.0.mlp")
+    assert second == Entry("all_reduce", "h.1", *f32, ("dp", "tp"), 4, 2 * 3 * T, "", "h.1#dmc.gelu", "h.1")
     assert (third.kind, third.tensor, third.bytes) == ("broadcast", "", 2 * T)
     assert ledger.bounds == ()
     # Of each group the second sends the broadcast.
