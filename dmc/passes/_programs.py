@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dmc import dialect as dm
@@ -9,12 +10,15 @@ from dmc._mlir import ir
 from dmc.program import Await, Collective, Command, Launch, Move, Program, Range, Record
 
 
-def write_program(program: Program) -> dm.ProgramOp:
-    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it breaks a rule."""
-    return dm.program(program.rank, lambda: _fill(program))
+def write_program(program: Program, locations: Iterable[ir.Location]) -> dm.ProgramOp:
+    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it breaks a rule.
+
+    locations: where its launches, moves and collectives come from, in order; an event is of the work before it.
+    """
+    return dm.program(program.rank, lambda: _fill(program, iter(locations)))
 
 
-def _fill(program: Program) -> None:
+def _fill(program: Program, locations: Iterator[ir.Location]) -> None:
     for space, size in program.arenas.items():
         dm.arena(sym_name=space, space=space, bytes=size)
     for lane in program.lanes:
@@ -26,8 +30,11 @@ def _fill(program: Program) -> None:
         where = _range(buffer.range)
         dm.buffer(label=buffer.label, category=buffer.category, range=where, first=buffer.first, last=buffer.last)
     names = [lane.name for lane in program.lanes]
+    here = ir.Location.current
     for command in program.commands:
-        _write(command, names[command.lane])
+        here = here if isinstance(command, Record | Await) else next(locations)
+        with here:
+            _write(command, names[command.lane])
 
 
 def _write(command: Command, lane: str) -> None:

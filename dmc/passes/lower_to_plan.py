@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -17,7 +17,7 @@ from dmc.mesh import Mesh
 from dmc.passes._programs import write_program
 from dmc.passes._rank_programs import rank_program
 from dmc.passes.base import Pass
-from dmc.program import Buffer, Launch, Program, Range
+from dmc.program import Await, Buffer, Launch, Program, Range, Record
 from dmc.step_function import find_step, functions, symbol
 from dmc.walk import walk
 
@@ -43,11 +43,12 @@ class LowerToPlan(Pass):
         meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
         mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
         held = buffers_of(step)
-        programs = [_with_buffers(*rank_program(step, mesh, rank), held) for rank in mesh.ranks]
+        lowered = [rank_program(step, mesh, rank) for rank in mesh.ranks]
+        programs = [_with_buffers(program, firsts, held) for program, firsts in lowered]
         _describe_kernels(module, step)
         with ir.InsertionPoint(module.body), step.location:
-            for program in programs:
-                write_program(program)
+            for program, (_, firsts) in zip(programs, lowered, strict=True):
+                write_program(program, _locations(step, program, firsts))
         step.operation.erase()
         _drop_unused(module, {c.kernel for p in programs for c in p.commands if isinstance(c, Launch)})
 
@@ -67,6 +68,14 @@ def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held])
         where = Range(each.space, each.offset, each.length)
         buffers.append(Buffer(each.label, each.category, where, first, max(behind - 1, first)))
     return msgspec.structs.replace(program, buffers=tuple(buffers))
+
+
+def _locations(step: func.FuncOp, program: Program, firsts: Sequence[int]) -> Iterator[ir.Location]:
+    """Where each launch, move and collective comes from; `firsts` are the first commands of the operations of @step."""
+    ends = [*firsts[1:], len(program.commands)]
+    for op, first, end in zip(step.entry_block.operations, firsts, ends, strict=True):
+        works = [each for each in program.commands[first:end] if not isinstance(each, Record | Await)]
+        yield from (op.location for _ in works)
 
 
 def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:

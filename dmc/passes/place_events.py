@@ -13,6 +13,8 @@ from dmc.passes._programs import write_program
 from dmc.passes.base import Pass
 from dmc.program import Program
 
+_WORK = (dm.LaunchOp, dm.MoveOp, dm.CollectiveOp)
+
 
 @dataclass(frozen=True)
 class PlaceEvents(Pass):
@@ -33,8 +35,9 @@ class PlaceEvents(Pass):
             _check_alike(programs[0], program)
         edges = needed_edges(programs)
         for op in [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]:
+            works = [each for each in op.regions[0].blocks[0].operations if isinstance(each, _WORK)]
             with ir.InsertionPoint(op), op.location:
-                write_program(with_events(programs[op.rank.value], edges))
+                write_program(with_events(programs[op.rank.value], edges), [each.location for each in works])
             op.operation.erase()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import pytest
 
 from dmc import dialect as dm
@@ -75,7 +77,7 @@ def test_a_job_survives_ir() -> None:
         module = ir.Module.parse(MODULE)
         with ir.InsertionPoint(module.body):
             for program in JOB.programs:
-                write_program(program)
+                write_program(program, repeat(ir.Location.unknown()))
         module.operation.verify()
         dm.verify_symbols(module)
         assert job_of(ir.Module.parse(str(module))) == JOB
