@@ -33,16 +33,27 @@ class FoldCollectives(Pass):
     slices or two reductions over different axes become one; a pair that undoes itself vanishes. A pair stays where
     something else uses the value between the two (that movement would be made as well), where they stand in different
     blocks (one may be in a loop), and where one has a channel. A movement that does the work of two has the labels
-    (`dmc/dialect/labels.py`) of both. Two walks and upstream's `cse`; linear in the number of ops.
+    (`dmc/dialect/labels.py`) of both. Linear in the number of ops, times the length of the longest chain of movements
+    that are made twice, with upstream's `cse` between.
     """
 
     name = "dm-fold-collectives"
 
     def run(self, module: ir.Module) -> None:
-        _label_alike(module.operation)
-        run_passes(module, ("cse",))
+        count = _movements(module)
+        while True:
+            _label_alike(module.operation)
+            run_passes(module, ("cse",))
+            # What is computed of two movements that have become one may be alike now, and so may movements of that.
+            before, count = count, _movements(module)
+            if count == before:
+                break
         for op in walk(module.operation):
             _fold_with_producers(op)
+
+
+def _movements(module: ir.Module) -> int:
+    return sum(op.name in _STEPS for op in walk(module.operation))
 
 
 def _label_alike(root: ir.Operation) -> None:

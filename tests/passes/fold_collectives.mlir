@@ -304,3 +304,20 @@ func.func @labels_of_repeated(%x: tensor<4xf32>, %z: tensor<4xf32>) -> (tensor<2
   %c = "dm.all_reduce"(%z) {dm.why = "three", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
   return %a, %b, %c : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>
 }
+
+// So are movements of what is computed alike from them.
+// CHECK-LABEL: func.func @repeated_behind_computation
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<4xf32>)
+// CHECK-NEXT: %[[A:.+]] = "dm.all_reduce"(%[[X]]) {{.*}}dm.why = "one; two"
+// CHECK-NEXT: %[[E:.+]] = math.exp %[[A]]
+// CHECK-NEXT: %[[B:.+]] = "dm.all_gather"(%[[E]]) {{.*}}dm.why = "one; two"
+// CHECK-NEXT: return %[[B]], %[[B]]
+func.func @repeated_behind_computation(%x: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = "dm.all_reduce"(%x) {dm.why = "one", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = math.exp %0 : tensor<4xf32>
+  %a = "dm.all_gather"(%1) {dm.why = "one", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+  %2 = "dm.all_reduce"(%x) {dm.why = "two", reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = math.exp %2 : tensor<4xf32>
+  %b = "dm.all_gather"(%3) {dm.why = "two", dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+  return %a, %b : tensor<8xf32>, tensor<8xf32>
+}
