@@ -16,14 +16,21 @@ def verify_replicas(module: ir.Module) -> None:
     Nothing else would show it: each rank trains on, and what should be one tensor drifts apart. Without a mesh, or
     where the step does not say how its results lie, there is nothing to compare.
     """
-    every = frozenset(axis.value for op in module.body.operations if isinstance(op, MeshOp) for axis in op.axes)
+    sizes = {
+        axis.value: size
+        for op in module.body.operations
+        if isinstance(op, MeshOp)
+        for axis, size in zip(op.axes, op.sizes, strict=True)
+    }
+    # Nobody differs from itself: along an axis of one rank nothing is reduced.
+    several = frozenset(axis for axis, size in sizes.items() if size > 1)
     step = find_step(module)
-    differing = differing_axes(step, every)
+    differing = differing_axes(step, frozenset(sizes))
     *_, end = step.entry_block.operations
     stated = step.operation.attributes.get("res_attrs", ())
     for port, own in zip(results(step), stated, strict=False):
         value = end.operation.operands[port.index]
-        if SHARDING in own and (wrong := sorted(differing[value] - stated_axes(own[SHARDING]))):
+        if SHARDING in own and (wrong := sorted(several & differing[value] - stated_axes(own[SHARDING]))):
             fact = f"'{port.name}' may differ between ranks along {', '.join(wrong)}, and is stated to be the same"
             hint = "reduce or gather what it is computed from along these axes, or state that it is split along them"
             raise DmcError(_maker(value, end.operation), fact, hint)

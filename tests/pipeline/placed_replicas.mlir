@@ -62,3 +62,15 @@ func.func @step(
   }
   return %new#0, %new#1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Along an axis of one rank nothing can differ.
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 1>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(
+    %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[]], {}>},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>})
+    -> (tensor<4xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, [[]], {}>}) {
+  %new = arith.addf %w, %x : tensor<4xf32>
+  return %new : tensor<4xf32>
+}
