@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pytest
 import torch
 
 import dmc
 from dmc.runtime import Step
 from tests.models.case import Batch, Case
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def compile_case(case: Case, optimizer: Any, **options: Any) -> Step:
@@ -37,6 +40,18 @@ def model_state(step: Step) -> dict[str, torch.Tensor]:
 def clone_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """A copy of the model's parameters and buffers, which training does not change."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def assert_descends_as_eager(step: Step, model: torch.nn.Module, loss: Loss, batch: tuple[torch.Tensor, ...]) -> None:
+    """A step of SGD at rate 1 has eager's loss, and takes eager's gradient off each parameter of `model` (f32)."""
+    *inputs, target = batch
+    eager = loss(model(*inputs), target)
+    eager.backward()
+    assert float(step(*batch)) == pytest.approx(eager.item(), rel=1e-5)
+    trained = model_state(step)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(trained[name], parameter.detach() - parameter.grad, rtol=1e-5, atol=1e-6)
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:

@@ -12,6 +12,7 @@ import dmc
 from dmc._mlir import ir
 from dmc.lowering.deep_products import DEEPEST, PIECE, split_deep_products
 from dmc.walk import walk
+from tests.compiled import assert_descends_as_eager
 
 DEPTH = DEEPEST + PIECE // 2  # The last piece is a smaller one.
 PIECES = 5
@@ -44,10 +45,4 @@ def test_a_deep_layer_agrees_with_eager() -> None:
     x, y = torch.randn(64, DEPTH), torch.randn(64, 16)
     loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=1.0)
     step = dmc.compile(model, loss=loss, optimizer=optimizer, example=(x, y))
-    eager = loss(model(x), y)
-    eager.backward()
-    assert float(step(x, y)) == pytest.approx(eager.item(), rel=1e-5)
-    trained = step.state_dict()["model"]
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None
-        torch.testing.assert_close(trained[name], parameter.detach() - parameter.grad, rtol=1e-5, atol=1e-6)
+    assert_descends_as_eager(step, model, loss, (x, y))

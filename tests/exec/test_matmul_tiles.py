@@ -11,6 +11,7 @@ from dmc.api import compile_artifact
 from dmc.lowering.iree import schedule_of
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.target import CPU
+from tests.compiled import assert_descends_as_eager
 
 ROWS, INNER, OUTER = 136, 96, 224  # No tile side divides them all: there are tiles that stick out.
 AVX512 = "native_vector_size = 64 : i64"
@@ -92,10 +93,4 @@ def test_a_layer_with_tiles_agrees_with_eager() -> None:
     if AVX512 in schedule:
         assert "compilation_info" in with_tiles(schedule, cores=2)
     step = dmc.api.CompiledStep(artifact)
-    eager = nn.functional.mse_loss(model(x), y)
-    eager.backward()
-    assert float(step(x, y)) == pytest.approx(eager.item(), rel=1e-5)
-    trained = step.state_dict()["model"]
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None
-        torch.testing.assert_close(trained[name], parameter.detach() - parameter.grad, rtol=1e-5, atol=1e-6)
+    assert_descends_as_eager(step, model, loss, (x, y))
