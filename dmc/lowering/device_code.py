@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dmc.errors import DmcError
 from dmc.lowering.iree import run_iree
-from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, Place, leaves
+from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Job, code
@@ -75,15 +75,15 @@ def _steps(kernel: KernelCode, geometries: Mapping[str, _Geometry]) -> tuple[cod
 def _step(command: Dispatch | Fill | Copy, geometries: Mapping[str, _Geometry]) -> code.Step:
     match command:
         case Fill():
-            return code.Fill(_pattern(command.value), _part(command.target))
+            return code.Fill(_pattern(command.value), command.target)
         case Copy():
-            return code.Copy(_part(command.source), _part(command.target))
+            return code.Copy(command.source, command.target)
         case Dispatch():
             entry = _entry(command, geometries)
             known = geometries[entry]
-            buffers = tuple(_part(binding.place) for binding in command.bindings)
             scalars = tuple(int.from_bytes(_pattern(value), "little", signed=True) for value in command.scalars)
-            return code.Dispatch(entry, known.grid, known.block, known.shared, buffers, scalars)
+            ordered = tuple(sorted(command.ordered))
+            return code.Dispatch(entry, known.grid, known.block, known.shared, command.bindings, scalars, ordered)
 
 
 def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
@@ -92,10 +92,6 @@ def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
     alignments = (1 << power for power in range(ALIGNMENT.bit_length()))
     entries = (f"{at_alignment(command.executable, alignment)}{suffix}" for alignment in alignments)
     return next((entry for entry in entries if entry in geometries), command.entry)
-
-
-def _part(place: Place) -> code.Part:
-    return code.Part(place.role, place.index, place.offset, place.length)
 
 
 def _pattern(value: str) -> bytes:

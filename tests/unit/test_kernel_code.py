@@ -7,16 +7,15 @@ from iree.compiler import ir
 
 from dmc.lowering.dispatch_order import ordered_bindings
 from dmc.lowering.kernel_code import (
-    Binding,
     Copy,
     Dispatch,
     Fill,
     Group,
     KernelCode,
-    Place,
-    is_safe_in_place,
     without_copy_out,
 )
+from dmc.program.code import Access, Binding, Place
+from dmc.program.contract import is_safe_in_place
 
 X, Y, OUT, SCRATCH = (
     Place("read", 0, 0, 64),
@@ -26,7 +25,7 @@ X, Y, OUT, SCRATCH = (
 )
 
 
-def dispatch(*bindings: tuple[str, Place], ordered: frozenset[tuple[int, int]] = frozenset()) -> Dispatch:
+def dispatch(*bindings: tuple[Access, Place], ordered: frozenset[tuple[int, int]] = frozenset()) -> Dispatch:
     """A call of some executable."""
     return Dispatch("e", "e_0", (), (), tuple(Binding(access, place) for access, place in bindings), ordered)
 
@@ -47,8 +46,8 @@ ALL_AT_ONCE = dispatch(("ro", X), ("ro", Y), ("rw", OUT), ordered=frozenset({(0,
     ],
 )
 def test_in_place(commands: tuple[Dispatch | Fill | Copy | Group, ...], safe: tuple[bool, bool]) -> None:
-    code = KernelCode("k", commands, 64)
-    assert tuple(is_safe_in_place(code, read, 0) for read in (0, 1)) == safe
+    phases = KernelCode("k", commands, 64).phases()
+    assert tuple(is_safe_in_place(phases, read, 0) for read in (0, 1)) == safe
 
 
 def test_a_result_is_made_where_it_belongs() -> None:
