@@ -15,6 +15,7 @@ from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Job, code
 from dmc.program.code import DeviceCode, Extent
+from dmc.program.device_contract import check_device_code
 from dmc.target import Target
 
 _EXPORT = re.compile(
@@ -39,7 +40,8 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     """The code of `library`, which was made for `target`, for the launches of `job` from outside of IREE.
 
     IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken out.
-    Raises DmcError, naming the entry, where the size of a launch is not known at compile time.
+    Raises DmcError, naming the entry, where the size of a launch is not known at compile time, and ProofError where the
+    code does not keep to its launches.
     """
     text = stream_module(job, library)
     configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
@@ -49,7 +51,9 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
         run_iree(configured, target, "--compile-from=executable-targets", dump)
         (ptx,) = Path(directory).glob("*.ptx")
         kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
-        return DeviceCode(ptx.read_text(), kernels)
+        made = DeviceCode(ptx.read_text(), kernels)
+    check_device_code(job, made)
+    return made
 
 
 def _geometries(text: str) -> dict[str, _Geometry]:
