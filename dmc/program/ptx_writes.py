@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# Lines of debug information end without a semicolon.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
 # Labels, scopes and a predicate may stand before the name of an instruction.
 _INSTRUCTION = re.compile(r"(?:[{}\s]|[\w$]+:)*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _NAME = re.compile(r"[\w$.]+")
-_WRITES = ("st", "atom", "red", "wmma", "multimem", "cp", "discard", "call")
+_WRITES = ("st", "atom", "red", "wmma", "multimem", "cp", "discard", "call", "unknown")
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
 
@@ -40,9 +42,9 @@ def written_parameters(ptx: str) -> dict[str, Writes]:
     text = _COMMENT.sub("", ptx)
     starts = [match.start() for match in _FUNCTION.finditer(text)]
     found: dict[str, Writes] = {}
-    for first, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for first, end in pairwise([*starts, len(text)]):
         if head := _ENTRY.search(text, first, end):
-            body = list(_instructions(text[head.end() : end]))
+            body = list(_instructions(text[text.index("{", head.end()) : end]))
             parameters = head[2].split(",") if head[2].strip() else []
             pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
             written, is_known = _Body(pointers, body).writes()
@@ -81,6 +83,8 @@ def _instructions(body: str) -> Iterator[_Instruction]:
     for statement in body.split(";"):
         if match := _INSTRUCTION.match(statement):
             yield _Instruction(match[1], _OPERAND.findall(match[2]))
+        elif statement.strip("{} \t\n")[:1] not in ("", "."):
+            yield _Instruction("unknown", ("[anywhere]",))
 
 
 @dataclass
