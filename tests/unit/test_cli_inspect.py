@@ -21,7 +21,7 @@ def test_what_was_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     step = (SIGNATURE, "cpu", "fp32", modules, {"01-imported": MLIR}, initial_state(), tool_versions())
     Artifact(*step, job=job, certificate=certificate).write(path)
     assert main(["inspect", path]) == 0
-    proven = "proven V1, V2, V3, V4, V5, V5b, V6, V7, V8, V10"
+    proven = "proven V1, V2, V3, V4, V5, V5b, V6, V7, V8, V10, V12"
     line = f"{proven} of plan {job.digest()[:12]} by costs cafecafecafe, device memory at most 1.0 MB"
     assert line in capsys.readouterr().out.splitlines()
     assert main(["inspect", path, "--json"]) == 0

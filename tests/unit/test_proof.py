@@ -29,7 +29,7 @@ from dmc.program import (
     Slot,
 )
 from dmc.program.certificate import Certificate
-from dmc.program.code import DeviceCode
+from dmc.program.code import Copy, DeviceCode, Place
 from dmc.proof import PROPERTIES, verify
 from tests.random_jobs import random_job
 
@@ -53,7 +53,10 @@ BUFFERS = (
 SLOTS = (Slot("h.0", "parameter", "f32", (16,), W),)
 
 
-CODE = DeviceCode("ptx", {})
+COPIED = Place("write", 0, 0, 64)
+CODE = DeviceCode(
+    "", {"grad": (Copy(Place("read", 0, 0, 64), COPIED),), "update": (Copy(Place("read", 1, 0, 64), COPIED),)}
+)
 
 
 def _job(change: Callable[[Program], Program] = lambda program: program, ranks: tuple[int, ...] = (0, 1)) -> Job:
@@ -100,7 +103,7 @@ def test_a_certificate_is_of_one_job() -> None:
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
-        ({"properties": {"V1": PROPERTIES["V1"]}}, "does not say that V2, V3, V4, V5, V5b, V6, V7, V8, V10 hold"),
+        ({"properties": {"V1": PROPERTIES["V1"]}}, "does not say that V2, V3, V4, V5, V5b, V6, V7, V8, V10, V12 hold"),
         ({"assumptions": ()}, "rests on other assumptions"),
         ({"caps": {"device": 512}}, "allows 512 bytes of device memory; the job needs 768"),
         ({"peaks": {"device": 512}}, "says that ranks need 512 bytes of device memory; the job needs 768 bytes"),
@@ -123,6 +126,12 @@ def test_a_certificate_is_of_its_code() -> None:
     ):
         with pytest.raises(ArtifactError, match=f"is of other code than this: of {name} it has"):
             certificate.check(_job(), modules, gpu)
+
+
+def test_code_that_breaks_its_contract_is_refused() -> None:
+    broken = DeviceCode("", CODE.kernels | {"grad": (Copy(COPIED, Place("read", 0, 0, 64)),)})
+    with pytest.raises(ArtifactError, match=r"launch of @grad .h.0.: V12: writes operand 0, which the launch only"):
+        verify(_job()).with_code(MODULES, broken).check(_job(), MODULES, broken)
 
 
 def test_a_race_names_both_sides() -> None:
