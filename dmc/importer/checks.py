@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
+from torch.nn.modules import module as module_hooks
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.sharing import storage_key
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
@@ -73,3 +75,45 @@ def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
             raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
         if tensor.layout != torch.strided:
             raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
+
+
+def check_hooks(objective: nn.Module) -> None:
+    """Raises ImportFailure for hooks on the backward pass of modules, and for those that act on accumulated gradients."""
+    if module_hooks._global_backward_hooks or module_hooks._global_backward_pre_hooks:
+        raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
+    for path, module in objective.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            place = f"module '{path.partition('.')[2]}'" if "." in path else "the model or its loss"
+            raise ImportFailure(
+                place,
+                "a backward hook on a module is not compiled",
+                hint="use x.register_hook(…) on a tensor in `forward`, or an autograd.Function",
+            )
+    for path, parameter in objective.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ImportFailure(
+                path.partition(".")[2],
+                "a hook after its gradient is accumulated is not compiled",
+                hint="use register_hook to change the gradient, and the compiled optimizer to update",
+            )
+
+
+def check_traced(graph: fx.GraphModule, memory: Mapping[str, torch.Tensor]) -> None:
+    """Raises ImportFailure where the traced step draws random numbers that are not its own, or takes one of the tensors
+    in `memory` for a constant, as the backward pass of a user's may that reads a module.
+    """
+    names = {storage_key(tensor): name for name, tensor in memory.items()}
+    for node in graph.graph.nodes:
+        place = origin.of_node(node)
+        if node.op == "get_attr" and (name := names.get(storage_key(getattr(graph, str(node.target))))) is not None:
+            raise ImportFailure(
+                "the model or its loss",
+                f"an autograd.Function or a hook reads {name} without being given it",
+                hint="pass the tensor as an argument of apply, or use it in a local variable of the hook",
+            )
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise ImportFailure(
+                f"{place}: {origin.op_name(node.target)}",
+                "draws random numbers in a way dmc does not compile",
+                hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+            )
