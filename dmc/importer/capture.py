@@ -31,7 +31,7 @@ class Capture:
     """The forward pass and loss as ATen operations, still whole (no decomposition), with its inputs by name.
 
     The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
-    auxiliary outputs. `state` maps the user's names to tensors, a tied one once; `aliases` maps a name to the further
+    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to tensors, a tied one once; `aliases` maps a name to the further
     names of its tensor, `kinds` to "parameter", "buffer" or "constant". `aux` is the tree over the auxiliary outputs.
     memory: the user's own tensors of the same names, before any conversion. hooks: those of parameters' gradients.
     calls: what the nodes of Python calls stand for.
@@ -46,6 +46,7 @@ class Capture:
     args: Tree
     kwargs: Tree
     aux: Tree | None
+    replaced: tuple[str, ...]
     memory: Mapping[str, torch.Tensor]
     hooks: Mapping[str, tuple[Hook, ...]]
     calls: tuple[PythonCall, ...]
@@ -88,6 +89,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
         args,
         kwargs,
         objective.seen.aux,
+        objective.seen.replaced,
         memory={name: memory.get(name, tensor) for name, tensor in state.items()},
         hooks={name: _hooks(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),

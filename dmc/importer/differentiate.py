@@ -71,7 +71,9 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str], accu
         read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
         read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
         forward = Forward(capture.graph, Setting(Randomness(seed, counter), capture.calls, read_only), mixed)
-        loss, *aux = forward.run(*(values[name] for name in capture.inputs), *batch)
+        loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
+        aux, new = others[: len(others) - len(capture.replaced)], others[len(others) - len(capture.replaced) :]
+        values.update(zip(capture.replaced, new, strict=True))
         _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
         gradients = _gradients(loss, [values[name] for name in wanted], parts)
         return [loss, *aux, *(values[name].detach() for name in names), *gradients]

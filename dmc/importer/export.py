@@ -24,7 +24,7 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
     try:
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness():
             # The objective itself says which attributes may be assigned.
-            warnings.filterwarnings("ignore", "The tensor attributes? .*were? assigned during export")
+            warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             with objective.seen.watch.on_guard():
                 return torch.export.export(objective, batch, strict=False)
     except DmcError as error:

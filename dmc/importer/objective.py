@@ -23,14 +23,18 @@ TARGET_NAMES = ("targets", "target", "labels", "label")
 
 @dataclass
 class Seen:
-    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes."""
+    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes.
+
+    aux: the tree over the auxiliary outputs. replaced: the buffers that the outputs after these are the new values of.
+    """
 
     aux: Tree | None = None
+    replaced: tuple[str, ...] = ()
     watch: Watch = field(default_factory=Watch)
 
 
 class Objective(nn.Module):
-    """Model and loss as one module over the flat list of batch tensors: (loss, *auxiliary outputs)."""
+    """Model and loss as one module over the flat list of batch tensors."""
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class Objective(nn.Module):
         self.seen = Seen()
 
     def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
-        """The loss and the auxiliary outputs; buffers that the model replaced are written into those it started with."""
+        """The loss, the auxiliary outputs, and the new values of buffers to which others were assigned."""
         before, accesses, watch = _Registered.of(self), Accesses(), self.seen.watch
         watch.registered = before.by_name
         try:
@@ -63,13 +67,8 @@ class Objective(nn.Module):
             watch.registered = {}
         self._check_python_state(before, accesses)
         replaced = before.replaced(self)
-        if replaced:
-            # What is given to the caller, and what is assigned, is read before anything is overwritten.
-            leaves = [leaf.clone() for leaf in leaves]
-            values = [new.clone() for _, new in replaced]
-            for (old, _), new in zip(replaced, values, strict=True):
-                old.copy_(new)
-        return value, *leaves
+        self.seen.replaced = tuple(replaced)
+        return value, *leaves, *replaced.values()
 
     def _outputs(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
         if self.dtype is not None:
@@ -138,11 +137,11 @@ class _Registered:
         copies = tuple((path, module, dict(module._parameters), dict(module._buffers)) for path, module in modules)
         return _Registered(by_name, copies)
 
-    def replaced(self, objective: Objective) -> list[tuple[Tensor, Tensor]]:
-        """(old, new) for each buffer that now is another tensor, once for each; raises ImportFailure where a compiled
-        step cannot go on with it.
+    def replaced(self, objective: Objective) -> dict[str, Tensor]:
+        """The new values of buffers that now are other tensors; raises ImportFailure where a compiled step cannot go on
+        with them.
         """
-        pairs: dict[int, tuple[Tensor, Tensor]] = {}
+        found: dict[str, Tensor] = {}
         for path, module, parameters, buffers in self.by_module:
             place = f"module '{path}'" if path else "the model"
             _check_same(place, "parameter", parameters, module._parameters)
@@ -150,19 +149,17 @@ class _Registered:
                 if old is None or new is None:
                     raise _made_or_removed(place, "buffer", name)
                 _check_replaced(place, name, old, new)
-                pairs[id(old)] = (old, new)
-        now = [tensor for _, module in _modules(objective) for tensor in module.buffers(recurse=False)]
-        now += list(objective.parameters())
-        for old, new in pairs.values():
-            if sum(storage_key(other) == storage_key(new) for other in {id(t): t for t in now}.values()) > 1:
-                name = next(name for name, tensor in self.by_name.items() if tensor is old)
+                found[f"{path}.{name}" if path else name] = new
+        now = {id(tensor): storage_key(tensor) for tensor in (*objective.parameters(), *objective.buffers())}
+        for name, new in found.items():
+            if list(now.values()).count(storage_key(new)) > 1:
                 fact = f"the buffer '{name}' is assigned a tensor in the memory of another parameter or buffer"
                 raise ImportFailure("the model", fact, hint="assign a copy: .clone()")
-        return list(pairs.values())
+        return found
 
 
 def _modules(objective: Objective) -> Iterator[tuple[str, nn.Module]]:
-    """Every module of model and loss, named from the model on, the loss from `loss` on."""
+    """Every module of the model, by its path in it, and those of the loss, from `loss` on."""
     yield from objective.model.named_modules()
     if objective.loss is not None:
         yield from objective.loss.named_modules(prefix="loss")

@@ -128,12 +128,10 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
 def _has_effect(node: fx.Node) -> bool:
     # In-place operations on buffers have no users but must stay, in regions of another mode as well.
     schema = getattr(node.target, "_schema", None)
-    inner = [region for argument in node.args if (region := _region(argument)) is not None]
-    return (
-        node.op in ("placeholder", "output")
-        or (schema is not None and schema.is_mutable)
-        or any(_has_effect(child) for region in inner for child in region.graph.find_nodes(op="call_function"))
-    )
+    regions = [region for argument in node.args if (region := _region(argument)) is not None]
+    inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
+    writes = schema is not None and schema.is_mutable
+    return node.op in ("placeholder", "output") or writes or any(_has_effect(child) for child in inner)
 
 
 def _region(argument: Any) -> fx.GraphModule | None:

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from dmc.importer.sharing import storage_key
+
 REGISTRIES = ("_parameters", "_buffers")
 _MISSING = object()
 _PRIMITIVES = (bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device, slice, range)
@@ -55,7 +57,10 @@ class PythonState:
         self.holders: list[Holder] = []
         self.tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self._registries: set[int] = set()
+        self._registered: set[int] = set()
         self._flags: list[tuple[torch.Tensor, bool, Any]] = []
+        # A trace may write into tensors that it takes for constants.
+        self._values: list[tuple[torch.Tensor, int, torch.Tensor]] = []
         seen: dict[int, Any] = {}
         waiting = [(path, value) for path, value in reversed(roots.items())]
         while waiting:
@@ -69,6 +74,8 @@ class PythonState:
                 continue
             self._take_down(path, value)
             waiting.extend(reversed(list(_parts(path, value))))
+        plain = [tensor for _, tensor in self.tensors.values() if id(tensor) not in self._registered]
+        self._values = [(tensor, tensor._version, tensor.detach().clone()) for tensor in plain]
 
     def changes(self, names: Mapping[int, str]) -> Iterator[Change]:
         """What differs now, registered tensors left out. `names`: those tensors by identity, those of the trace as well
@@ -101,6 +108,10 @@ class PythonState:
                 tensor.requires_grad_(requires_grad)
             if tensor.is_leaf and tensor.grad is not grad:
                 tensor.grad = grad
+        for tensor, version, value in self._values:
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(value)
 
     def _take_down(self, path: str, value: Any) -> None:
         contents = _contents(value)
@@ -108,6 +119,7 @@ class PythonState:
             owner = value if isinstance(value, nn.Module) else None
             if owner is not None:
                 self._registries.update(id(contents[name]) for name in REGISTRIES)
+                self._registered.update(id(tensor) for name in REGISTRIES for tensor in contents[name].values())
             self.holders.append(Holder(path, contents, _copy(contents), owner))
 
 
