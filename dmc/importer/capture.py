@@ -75,6 +75,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
             _convert(objective, dtype)
         program = export(objective, tuple(tensor for _, tensor in batch))
         inputs, state, kinds, aliases = _state(program, objective, python_state)
+        _check_ties(objective.seen.replaced, aliases)
     finally:
         python_state.restore()
     check_nodes(program.graph_module, MODEL)
@@ -153,6 +154,13 @@ def _state(
         inputs.append(first)
         state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
     return tuple(inputs), state, kinds, aliases
+
+
+def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]]) -> None:
+    tied = next((name for name in replaced if aliases.get(name, (name,))), None)
+    if tied is not None:
+        fact = "is one buffer under several names, and is assigned another tensor under this one only"
+        raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
 
 
 def _check_constant(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:

@@ -13,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
-from dmc.importer.sharing import storage_key
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
@@ -78,7 +77,7 @@ def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def check_hooks(objective: nn.Module) -> None:
-    """Raises ImportFailure for hooks on the backward pass of modules, and for those that act on accumulated gradients."""
+    """Raises ImportFailure for hooks on the backward pass of modules, and for those on accumulated gradients."""
     if module_hooks._global_backward_hooks or module_hooks._global_backward_pre_hooks:
         raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
     for path, module in objective.named_modules():
@@ -98,22 +97,12 @@ def check_hooks(objective: nn.Module) -> None:
             )
 
 
-def check_traced(graph: fx.GraphModule, memory: Mapping[str, torch.Tensor]) -> None:
-    """Raises ImportFailure where the traced step draws random numbers that are not its own, or takes one of the tensors
-    in `memory` for a constant, as the backward pass of a user's may that reads a module.
-    """
-    names = {storage_key(tensor): name for name, tensor in memory.items()}
+def check_traced(graph: fx.GraphModule) -> None:
+    """Raises ImportFailure where the traced step draws random numbers that are not its own."""
     for node in graph.graph.nodes:
-        place = origin.of_node(node)
-        if node.op == "get_attr" and (name := names.get(storage_key(getattr(graph, str(node.target))))) is not None:
-            raise ImportFailure(
-                "the model or its loss",
-                f"an autograd.Function or a hook reads {name} without being given it",
-                hint="pass the tensor as an argument of apply, or use it in a local variable of the hook",
-            )
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise ImportFailure(
-                f"{place}: {origin.op_name(node.target)}",
+                f"{origin.of_node(node)}: {origin.op_name(node.target)}",
                 "draws random numbers in a way dmc does not compile",
                 hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
             )

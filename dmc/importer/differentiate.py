@@ -16,13 +16,13 @@ from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dmc.errors import ImportFailure
+from dmc.errors import DmcError, ImportFailure
 from dmc.importer import decompositions, origin, patterns
 from dmc.importer.capture import MODEL, Capture
 from dmc.importer.checks import check_traced
 from dmc.importer.forward import Forward, Setting
 from dmc.importer.objective import carries_gradient
-from dmc.importer.python_calls import add_hook
+from dmc.importer.python_calls import add_hook, untraceable
 from dmc.importer.rules import Randomness
 
 
@@ -81,7 +81,7 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str], accu
     state = [_leaf(capture.state[name], name in wanted) for name in names]
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
     graph = trace(dispatch_functionalize(step), [*state, *scalars, *(tensor for _, tensor in capture.batch)])
-    check_traced(graph, capture.memory)
+    check_traced(graph)
     return _select(graph, names, wanted)
 
 
@@ -95,11 +95,14 @@ def _check_gradients(loss: Tensor, kept: Mapping[str, Tensor]) -> None:
 
 def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | None]:
     """The gradients of `loss`, differentiated as one of `parts` that add up to a mean."""
-    if parts == 1:
-        return list(torch.autograd.grad(loss, wanted, allow_unused=True))
-    share = torch.full_like(loss, 1 / parts)
-    gradients = torch.autograd.grad(loss, wanted, share, allow_unused=True)
-    return [None if gradient is None else gradient * parts for gradient in gradients]
+    share = None if parts == 1 else torch.full_like(loss, 1 / parts)
+    try:
+        gradients = torch.autograd.grad(loss, wanted, share, allow_unused=True)
+    except DmcError:
+        raise
+    except Exception as error:  # Users' code raises what it likes.
+        raise untraceable("the backward pass", error) from error
+    return [gradient if gradient is None or parts == 1 else gradient * parts for gradient in gradients]
 
 
 def trace(function: Any, arguments: list[Tensor]) -> fx.GraphModule:

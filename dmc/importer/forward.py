@@ -1,4 +1,4 @@
-"""The exported graph, run under autograd while the step is traced, with composites in place of the operations they mean."""
+"""The exported graph, run under autograd while the step is traced, composites in place of what they mean."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Forward(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool) -> None:
         super().__init__(graph)
         self.setting, self.mixed = setting, mixed
+        self.extra_traceback = False  # Errors say themselves where they are.
 
     def run_node(self, n: fx.Node) -> Any:
         """The result of one operation; its backward operations will carry its origin."""

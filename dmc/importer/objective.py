@@ -18,6 +18,7 @@ from dmc.importer.watch import Watch
 from dmc.runtime.signature import Tree
 
 Loss = Callable[[Any, Any], Any]
+_ONCE = "what is made once only is there if you call the model on such a batch before compiling"
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
 
@@ -104,7 +105,7 @@ class Objective(nn.Module):
         return self.loss(self.model(**keyword), targets)
 
     def _check_python_state(self, before: _Registered, accesses: Accesses) -> None:
-        """Raises ImportFailure where the call has changed what a later one would read, other than registered tensors."""
+        """Raises ImportFailure where the call has changed what a later one reads, other than registered tensors."""
         names = {id(tensor): name for name, tensor in before.by_name.items()}
         for change in self.python_state.changes(names | self.originals):
             if not accesses.is_scratch(change.owner, change.attribute):
@@ -188,8 +189,7 @@ def _made_or_removed(place: str, kind: str, name: str) -> ImportFailure:
     return ImportFailure(
         place,
         f"the {kind} '{name}' is made or removed in `forward`",
-        hint="register it in __init__; what is made in the first call only is there after a call of the model with such "
-        "a batch before compiling",
+        hint=f"register it in __init__; {_ONCE}",
     )
 
 
@@ -198,8 +198,7 @@ def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:
         raise ImportFailure(
             place,
             f"the buffer '{name}' becomes {describe(new)}, and was {describe(old)}",
-            hint="keep its shape and type; a table that grows is large enough after a call of the model with such a batch "
-            "before compiling",
+            hint=f"keep its shape and type; {_ONCE}",
         )
     if new.requires_grad:
         raise carries_gradient(place, name)
@@ -222,8 +221,7 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
     return ImportFailure(
         place,
         f"'{change.path}' {what} in `forward` and is no buffer, so that a compiled step would not carry it on",
-        hint="register it by register_buffer, or return it as an auxiliary output of the loss; what is made in the first "
-        "call only is there after a call of the model with such a batch before compiling",
+        hint=f"use register_buffer, or return it as an auxiliary output of the loss; {_ONCE}",
     )
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
+from dmc.importer import origin
 from dmc.importer.composite import LIBRARY
 
 # Its inputs may be written, for all that is known.
@@ -34,13 +35,13 @@ class PythonCall:
     rebuild: Rebuild
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors that the call gives. Raises ImportFailure, without a place, where it cannot be traced."""
+        """The tensors that the call gives. Raises ImportFailure where it cannot be traced."""
         try:
             return _tensors(self.function(*self.rebuild(tensors)))
         except DmcError:
             raise
         except Exception as error:  # Users' code raises what it likes.
-            raise _untraceable(self.name, error) from error
+            raise untraceable(self.name, error) from error
 
 
 @dataclass
@@ -94,7 +95,7 @@ def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
         try:
             result = hook(gradient)
         except Exception as error:  # Users' code raises what it likes.
-            raise _untraceable(f"the hook '{name}'", error) from error
+            raise untraceable(f"the hook '{name}'", error) from error
         if result is None:
             raise ImportFailure(
                 f"the hook '{name}'",
@@ -166,7 +167,8 @@ def _put_together(value: Any, parts: list[Any]) -> Any:
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
-def _untraceable(what: str, error: Exception) -> ImportFailure:
+def untraceable(what: str, error: Exception) -> ImportFailure:
+    """The refusal of Python that failed while it was traced; the place is that of the innermost line of the user's."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    hint = "forward and backward must be made of PyTorch operations on the tensors they are given"
-    return ImportFailure(None, f"{what} cannot be traced: {first}", hint)
+    hint = "forward and backward must be made of PyTorch operations on tensors that are arguments or local variables"
+    return ImportFailure(str(origin.of_exception(error, nn.Module())), f"{what} cannot be traced: {first}", hint)

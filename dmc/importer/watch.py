@@ -23,7 +23,7 @@ from dmc.importer.python_calls import PythonCalls, noted_function, noted_hook
 
 @dataclass
 class Watch:
-    """One trace. `calls` are noted in it; `registered`, parameters and buffers by name, are set while the model runs."""
+    """One trace. calls: noted in it. registered: parameters and buffers by name, while the model runs."""
 
     calls: PythonCalls = field(default_factory=PythonCalls)
     registered: Mapping[str, Tensor] = field(default_factory=dict)

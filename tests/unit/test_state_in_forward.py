@@ -99,7 +99,7 @@ def _clamped_by_data(m: Inner, x: Tensor) -> Tensor:
 
 
 def _written_through_a_view(m: Inner, x: Tensor) -> Tensor:
-    m.queue.view(-1)[: WIDTH].copy_(x[0])
+    m.queue.view(-1)[:WIDTH].copy_(x[0])
     return m.linear(x) * m.scale + m.queue
 
 
