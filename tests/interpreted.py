@@ -13,6 +13,7 @@ from torch import nn
 import dmc
 from dmc.importer.precision import Precision
 from dmc.importer.step import import_step
+from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of, version
 from tests.compiled import Loss, clone_state
 from tests.eager import EagerTrainer
 from tests.partitioned import run_on_one_rank
@@ -83,12 +84,11 @@ def fingerprint(model: nn.Module) -> list[Any]:
     for name, module in model.named_modules():
         own = {key: value for key, value in vars(module).items() if key not in ("_parameters", "_buffers", "_modules")}
         facts.append((name, module.training, sorted((key, repr(value)) for key, value in own.items())))
-        for key, tensor in {**module._parameters, **module._buffers}.items():
+        for key, tensor in {**parameters_of(module), **buffers_of(module)}.items():
             facts.append((name, key, None if tensor is None else _facts(tensor)))
     return facts
 
 
 def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
     grad = None if tensor.grad is None else tensor.grad.tolist()
-    hooks = list(tensor._backward_hooks or {})
-    return id(tensor), tensor.tolist(), tensor.requires_grad, grad, hooks, tensor._version
+    return id(tensor), tensor.tolist(), tensor.requires_grad, grad, hooks_of(tensor), version(tensor)

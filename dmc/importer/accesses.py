@@ -4,7 +4,6 @@ the next, while those that are written first hold only what this call has put th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from unittest import mock
 from torch import nn
 
 from dmc.importer import origin
+from dmc.importer.torch_internals import caller
 
 First = Literal["read", "written"]
 
@@ -46,7 +46,7 @@ class Accesses:
 
         def put(module: nn.Module, name: str, value: Any) -> None:
             self.first.setdefault((id(module), name), "written")
-            self.lines[id(module), name] = _line(sys._getframe(1))
+            self.lines[id(module), name] = _line(caller(1))
             set_attribute(module, name, value)
 
         with mock.patch.object(nn.Module, "__getattribute__", get), mock.patch.object(nn.Module, "__setattr__", put):

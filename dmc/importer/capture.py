@@ -18,6 +18,7 @@ from dmc.importer.export import export
 from dmc.importer.objective import Loss, Objective, describe, registered
 from dmc.importer.python_calls import PythonCall
 from dmc.importer.python_state import PythonState
+from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
 from dmc.runtime.signature import Tree
 
 __all__ = ["MODEL", "Capture", "Loss", "capture"]
@@ -31,10 +32,10 @@ class Capture:
     """The forward pass and loss as ATen operations, still whole (no decomposition), with its inputs by name.
 
     The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
-    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to tensors, a tied one once; `aliases` maps a name to the further
-    names of its tensor, `kinds` to "parameter", "buffer" or "constant". `aux` is the tree over the auxiliary outputs.
-    memory: the user's own tensors of the same names, before any conversion. hooks: those of parameters' gradients.
-    calls: what the nodes of Python calls stand for.
+    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to
+    tensors, a tied one once; `aliases` maps a name to the further names of its tensor, `kinds` to "parameter", "buffer"
+    or "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
+    they were before any conversion. hooks: those of parameters' gradients. calls: what nodes of Python calls stand for.
     """
 
     graph: fx.GraphModule
@@ -92,7 +93,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
         objective.seen.aux,
         objective.seen.replaced,
         memory={name: memory.get(name, tensor) for name, tensor in state.items()},
-        hooks={name: _hooks(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
+        hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
     )
 
@@ -101,7 +102,7 @@ def _convert(objective: Objective, dtype: torch.dtype) -> None:
     """Puts converted tensors in the place of parameters and buffers, for as long as the model is traced."""
     converted: dict[int, torch.Tensor] = {}
     for module in objective.modules():
-        for registry in (module._parameters, module._buffers):
+        for registry in (parameters_of(module), buffers_of(module)):
             for name, tensor in registry.items():
                 if tensor is None or not tensor.is_floating_point():
                     continue
@@ -110,10 +111,6 @@ def _convert(objective: Objective, dtype: torch.dtype) -> None:
                     is_parameter = isinstance(tensor, nn.Parameter)
                     converted[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
                 registry[name] = converted[id(tensor)]
-
-
-def _hooks(parameter: torch.Tensor) -> tuple[Hook, ...]:
-    return tuple((parameter._backward_hooks or {}).values())
 
 
 def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

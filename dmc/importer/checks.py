@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.nn.modules import module as module_hooks
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
@@ -78,10 +78,10 @@ def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def check_hooks(objective: nn.Module) -> None:
     """Raises ImportFailure for hooks on the backward pass of modules, and for those on accumulated gradients."""
-    if module_hooks._global_backward_hooks or module_hooks._global_backward_pre_hooks:
+    if has_backward_hooks(None):
         raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
     for path, module in objective.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
+        if has_backward_hooks(module):
             place = f"module '{path.partition('.')[2]}'" if "." in path else "the model or its loss"
             raise ImportFailure(
                 place,
@@ -89,7 +89,7 @@ def check_hooks(objective: nn.Module) -> None:
                 hint="use x.register_hook(…) on a tensor in `forward`, or an autograd.Function",
             )
     for path, parameter in objective.named_parameters():
-        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+        if has_hooks_after_accumulation(parameter):
             raise ImportFailure(
                 path.partition(".")[2],
                 "a hook after its gradient is accumulated is not compiled",

@@ -6,7 +6,7 @@ and every node carries the module and source line it comes from, on the way back
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | 
     """The gradients of `loss`, differentiated as one of `parts` that add up to a mean."""
     share = None if parts == 1 else torch.full_like(loss, 1 / parts)
     try:
-        gradients = torch.autograd.grad(loss, wanted, share, allow_unused=True)
+        gradients: Sequence[Tensor | None] = list(torch.autograd.grad(loss, wanted, share, allow_unused=True))
     except DmcError:
         raise
     except Exception as error:  # Users' code raises what it likes.

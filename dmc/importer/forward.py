@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import traceback
 from torch.utils import _pytree as pytree
 
@@ -17,6 +16,7 @@ from dmc.importer import origin
 from dmc.importer.precision import autocast
 from dmc.importer.python_calls import PYTHON_CALL, PythonCall
 from dmc.importer.rules import DECLINE, RULES, Randomness
+from dmc.importer.torch_internals import is_written
 
 higher_order = torch.ops.higher_order
 
@@ -94,8 +94,7 @@ def _may_write(target: Any) -> bool:
 
 def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
-        assert isinstance(tensor, FunctionalTensor)
-        if torch._functionalize_has_data_mutation(tensor.elem):  # pyright: ignore[reportAttributeAccessIssue]
+        if is_written(tensor):
             raise ImportFailure(
                 None,
                 f"writes into '{name}', which is no buffer, so that a compiled step would not carry the change out",

@@ -13,7 +13,7 @@ from dmc.errors import ImportFailure
 from dmc.importer import tree
 from dmc.importer.accesses import Accesses
 from dmc.importer.python_state import Change, PythonState, is_missing
-from dmc.importer.sharing import storage_key
+from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
 from dmc.importer.watch import Watch
 from dmc.runtime.signature import Tree
 
@@ -130,12 +130,14 @@ class _Registered:
         by_name: dict[str, Tensor] = {}
         modules = list(_modules(objective))
         for path, module in modules:
-            own = {**module._parameters, **module._buffers}
+            own = {**parameters_of(module), **buffers_of(module)}
             named = {f"{path}.{name}" if path else name: value for name, value in own.items() if value is not None}
             if both := by_name.keys() & named.keys():
                 raise ImportFailure(min(both), "names a tensor of the model and one of the loss", hint="rename one")
             by_name |= named
-        copies = tuple((path, module, dict(module._parameters), dict(module._buffers)) for path, module in modules)
+        copies = tuple(
+            (path, module, dict(parameters_of(module)), dict(buffers_of(module))) for path, module in modules
+        )
         return _Registered(by_name, copies)
 
     def replaced(self, objective: Objective) -> dict[str, Tensor]:
@@ -145,8 +147,8 @@ class _Registered:
         found: dict[str, Tensor] = {}
         for path, module, parameters, buffers in self.by_module:
             place = f"module '{path}'" if path else "the model"
-            _check_same(place, "parameter", parameters, module._parameters)
-            for name, old, new in _differing(buffers, module._buffers):
+            _check_same(place, "parameter", parameters, parameters_of(module))
+            for name, old, new in _differing(buffers, buffers_of(module)):
                 if old is None or new is None:
                     raise _made_or_removed(place, "buffer", name)
                 _check_replaced(place, name, old, new)

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.composite import LIBRARY
+from dmc.importer.torch_internals import apply, without_torch_functions
 
 # Its inputs may be written, for all that is known.
 LIBRARY.define("python_call(Tensor(a!)[] inputs, int call) -> Tensor[]")
@@ -68,13 +68,13 @@ class PythonCalls:
 def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
     """What `function.apply` does while export traces."""
     if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is noted as a whole.
-        return _apply(function, args, kwargs)
-    with proxy_tensor.disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
-        result = _apply(function, args, kwargs)
+        return apply(function, args, kwargs)
+    with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
+        result = apply(function, args, kwargs)
     name = f"autograd.Function '{function.__name__}'"
 
     def replay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return _apply(function, args, kwargs)
+        return apply(function, args, kwargs)
 
     return calls.note((name, replay), (args, kwargs), result)
 
@@ -112,11 +112,6 @@ class _Handle:
 
     def remove(self) -> None:
         raise ImportFailure(None, "removes a hook in `forward`", hint="register it only where it is to stay")
-
-
-def _apply(function: type[torch.autograd.Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    # Past `Function.apply`, which has bound the arguments, and past the watch.
-    return super(_SingleLevelFunction, function).apply(*args, **kwargs)
 
 
 def _tensors(result: Any) -> list[Tensor]:

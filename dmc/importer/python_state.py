@@ -18,9 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dmc.importer.sharing import storage_key
+from dmc.importer.torch_internals import REGISTRIES, storage_key, version
 
-REGISTRIES = ("_parameters", "_buffers")
 _MISSING = object()
 _PRIMITIVES = (bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device, slice, range)
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch"))
@@ -62,7 +61,7 @@ class PythonState:
         # A trace may write into tensors that it takes for constants.
         self._values: list[tuple[torch.Tensor, int, torch.Tensor]] = []
         seen: dict[int, Any] = {}
-        waiting = [(path, value) for path, value in reversed(roots.items())]
+        waiting = [(path, value) for path, value in reversed(list(roots.items()))]
         while waiting:
             path, value = waiting.pop()
             if id(value) in seen or value is None or isinstance(value, _WITHOUT_PARTS):
@@ -75,7 +74,7 @@ class PythonState:
             self._take_down(path, value)
             waiting.extend(reversed(list(_parts(path, value))))
         plain = [tensor for _, tensor in self.tensors.values() if id(tensor) not in self._registered]
-        self._values = [(tensor, tensor._version, tensor.detach().clone()) for tensor in plain]
+        self._values = [(tensor, version(tensor), tensor.detach().clone()) for tensor in plain]
 
     def changes(self, names: Mapping[int, str]) -> Iterator[Change]:
         """What differs now, registered tensors left out. `names`: those tensors by identity, those of the trace as well
@@ -92,12 +91,8 @@ class PythonState:
 
     def path_of(self, tensor: torch.Tensor) -> str | None:
         """Where a tensor was found, or another in the same memory."""
-        same = (
-            path
-            for path, own in self.tensors.values()
-            if own.untyped_storage()._cdata == tensor.untyped_storage()._cdata
-        )
-        return next(same, None)
+        key = storage_key(tensor)
+        return next((path for path, own in self.tensors.values() if storage_key(own) == key), None)
 
     def restore(self) -> None:
         """Puts everything back."""
@@ -108,8 +103,8 @@ class PythonState:
                 tensor.requires_grad_(requires_grad)
             if tensor.is_leaf and tensor.grad is not grad:
                 tensor.grad = grad
-        for tensor, version, value in self._values:
-            if tensor._version != version:
+        for tensor, before, value in self._values:
+            if version(tensor) != before:
                 with torch.no_grad():
                     tensor.copy_(value)
 
@@ -205,15 +200,20 @@ def _put_back(holder: Holder) -> None:
         if before and (not _cell(contents) or contents.cell_contents is not before[0]):
             contents.cell_contents = before[0]
         return
-    now, then = _entries(_copy(contents)), _entries(before)
-    if list(now) == list(then) and all(now[key] is then[key] for key in then if not isinstance(before, set)):
-        if not isinstance(before, set) or contents == before:
-            return
+    if _is_untouched(_copy(contents), before):
+        return
     contents.clear()
     if isinstance(contents, dict | set):
         contents.update(before)
     else:
         contents.extend(before)
+
+
+def _is_untouched(now: Any, before: Any) -> bool:
+    if isinstance(before, set):
+        return now == before
+    now, before = _entries(now), _entries(before)
+    return list(now) == list(before) and all(now[key] is before[key] for key in before)
 
 
 def _is_same(old: Any, new: Any, names: Mapping[int, str]) -> bool:

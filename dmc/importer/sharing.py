@@ -10,6 +10,7 @@ from itertools import combinations
 import torch
 
 from dmc.errors import ImportFailure
+from dmc.importer.torch_internals import has_overlap_within, storage_key
 
 
 def check_sharing(
@@ -21,7 +22,7 @@ def check_sharing(
     """
     for name in changed:
         # Such as an expanded tensor, of which all rows are one.
-        if torch._debug_has_internal_overlap(state[name]) == 1:  # pyright: ignore[reportAttributeAccessIssue]
+        if has_overlap_within(state[name]):
             fact = f"has elements that share memory (shape {list(state[name].shape)}, stride {state[name].stride()})"
             raise ImportFailure(name, f"{fact}, and the step changes it", hint="give it memory of its own: .clone()")
     changing = set(changed)
@@ -34,11 +35,6 @@ def check_sharing(
                     hint="assign one the same nn.Parameter as the other to tie them, use a view of it in `forward`, or "
                     "give it memory of its own: .clone()",
                 )
-
-
-def storage_key(tensor: torch.Tensor) -> int:
-    """Equal for tensors in the same memory."""
-    return tensor.untyped_storage()._cdata
 
 
 def _groups(tensors: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, torch.Tensor]]]:
@@ -63,7 +59,7 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
     if tensor.numel() == 0:
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    first = tensor.storage_offset()
+    first = int(tensor.storage_offset())
     return first * tensor.itemsize, (first + last + 1) * tensor.itemsize
 
 

@@ -25,8 +25,8 @@ class Update:
     (parameters…, slots…, written…, step, finite).
 
     `parameters` are as the forward pass left them; `written` is the state that it changes, the results without those
-    among the parameters. `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the scalar loss, `lr`
-    f32 [groups], `guard` and `finite` i32 [].
+    among the parameters. `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the
+    scalar loss, `lr` f32 [groups], `guard` and `finite` i32 [].
     """
 
     graph: fx.GraphModule
@@ -68,13 +68,8 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
         for name, before in zip(written, old_written, strict=True):
             results[name] = update_ops.optimizer_update_keep(before, results[name], apply)
         kept = [results[name] for name in written if name not in parameters]
-        return [
-            *(results[name] for name in names),
-            *new_slots,
-            *kept,
-            step + apply.to(torch.int64),
-            finite.to(torch.int32),
-        ]
+        ends = [step + apply.to(torch.int64), finite.to(torch.int32)]
+        return [*(results[name] for name in names), *new_slots, *kept, *ends]
 
     step = torch.zeros([], dtype=torch.int64)
     scalars = [step, torch.zeros([], dtype=loss), torch.zeros([len(plan.groups)]), torch.zeros([], dtype=torch.int32)]

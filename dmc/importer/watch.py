@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.autograd.function import _SingleLevelFunction
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
@@ -19,6 +17,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python_calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.torch_internals import FUNCTION_BASE, caller, version
 
 
 @dataclass
@@ -46,9 +45,8 @@ class Watch:
                 return self._recomputed(*args)
             return noted_function(self.calls, function, *args, **kwargs)
 
-        # `Function.apply` itself may have been looked up long before, as in `reverse = Reverse.apply`.
         patches = (
-            mock.patch.object(_SingleLevelFunction, "apply", classmethod(apply), create=True),
+            mock.patch.object(FUNCTION_BASE, "apply", classmethod(apply), create=True),
             mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
         )
@@ -82,10 +80,10 @@ class Watch:
         return checked
 
     def _versions(self) -> dict[str, int]:
-        return {name: tensor._version for name, tensor in self.registered.items()}
+        return {name: version(tensor) for name, tensor in self.registered.items()}
 
     def _check_versions(self, before: Mapping[str, int]) -> None:
-        changed = [name for name, version in self._versions().items() if before.get(name, version) != version]
+        changed = [name for name, now in self._versions().items() if before.get(name, now) != now]
         if changed:
             raise ImportFailure(
                 None,
@@ -142,7 +140,7 @@ def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any
 
 def _is_called_by_library() -> bool:
     """Whether PyTorch itself asks; frames of modes stand between."""
-    frame = sys._getframe(1)
+    frame = caller(1)
     while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
         frame = frame.f_back
     return frame is not None and origin.is_library(frame.f_code.co_filename)
@@ -151,19 +149,20 @@ def _is_called_by_library() -> bool:
 _DIFFERENTIATES = _refused(
     "differentiates inside the step", "gradients of gradients are not compiled; let the loss be what is differentiated"
 )
+_ATTRIBUTES: Any = torch.Tensor
 _HANDLERS: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.data.__get__: _data,
-    torch.Tensor.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
+    _ATTRIBUTES.data.__get__: _data,
+    _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
     torch.Tensor.register_hook: _hook,
     torch.Tensor.register_post_accumulate_grad_hook: _refused(
         "a hook after the gradient is accumulated is not compiled", "use register_hook, or the compiled optimizer"
     ),
     torch.Tensor.requires_grad_: _requires_grad,
-    torch.Tensor.requires_grad.__set__: _requires_grad,
-    torch.Tensor.grad_fn.__get__: _refused(
+    _ATTRIBUTES.requires_grad.__set__: _requires_grad,
+    _ATTRIBUTES.grad_fn.__get__: _refused(
         "reads .grad_fn, whose hooks are not compiled", "use tensor.register_hook or an autograd.Function", False
     ),
-    torch.Tensor.grad.__get__: _refused(
+    _ATTRIBUTES.grad.__get__: _refused(
         "reads .grad", "gradients are inside the compiled step; keep what you need in a buffer", False
     ),
     torch.autograd.grad: _DIFFERENTIATES,

@@ -235,8 +235,8 @@ def test_hooks_of_parameters(context: Any) -> None:
             part = slice(2 * half, 2 * half + 2)
             (mse(eager(x[part]), y[part]) / 2).backward()
         with torch.no_grad():
-            for parameter in [each for each in eager.parameters() if each.grad is not None]:
-                parameter -= 0.1 * parameter.grad
+            for parameter in eager.parameters():
+                parameter.sub_(0.1 * (torch.zeros(()) if parameter.grad is None else parameter.grad))
     for name, tensor in step.model_state().items():
         torch.testing.assert_close(tensor, eager.state_dict()[name], rtol=1e-5, atol=1e-6)
     assert torch.equal(step.model_state()["first.weight"], model.first.weight)
@@ -294,11 +294,11 @@ def _packed(m: Model, h: Tensor) -> Tensor:
 
 
 def _checkpointed_norm(m: Model, h: Tensor) -> Tensor:
-    return checkpoint(lambda h: m.norm(h), h, use_reentrant=False)
+    return checkpoint(m.norm, h, use_reentrant=False)
 
 
 def _checkpointed_norm_reentrantly(m: Model, h: Tensor) -> Tensor:
-    return checkpoint(lambda h: m.norm(h), h, use_reentrant=True)
+    return checkpoint(m.norm, h, use_reentrant=True)
 
 
 def _differentiated(m: Model, h: Tensor) -> Tensor:
