@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch import nn
@@ -40,7 +41,7 @@ class InterpretedStep:
         optimizer = optimizer or dmc.optim.SGD(lr=RATE)
         imported = import_step(model, loss, optimizer, example, precision, accumulate, 0, context)
         self.module, self.signature = imported.module, imported.signature
-        self.state = {name: tensor.clone().numpy() for name, tensor in imported.state.items()}
+        self.state = {name: _array(tensor) for name, tensor in imported.state.items()}
 
     def __call__(self, *batch: torch.Tensor, guard: int = 0) -> float:
         """One step; its loss."""
@@ -76,6 +77,12 @@ def assert_trains_as_eager(
     assert_losses_close(losses, expected, TOLERANCE["fp32"])
     assert_states_close(start, step.model_state(), eager.state_dict(), TOLERANCE["fp32"])
     return step
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.clone().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.clone().numpy()
 
 
 def fingerprint(model: nn.Module) -> list[Any]:

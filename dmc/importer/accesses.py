@@ -26,13 +26,13 @@ class Accesses:
     first: dict[tuple[int, str], First] = field(default_factory=dict)
     lines: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
 
-    def is_scratch(self, module: nn.Module | None, attribute: str) -> bool:
+    def is_scratch(self, owner: Any, attribute: str) -> bool:
         """Whether the attribute was written before anything read it."""
-        return self.first.get((id(module), attribute)) == "written"
+        return self.first.get((id(owner), attribute)) == "written"
 
-    def place(self, module: nn.Module | None, path: str, attribute: str) -> str:
+    def place(self, owner: Any, path: str, attribute: str) -> str:
         """Where the attribute was assigned, as errors name places."""
-        file, line = self.lines.get((id(module), attribute), ("", 0))
+        file, line = self.lines.get((id(owner), attribute), ("", 0))
         return str(origin.Origin(path, file, line))
 
     @contextmanager

@@ -130,6 +130,8 @@ def _state(
 ) -> tuple[tuple[str, ...], dict[str, torch.Tensor], dict[str, str], dict[str, tuple[str, ...]]]:
     """(inputs, state, kinds, aliases) of `Capture`, from the lifted inputs of the exported graph."""
     by_name = registered(objective)
+    own = dict(objective.model.named_parameters(remove_duplicate=False))
+    own |= dict(objective.model.named_buffers(remove_duplicate=False))
     names_of: dict[int, list[str]] = {}
     for name, tensor in by_name.items():
         names_of.setdefault(id(tensor), []).append(name)
@@ -145,8 +147,8 @@ def _state(
         tensor = by_name.get(name, program.constants.get(target))
         if spec.kind not in _KINDS or not isinstance(tensor, torch.Tensor):
             raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint="capture tensors only")
-        if spec.kind == InputKind.CONSTANT_TENSOR:
-            _check_constant(name, tensor, python_state)
+        if tensor is not own.get(name):
+            _check_no_parameter(name, tensor, python_state)
         first, *others = names_of.get(id(tensor), [name])
         inputs.append(first)
         state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
@@ -160,13 +162,17 @@ def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]
         raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
 
 
-def _check_constant(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:
-    """Raises ImportFailure for a tensor that eager trains, or would give a gradient, beside the model's parameters."""
-    if tensor.requires_grad:
+def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:
+    """Raises ImportFailure for a tensor that is not of the model, but which eager would give a gradient, or which is a
+    parameter that was taken out of the model.
+    """
+    place = name if tensor.requires_grad else python_state.trained(tensor)
+    if place is not None:
         raise ImportFailure(
-            python_state.path_of(tensor) or name,
-            "is used by the model or its loss and requires a gradient, but is no parameter of the model",
-            hint="register it, or the module that holds it, in the model; or give it requires_grad_(False)",
+            place,
+            "is a parameter that `forward` or the loss does not read from the model",
+            hint="register it, or the module that holds it, in the model and read it there; a constant is a copy: "
+            ".detach().clone()",
         )
 
 

@@ -109,7 +109,7 @@ class Objective(nn.Module):
         names = {id(tensor): name for name, tensor in before.by_name.items()}
         for change in self.python_state.changes(names | self.originals):
             if not accesses.is_scratch(change.owner, change.attribute):
-                module = change.path.rpartition(".")[0] if change.owner is not None else ""
+                module = change.path.rpartition(".")[0] if isinstance(change.owner, nn.Module) else ""
                 raise _unregistered(change, accesses.place(change.owner, module, change.attribute))
 
 

@@ -29,23 +29,23 @@ _WITHOUT_PARTS = (*_PRIMITIVES, type, types.ModuleType, types.BuiltinFunctionTyp
 @dataclass(frozen=True)
 class Holder:
     """A place that Python code can write to: `contents` is its dictionary, list, deque, set or closure cell, `before` a
-    shallow copy of it. owner: the module whose attributes it holds, if it does.
+    shallow copy of it. owner: the object whose attributes it holds, if it does.
     """
 
     path: str
     contents: Any
     before: Any
-    owner: nn.Module | None
+    owner: Any
 
 
 @dataclass(frozen=True)
 class Change:
-    """`path` held `before` and holds `after`; `owner` and `attribute` tell which attribute of which module it is."""
+    """`path` held `before` and holds `after`; `owner` and `attribute` tell which attribute of which object it is."""
 
     path: str
     before: Any
     after: Any
-    owner: nn.Module | None
+    owner: Any
     attribute: str
 
 
@@ -89,10 +89,10 @@ class PythonState:
                 if not _is_same(old, new, names):
                     yield Change(_join(holder, key), old, new, holder.owner, str(key))
 
-    def path_of(self, tensor: torch.Tensor) -> str | None:
-        """Where a tensor was found, or another in the same memory."""
-        key = storage_key(tensor)
-        return next((path for path, own in self.tensors.values() if storage_key(own) == key), None)
+    def trained(self, memory: torch.Tensor) -> str | None:
+        """Where a tensor was found that requires a gradient and lies in the memory of another."""
+        found = ((path, own) for path, own in self.tensors.values() if own.requires_grad)
+        return next((path for path, own in found if storage_key(own) == storage_key(memory)), None)
 
     def restore(self) -> None:
         """Puts everything back."""
@@ -111,8 +111,8 @@ class PythonState:
     def _take_down(self, path: str, value: Any) -> None:
         contents = _contents(value)
         if contents is not None:
-            owner = value if isinstance(value, nn.Module) else None
-            if owner is not None:
+            owner = value if contents is getattr(value, "__dict__", None) else None
+            if isinstance(value, nn.Module):
                 self._registries.update(id(contents[name]) for name in REGISTRIES)
                 self._registered.update(id(tensor) for name in REGISTRIES for tensor in contents[name].values())
             self.holders.append(Holder(path, contents, _copy(contents), owner))
@@ -235,6 +235,8 @@ def _is_same(old: Any, new: Any, names: Mapping[int, str]) -> bool:
 
 
 def _join(holder: Holder, key: Any) -> str:
-    if holder.owner is not None or not isinstance(holder.contents, dict | list | deque):
-        return ".".join(part for part in (holder.path, str(key)) if part and not isinstance(key, int))
-    return f"{holder.path}[{key!r}]"
+    if isinstance(holder.contents, types.CellType | set):
+        return holder.path
+    if holder.owner is None:
+        return f"{holder.path}[{key!r}]"
+    return f"{holder.path}.{key}" if holder.path else str(key)

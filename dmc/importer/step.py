@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,23 +67,39 @@ def import_step(
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
-    mixed, trainable = precision is Precision.BF16_MIXED, frozenset(plan.group_of)
-    gradients = differentiate(captured, mixed, trainable, accumulate)
-    check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
-    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
-    written = {name: _converted(captured.state[name], dtype) for name in gradients.written}
-    loss_type = _results(gradients)[0].dtype
-    update = trace_update(plan, parameters, written, loss_type)
-    signature = _signature(captured, gradients, update, plan, accumulate, dtype)
-    _check_names(signature)
-    torch_module = TorchModule(context)
-    torch_module.add(gradients.graph.graph, link.GRADIENTS)
-    torch_module.add(update.graph.graph, link.UPDATE)
-    torch_module.lower()
+    with _default_type(torch.float32):
+        gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
+        check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
+        signature = _signature(captured, gradients, update, plan, accumulate, dtype)
+        _check_names(signature)
+        torch_module = TorchModule(context)
+        torch_module.add(gradients.graph.graph, link.GRADIENTS)
+        torch_module.add(update.graph.graph, link.UPDATE)
+        torch_module.lower()
     order = link.Order(tuple(captured.state), gradients.written, gradients.trained, update.slots, gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
     return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed), paths)
+
+
+@contextmanager
+def _default_type(dtype: torch.dtype) -> Generator[None]:
+    """The type of new tensors: while the model runs that of the user, in our own code this."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _trace(
+    captured: Capture, plan: optim.Plan, mixed: bool, accumulate: int, dtype: torch.dtype | None
+) -> tuple[Gradients, Update]:
+    gradients = differentiate(captured, mixed, frozenset(plan.group_of), accumulate)
+    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
+    written = {name: _converted(captured.state[name], dtype) for name in gradients.written}
+    return gradients, trace_update(plan, parameters, written, _results(gradients)[0].dtype)
 
 
 def _tensors(example: Any) -> dict[str, torch.Tensor]:
