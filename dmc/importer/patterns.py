@@ -126,6 +126,17 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
 
 
 def _has_effect(node: fx.Node) -> bool:
-    # In-place operations on buffers have no users but must stay.
+    # In-place operations on buffers have no users but must stay, in regions of another mode as well.
     schema = getattr(node.target, "_schema", None)
-    return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
+    regions = [region for argument in node.args if (region := _region(argument)) is not None]
+    inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
+    writes = schema is not None and schema.is_mutable
+    return node.op in ("placeholder", "output") or writes or any(_has_effect(child) for child in inner)
+
+
+def _region(argument: Any) -> fx.GraphModule | None:
+    """The graph of a region, as under `torch.no_grad`, which the node that runs it takes as an argument."""
+    if not isinstance(argument, fx.Node) or argument.op != "get_attr":
+        return None
+    value = getattr(argument.graph.owning_module, str(argument.target))
+    return value if isinstance(value, fx.GraphModule) else None
