@@ -227,9 +227,7 @@ REDUCTIONS: Mapping[str, Case] = {
     "cross_entropy_nan": lambda x, y: functional.cross_entropy(x[:2], torch.tensor([3, 4])),
     "cross_entropy_inf": lambda x, y: functional.cross_entropy(x[7:8], torch.tensor([3])),
     "cross_entropy_inf_target": lambda x, y: functional.cross_entropy(x[7:8], torch.tensor([0])),
-    "cross_entropy_smooth": lambda x, y: functional.cross_entropy(
-        x[7:8], torch.tensor([3]), label_smoothing=0.1
-    ),
+    "cross_entropy_smooth": lambda x, y: functional.cross_entropy(x[7:8], torch.tensor([3]), label_smoothing=0.1),
     "cross_entropy_ignored": lambda x, y: functional.cross_entropy(x[:2], torch.tensor([3, -100])),
     "cross_entropy_soft": lambda x, y: functional.cross_entropy(
         x, functional.one_hot(torch.arange(len(x)) % 9, 9).to(x.dtype), reduction="none"
@@ -240,9 +238,7 @@ REDUCTIONS: Mapping[str, Case] = {
     "linear": lambda x, y: functional.linear(x, y),
     "bmm": lambda x, y: (x.unsqueeze(0) @ y.T.unsqueeze(0))[0],
     "attention": lambda x, y: functional.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None] + y),
-    "attention_finite": lambda x, y: functional.scaled_dot_product_attention(
-        *(_finite(z) for z in (x, x + y, y))
-    ),
+    "attention_finite": lambda x, y: functional.scaled_dot_product_attention(*(_finite(z) for z in (x, x + y, y))),
     "attention_causal_nan": lambda x, y: functional.scaled_dot_product_attention(
         *(_finite(z) for z in (x, x + 1)), y[None, None], is_causal=True
     ),
@@ -254,11 +250,8 @@ REDUCTIONS: Mapping[str, Case] = {
         *(_finite(z) for z in (x, x + y, y)),
         attn_mask=torch.where(torch.arange(20)[:, None] % 3 != 1, 0.0, -INF).to(x.dtype).expand(20, 20),
     ),
-    "attention_by_hand": lambda x, y: (
-        (_finite(x) @ _finite(y).mT)
-        .masked_fill(torch.arange(20)[:, None] % 3 == 1, -INF)
-        .softmax(-1)
-    ),
+    "softmax_masked": lambda x, y: (0.2 * y).masked_fill(torch.arange(9) != 4, -INF).softmax(-1),
+    "softmax_masked_rows": lambda x, y: y.masked_fill(torch.arange(20)[:, None] % 3 == 1, -INF).softmax(-1),
     "max_pool1d": lambda x, y: functional.max_pool1d(x.detach()[None], 3),
     "max_pool2d": lambda x, y: functional.max_pool2d(x[None, None], 3, 2, 1),
     "max_pool2d_dilated": lambda x, y: functional.max_pool2d(x[None, None], 2, 1, 1, 2),
