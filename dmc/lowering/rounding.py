@@ -30,7 +30,7 @@ def keep_rounding(module: ir.Module) -> None:
 
 
 def _is_in_bf16(op: ir.Operation) -> bool:
-    """Whether it computes with bf16 alone, in a loop that does not reduce: how sums are added up is chosen elsewhere."""
+    """Whether it computes with bf16 alone, in a loop that does not reduce: sums are not rounded at each term."""
     if not op.name.startswith(("arith.", "math.")) or op.name in _EXACT:
         return False
     if any(str(value.type) != "bf16" for value in [*op.operands, *op.results]):
