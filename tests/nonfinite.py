@@ -80,9 +80,9 @@ class Outcome:
 
 def eager(cases: Mapping[str, Case], x: Tensor, y: Tensor) -> Outcome:
     """The reference, without oneDNN, whose GELU of infinity is NaN."""
-    model = Sweep(cases, x.shape, x.dtype).to(x.device)
-    with torch.backends.mkldnn.flags(enabled=False):
-        total, results = loss(model(x, y), torch.zeros(1, device=x.device))
+    with torch.device(x.device), torch.backends.mkldnn.flags(enabled=False):
+        model = Sweep(cases, x.shape, x.dtype)
+        total, results = loss(model(x, y), torch.zeros(1))
         total.backward()
     gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in (model.p, model.q)]
     return Outcome(results, (gradients[0], gradients[1]))

@@ -42,34 +42,24 @@ def _equal(a: Tensor, b: Tensor) -> Any:
     return ~(a != b)
 
 
-def _maximum(a: Tensor, b: Tensor) -> Any:
-    if not (a.is_floating_point() and b.is_floating_point()):
-        return NotImplemented
-    return torch.where((a > b) | is_nan(a), a, b)
+def _chooser(takes: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Any]:
+    """The decomposition that takes the left operand where `takes` says so, else the right one."""
 
+    def choose(a: Tensor, b: Tensor) -> Any:
+        dtype = torch.result_type(a, b)
+        if not dtype.is_floating_point:
+            return NotImplemented
+        a, b = a.to(dtype), b.to(dtype)
+        return torch.where(takes(a, b), a, b)
 
-def _minimum(a: Tensor, b: Tensor) -> Any:
-    if not (a.is_floating_point() and b.is_floating_point()):
-        return NotImplemented
-    return torch.where((a < b) | is_nan(a), a, b)
-
-
-def _fmax(a: Tensor, b: Tensor) -> Any:
-    """The larger of two numbers, where NaN is none."""
-    if not (a.is_floating_point() and b.is_floating_point()):
-        return NotImplemented
-    return torch.where((a > b) | is_nan(b), a, b)
-
-
-def _fmin(a: Tensor, b: Tensor) -> Any:
-    if not (a.is_floating_point() and b.is_floating_point()):
-        return NotImplemented
-    return torch.where((a < b) | is_nan(b), a, b)
+    return choose
 
 
 def _clamp(x: Tensor, low: Number | None = None, high: Number | None = None) -> Any:
     if not x.is_floating_point():
-        return NotImplemented
+        if not (isinstance(low, float) or isinstance(high, float)):
+            return NotImplemented
+        x = x.to(torch.get_default_dtype())
     if any(bound is not None and math.isnan(bound) for bound in (low, high)):
         return torch.full_like(x, math.nan)
     if low is not None:
@@ -159,10 +149,11 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.isfinite.default: _isfinite,
     aten.isnan.default: _isnan,
     aten.eq.Tensor: _equal,
-    aten.maximum.default: _maximum,
-    aten.minimum.default: _minimum,
-    aten.fmax.default: _fmax,
-    aten.fmin.default: _fmin,
+    aten.maximum.default: _chooser(lambda a, b: (a > b) | is_nan(a)),
+    aten.minimum.default: _chooser(lambda a, b: (a < b) | is_nan(a)),
+    # Of a number and NaN these take the number.
+    aten.fmax.default: _chooser(lambda a, b: (a > b) | is_nan(b)),
+    aten.fmin.default: _chooser(lambda a, b: (a < b) | is_nan(b)),
     aten.clamp.default: _clamp,
     aten.clamp.Tensor: _clamp_tensors,
     aten.clamp_min.default: _clamp,

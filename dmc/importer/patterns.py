@@ -14,6 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from dmc.importer import composites
+
+__all__ = ["composites", "fuse", "whole_rms_norm"]
+
 aten = torch.ops.aten
 _ADD = (aten.add.Tensor,)
 _MUL = (aten.mul.Tensor,)
