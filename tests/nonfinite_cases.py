@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,10 @@ Case = Callable[[Tensor, Tensor], Tensor]
 def _finite(x: Tensor) -> Tensor:
     """Heads [1, 1, rows, 9] for attention whose scores are all finite and small."""
     return 0.2 * torch.nan_to_num(x, 1.0, 2.0, -2.0)[None, None]
+
+
+def _attention(x: Tensor, y: Tensor, values: Tensor, **options: Any) -> Tensor:
+    return functional.scaled_dot_product_attention(_finite(x), _finite(x + y), values, **options)
 
 
 ELEMENTWISE: Mapping[str, Case] = {
@@ -202,16 +207,15 @@ REDUCTIONS: Mapping[str, Case] = {
     "linear": functional.linear,
     "bmm": lambda x, y: (x.unsqueeze(0) @ y.T.unsqueeze(0))[0],
     "attention": lambda x, y: functional.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None] + y),
-    "attention_finite": lambda x, y: functional.scaled_dot_product_attention(*(_finite(z) for z in (x, x + y, y))),
-    "attention_causal_nan": lambda x, y: functional.scaled_dot_product_attention(
-        *(_finite(z) for z in (x, x + 1)), y[None, None], is_causal=True
+    "attention_finite": lambda x, y: _attention(x, y, _finite(y)),
+    "attention_causal_nan": lambda x, y: _attention(x, y, y[None, None], is_causal=True),
+    "attention_mask": lambda x, y: _attention(
+        x, y, _finite(y), attn_mask=(torch.arange(20)[:, None] % 3 != 1) & (torch.arange(20) % 2 == 0)
     ),
-    "attention_mask": lambda x, y: functional.scaled_dot_product_attention(
-        *(_finite(z) for z in (x, x + y, y)),
-        attn_mask=(torch.arange(20)[:, None] % 3 != 1) & (torch.arange(20) % 2 == 0),
-    ),
-    "attention_bias": lambda x, y: functional.scaled_dot_product_attention(
-        *(_finite(z) for z in (x, x + y, y)),
+    "attention_bias": lambda x, y: _attention(
+        x,
+        y,
+        _finite(y),
         attn_mask=torch.where(torch.arange(20)[:, None] % 3 != 1, 0.0, -INF).to(x.dtype).expand(20, 20),
     ),
     "softmax_masked": lambda x, y: (0.2 * y).masked_fill(torch.arange(9) != 4, -INF).softmax(-1),

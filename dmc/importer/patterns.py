@@ -139,14 +139,20 @@ def _is(node: Any, target: Any) -> bool:
 
 def _cast_from(node: Any, dtype: torch.dtype) -> Any:
     """What a cast is of, if it is of type `dtype`; any other node itself."""
-    is_cast = isinstance(node, fx.Node) and node.target in _CAST
-    return node.args[0] if is_cast and _dtype(node.args[0]) == dtype else node
+    source = _source(node)
+    return source if source is not None and _dtype(source) == dtype else node
 
 
 def _widened(node: fx.Node) -> fx.Node:
     """What a cast to f32 is of, where that loses nothing; any other node itself."""
-    is_cast = node.target in _CAST and _dtype(node) == torch.float32
-    return node.args[0] if is_cast and _is_floating(node.args[0]) else node
+    source = _source(node)
+    return source if source is not None and _dtype(node) == torch.float32 and _is_floating(source) else node
+
+
+def _source(node: Any) -> fx.Node | None:
+    """What `node` casts, if it is a cast."""
+    is_cast = isinstance(node, fx.Node) and node.target in _CAST and isinstance(node.args[0], fx.Node)
+    return node.args[0] if is_cast else None
 
 
 def _is_vector(node: Any) -> bool:
