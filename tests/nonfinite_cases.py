@@ -151,7 +151,9 @@ ELEMENTWISE: Mapping[str, Case] = {
     "l1": lambda a, b: functional.l1_loss(a, b, reduction="none"),
     "smooth_l1": lambda a, b: functional.smooth_l1_loss(a, b, reduction="none"),
     "huber": lambda a, b: functional.huber_loss(a, b, reduction="none"),
-    "bce_with_logits": lambda a, b: functional.binary_cross_entropy_with_logits(a, b, reduction="none"),
+    "bce_with_logits": lambda a, b: functional.binary_cross_entropy_with_logits(
+        a, (b > 0).to(a.dtype), reduction="none"
+    ),
     "glu": lambda a, b: functional.glu(torch.stack([a, b], -1)),
     "where_zero_gradient": lambda a, b: torch.where(a > 0, a.sqrt(), 0.0),
 }

@@ -151,8 +151,10 @@ def _widened(node: fx.Node) -> fx.Node:
 
 def _source(node: Any) -> fx.Node | None:
     """What `node` casts, if it is a cast."""
-    is_cast = isinstance(node, fx.Node) and node.target in _CAST and isinstance(node.args[0], fx.Node)
-    return node.args[0] if is_cast else None
+    if not isinstance(node, fx.Node) or node.target not in _CAST:
+        return None
+    source = node.args[0]
+    return source if isinstance(source, fx.Node) else None
 
 
 def _is_vector(node: Any) -> bool:
