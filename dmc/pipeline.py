@@ -27,6 +27,7 @@ from dmc.passes.hoist_start import HoistStart
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
+from dmc.passes.keep_rounding import KeepRounding
 from dmc.passes.link_ranks import LinkRanks
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.lower_to_plan import LowerToPlan
@@ -99,7 +100,7 @@ BY_IREE = (
 )
 
 # What a target wants of form lowered, on its way to the backend.
-PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(),)}
+PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(), KeepRounding())}
 
 
 def stem(form: Form) -> str:
