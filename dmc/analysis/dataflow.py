@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dmc import dialect as dm
@@ -30,8 +30,8 @@ def mesh_of_module(module: ir.Module) -> Mesh:
     return mesh_of(meshes[0]) if meshes else Mesh(rank=1)
 
 
-def step_dataflow(module: ir.Module) -> tuple[Step, Mapping[str, Body]]:
-    """What `@step` computes, and the functions that it calls: decompositions of composites, and bodies of loops.
+def step_dataflow(module: ir.Module) -> Step:
+    """What `@step` computes, with the decompositions of its composites and the bodies of its loops.
 
     Kernels of form scheduled are called, too, but not looked at (`kernel_bodies`). Raises DmcError for an operation
     that cannot be followed. Linear in the operations.
@@ -48,7 +48,8 @@ def step_dataflow(module: ir.Module) -> tuple[Step, Mapping[str, Body]]:
     kept = {port.name: changed.get(port.name, step.arguments[port.index]) for port in ports if port.role in STATE_ROLES}
     given = {port.name: terminator.operands[port.index] for port in outputs(step)}
     state, ends = ({name: reader[value] for name, value in each.items() if own.size(value.type)} for each in (kept, given))
-    return Step(tuple((port.name, own.size(port.type)) for port in ports), tuple(reader.nodes), state, ends), own.bodies
+    taken = tuple((port.name, own.size(port.type)) for port in ports)
+    return Step(taken, tuple(reader.nodes), state, ends, own.bodies)
 
 
 def kernel_bodies(module: ir.Module, names: Iterable[str]) -> dict[str, Body]:

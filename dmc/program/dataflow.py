@@ -101,20 +101,30 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A step of every rank. arguments: names and sizes. state, outputs: what each holds at the end, as a value."""
+    """A step of every rank: arguments by name and size, and what state and outputs hold at the end, as values.
+
+    functions: what it calls, but the kernels of a job.
+    """
 
     arguments: tuple[tuple[str, int], ...]
     nodes: tuple[Node, ...]
     state: dict[str, int]
     outputs: dict[str, int]
+    functions: dict[str, Body]
 
 
 class Dataflow(msgspec.Struct, frozen=True, array_like=True):
-    """What form placed says, what form scheduled says, kernel by kernel in the order of issue, and all functions."""
+    """What a step computes on its way to a job, and what each kernel of the job computes.
+
+    placed: form placed. opened: the same without composites. simplified: behind upstream's canonicalize and cse.
+    scheduled: form scheduled, kernel by kernel in the order of issue.
+    """
 
     placed: Step
+    opened: Step
+    simplified: Step
     scheduled: Step
-    functions: dict[str, Body]
+    kernels: dict[str, Body]
 
     def digest(self) -> str:
         """SHA-256 of what it says, in hexadecimal."""

@@ -68,16 +68,24 @@ class Expected:
 
 
 def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
-    """Finds the values of every rank. Raises ProofError where form scheduled gives others than form placed."""
-    meaning = Meaning(mesh, dataflow.functions)
-    expected = Expected(meaning.values, [[] for _ in mesh.ranks])
-    placed = meaning.of_step(dataflow.placed)
-    meaning.on_call = expected.note
-    scheduled = meaning.of_step(dataflow.scheduled)
-    for rank, (wanted, found) in enumerate(zip(placed, scheduled, strict=True)):
-        state, outputs = _ends(dataflow.placed, wanted)
-        if (state, outputs) != _ends(dataflow.scheduled, found):
-            raise _difference(expected, rank, wanted, _ends(dataflow.scheduled, found), (state, outputs))
+    """Finds the values of every rank. Raises ProofError where a form gives others than the one before it.
+
+    What upstream's canonicalize and cse make of the opened form is taken as it is.
+    """
+    values = Values()
+    expected = Expected(values, [[] for _ in mesh.ranks])
+    placed, opened, simplified = (
+        Meaning(mesh, values, step.functions).of_step(step)
+        for step in (dataflow.placed, dataflow.opened, dataflow.simplified)
+    )
+    scheduled = Meaning(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
+    for rank in mesh.ranks:
+        if name := _other(_ends(dataflow.placed, placed[rank]), _ends(dataflow.opened, opened[rank])):
+            fact = f"'{name}' of rank {rank} is computed otherwise than in form placed"
+            raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)
+        state, outputs = ends = _ends(dataflow.simplified, simplified[rank])
+        if name := _other(ends, _ends(dataflow.scheduled, scheduled[rank])):
+            raise _first_difference(expected, rank, simplified[rank], name)
         expected.state.append(state)
         expected.outputs.append(outputs)
     return expected
@@ -91,13 +99,18 @@ def _ends(step: Step, held: Held) -> _Ends:
     return state, outputs
 
 
-def _difference(expected: Expected, rank: int, known: Held, found: _Ends, wanted: _Ends) -> ProofError:
-    """The first kernel that computes what form placed does not, and the first name that holds another value."""
-    names = [name for mine, theirs in zip(found, wanted) for name in theirs if mine.get(name) != theirs[name]]
-    fact = f"'{names[0] if names else ''}' is not what form placed says on rank {rank}"
-    values = set(known)
+def _other(wanted: _Ends, found: _Ends) -> str:
+    """The first of state and outputs that is not the same, or ""."""
+    pairs = [(mine.get(name), theirs.get(name), name) for mine, theirs in zip(wanted, found, strict=True) for name in {**mine, **theirs}]
+    return next((name for mine, theirs, name in pairs if mine != theirs), "")
+
+
+def _first_difference(expected: Expected, rank: int, known: Held, name: str) -> ProofError:
+    """Tells the first kernel that computes what form placed does not."""
+    values, fact = set(known), f"'{name}' of rank {rank} is not what form placed says"
     for kernel in expected.calls[rank]:
         if not values.issuperset(kernel.results):
             taken = ", ".join(map(expected.told, kernel.operands))
-            return ProofError("V11", f"stage scheduled, {kernel.told}", f"computes what form placed does not, of {taken}; {fact}", _HINT)
+            fact = f"computes, of {taken}, what form placed does not; so {fact}"
+            return ProofError("V11", f"stage scheduled, {kernel.told}", fact, _HINT)
     return ProofError("V11", "stage scheduled", fact, _HINT)

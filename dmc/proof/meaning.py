@@ -35,8 +35,8 @@ class Meaning:
     """Finds the values of steps and functions on a mesh. A function on the same values is looked at once."""
 
     mesh: Mesh
+    values: Values
     functions: Mapping[str, Body]
-    values: Values = field(default_factory=Values)
     on_call: OnCall | None = None
     _known: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
     _moves: dict[str, bool] = field(default_factory=dict)
