@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.analysis.dataflow_reader import Reader
+from dmc.analysis.dataflow_reader import Module, Reader
 from dmc.analysis.dataflow_text import Text, attributes_text, shortened
 from dmc.analysis.kernel_cost import loop_sizes
 from dmc.program.dataflow import Apply
@@ -56,9 +56,9 @@ def read_empty(reader: Reader, op: ir.Operation) -> None:
 
 def read_generic(reader: Reader, op: ir.Operation) -> None:
     """Each result by itself."""
-    loops = _Loops.of(reader, op)
+    loops = _Loops.of(reader.module, op)
     for index, result in enumerate(op.results):
-        reader[result] = _Result(loops, [index]).read()
+        reader[result] = _Result(reader, op, loops, [index]).read()
 
 
 def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], places: int) -> None:
@@ -78,128 +78,123 @@ def _table(reader: Reader, tensor: ir.Value) -> int:
 
 @dataclass(frozen=True)
 class _Loops:
-    """A generic: the sizes of its loops, where operands are read and results written, and its scalar operations."""
+    """The loops of generics of one kind. places: how often they go round. inputs: operands before those written.
 
-    reader: Reader
-    op: ir.Operation
+    reads: for each operand how it is read at places other than where the loops are, or "" where it is at these.
+    writes: how each result is written, likewise. everywhere: which operands are one element, at every place the same.
+    """
+
     sizes: tuple[int, ...]
-    maps: tuple[ir.AffineMap, ...]
-    block: ir.Block
-    arguments: dict[ir.Value, int]
-    yielded: tuple[ir.Value, ...]
+    places: int
+    inputs: int
     is_parallel: bool
+    reads: tuple[str, ...]
+    everywhere: tuple[bool, ...]
+    kinds: str
 
     @staticmethod
-    def of(reader: Reader, op: ir.Operation) -> _Loops:
-        block: Any = op.regions[0].blocks[0]
-        *_, terminator = block.operations
-        return _Loops(
-            reader,
-            op,
-            tuple(loop_sizes(op)),
-            tuple(ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]),
-            block,
-            {argument: i for i, argument in enumerate(block.arguments)},
-            tuple(terminator.operands),
-            not any("reduction" in str(each) for each in op.attributes["iterator_types"]),
-        )
+    def of(module: Module, op: ir.Operation) -> _Loops:
+        """Generics with the same maps and types are of one kind."""
+        maps, kinds = op.attributes["indexing_maps"], op.attributes["iterator_types"]
+        types = tuple(operand.type for operand in op.operands)
+        key = maps, kinds, types
+        if key not in module.loops:
+            module.loops[key] = _Loops._made(op, [ir.AffineMapAttr(each).value for each in maps], types, str(kinds))
+        return module.loops[key]
 
-    @property
-    def places(self) -> int:
-        """How often the loops go round."""
-        return prod(self.sizes)
+    @staticmethod
+    def _made(op: ir.Operation, maps: Sequence[ir.AffineMap], types: Sequence[ir.Type], kinds: str) -> _Loops:
+        sizes = tuple(loop_sizes(op))
+        reads = ["" if _is_identity(each) else f"{each} of {type_}" for each, type_ in zip(maps, types, strict=True)]
+        everywhere = [not each.results and bool(read) for each, read in zip(maps, reads, strict=True)]
+        inputs = len(maps) - len(op.results)
+        return _Loops(sizes, prod(sizes), inputs, "reduction" not in kinds, tuple(reads), tuple(everywhere), kinds)
 
-    @property
-    def inputs(self) -> int:
-        """The number of operands before those that are written."""
-        return len(self.op.operands) - len(self.op.results)
 
-    def operand(self, index: int) -> int:
-        """What an operand is at every place of the loops."""
-        value, each = self.op.operands[index], self.maps[index]
-        number = self.reader[value]
-        if not isinstance(value.type, ir.RankedTensorType) or self.is_identity(each):
-            return number
-        shape = tuple(value.type.shape)
-        element = self.reader.module.element_bytes(value.type)
-        code = f"{each} of {shape} over {self.sizes}"
-        return self.reader.read(code, number, self.places * element, everywhere=not each.results)
-
-    def is_identity(self, each: ir.AffineMap) -> bool:
-        """Whether an operand is read, or a result written, at the place at which the loops are."""
-        return each == ir.AffineMap.get_identity(each.n_dims)
+def _is_identity(each: ir.AffineMap) -> bool:
+    """Whether an operand is read, or a result written, at the place at which the loops are."""
+    return each == ir.AffineMap.get_identity(each.n_dims)
 
 
 @dataclass
 class _Result:
     """One result of a generic. together: it, and the results whose values so far it is made of, by their numbers."""
 
+    reader: Reader
+    op: ir.Operation
     loops: _Loops
     together: list[int]
     scalars: dict[ir.Value, int] = field(default_factory=dict[ir.Value, int])
 
+    def __post_init__(self) -> None:
+        self.block: Any = self.op.regions[0].blocks[0]
+
     def read(self) -> int:
         """Writes the nodes of this result; gives the number of the result."""
-        loops, index = self.loops, self.together[0]
-        written = loops.maps[loops.inputs + index]
-        if loops.is_parallel and loops.is_identity(written):
-            return self.scalar(loops.yielded[index])
+        loops, reader, index = self.loops, self.reader, self.together[0]
+        yielded = self.block.operations[len(self.block.operations) - 1].operation.operands
+        if loops.is_parallel and not loops.reads[loops.inputs + index]:
+            return self._scalar(yielded[index])
         done: list[int] = []
         # More results may turn out to be made together with this one while their elements are looked at.
         for each in self.together:
-            done.append(self.scalar(loops.yielded[each]))
-        op, reader = loops.op, loops.reader
-        outputs = [op.operands[loops.inputs + each] for each in self.together]
-        maps = ",".join(f"{loops.maps[loops.inputs + each]} {value.type}" for each, value in zip(self.together, outputs))
-        code = f"loops {loops.sizes} {op.attributes['iterator_types']} to {maps}"
-        size = reader.module.size(op.results[index].type)
-        return reader.add(Apply(shortened(code), (*done, *reader.all(outputs)), (size,)))
-
-    def scalar(self, value: ir.Value) -> int:
-        """What a scalar is at every place of the loops."""
-        if value not in self.scalars:
-            self.scalars[value] = self._scalar(value)
-        return self.scalars[value]
+            done.append(self._scalar(yielded[each]))
+        outputs = [loops.inputs + each for each in self.together]
+        written = "; ".join(f"{loops.reads[i]} {self.op.operands[i].type}" for i in outputs)
+        code = f"loops {loops.sizes} {loops.kinds} to {written}"
+        operands = (*done, *(reader[self.op.operands[i]] for i in outputs))
+        return reader.add(Apply(shortened(code), operands, (reader.module.size(self.op.results[index].type),)))
 
     def _scalar(self, value: ir.Value) -> int:
-        loops = self.loops
-        if value in loops.arguments:
-            return self._argument(loops.arguments[value])
-        op = value.owner.operation if not isinstance(value.owner, ir.Block) else None
-        if op is None or op.block != loops.block:
-            return loops.reader[value]
+        """What a scalar is at every place of the loops."""
+        if value not in self.scalars:
+            self.scalars[value] = self._made(value)
+        return self.scalars[value]
+
+    def _made(self, value: ir.Value) -> int:
+        reader, owner = self.reader, value.owner
+        if isinstance(owner, ir.Block):
+            return self._argument(ir.BlockArgument(value).arg_number) if owner == self.block else reader[value]
+        op = owner.operation
+        if op.block != self.block:
+            return reader[value]
         if op.name == "linalg.index":
-            size = loops.places * loops.reader.module.element_bytes(value.type)
-            return loops.reader.add(Apply(f"index {op.attributes['dim']} of {loops.sizes}", (), (size,)))
+            return self._apply(f"index {op.attributes['dim']} of {self.loops.sizes}", value.type)
         if op.name == "arith.constant":
-            read_constant(loops.reader, op)
+            read_constant(reader, op)
         elif len(op.regions):
             self._with_regions(op)
         else:
-            _add_scalar(loops.reader, op, [self._operand(each) for each in op.operands], loops.places)
-        self.scalars.update((result, loops.reader[result]) for result in op.results)
+            _add_scalar(reader, op, [self._operand(each) for each in op.operands], self.loops.places)
+        self.scalars.update((result, reader[result]) for result in op.results)
         return self.scalars[value]
 
     def _argument(self, index: int) -> int:
-        loops = self.loops
-        if index < loops.inputs or loops.is_parallel:
-            return loops.operand(index)
-        result = index - loops.inputs
-        if result not in self.together:
-            self.together.append(result)
-        value = loops.op.operands[index]
-        size = loops.places * loops.reader.module.element_bytes(value.type)
-        return loops.reader.add(Apply(f"so far {self.together.index(result)} of {loops.sizes}", (), (size,)))
+        """An element of an operand; of a result of a reduction, what it is so far."""
+        loops, value = self.loops, self.op.operands[index]
+        if index >= loops.inputs and not loops.is_parallel:
+            result = index - loops.inputs
+            if result not in self.together:
+                self.together.append(result)
+            return self._apply(f"so far {self.together.index(result)} of {loops.sizes}", value.type)
+        read = loops.reads[index]
+        if not read or not isinstance(value.type, ir.RankedTensorType):
+            return self.reader[value]
+        size = loops.places * self.reader.module.element_bytes(value.type)
+        return self.reader.read(f"{read} over {loops.sizes}", self.reader[value], size, loops.everywhere[index])
 
     def _operand(self, value: ir.Value) -> int:
         is_table = isinstance(value.type, ir.RankedTensorType)
-        return _table(self.loops.reader, value) if is_table else self.scalar(value)
+        return _table(self.reader, value) if is_table else self._scalar(value)
+
+    def _apply(self, code: str, type_: ir.Type) -> int:
+        size = self.loops.places * self.reader.module.element_bytes(type_)
+        return self.reader.add(Apply(code, (), (size,)))
 
     def _with_regions(self, op: ir.Operation) -> None:
         text = Text()
         code = shortened(text.of(op))
         operands = [self._operand(each) for each in text.taken]
-        reader = self.loops.reader
         for number, result in enumerate(op.results):
-            size = reader.module.size(result.type) * self.loops.places
-            reader[result] = reader.pointwise(f"{code}#{number}", operands, size)
+            size = self.reader.module.size(result.type) * self.loops.places
+            self.reader[result] = self.reader.pointwise(f"{code}#{number}", operands, size)

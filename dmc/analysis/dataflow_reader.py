@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dmc._mlir import func, ir
 from dmc.analysis.dataflow_text import Text, shortened
@@ -24,6 +24,8 @@ class Module:
     functions: Mapping[str, func.FuncOp]
     mesh: Mesh
     bodies: dict[str, Body] = field(default_factory=dict[str, Body])
+    # Of generics that are alike in their loops, what is known of these (`dmc.analysis.dataflow_elements`).
+    loops: dict[Any, Any] = field(default_factory=dict[Any, Any])
     # Types are few, and asking MLIR for what they say takes long.
     _bytes: dict[ir.Type, int] = field(default_factory=dict[ir.Type, int])
 
