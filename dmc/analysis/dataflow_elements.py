@@ -97,7 +97,7 @@ class _Loops:
         """Generics with the same maps and types are of one kind."""
         maps, kinds = op.attributes["indexing_maps"], op.attributes["iterator_types"]
         types = tuple(operand.type for operand in op.operands)
-        key = maps, kinds, types
+        key = maps, kinds, types, len(op.results)
         if key not in module.loops:
             module.loops[key] = _Loops._made(op, [ir.AffineMapAttr(each).value for each in maps], types, str(kinds))
         return module.loops[key]

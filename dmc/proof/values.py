@@ -99,12 +99,10 @@ class Values:
 
     def _reduced(self, wholes: Sequence[tuple[int, int]], how: tuple[str, ...], length: int) -> Segment:
         placed = [(whole, first) for whole, first in wholes if whole not in self._everywhere]
-        if not placed:
-            return self.made(("reduced", how, tuple(whole for whole, _ in wholes)), 0, everywhere=True), 0, length
-        leader, base = placed[0]
+        leader, base = placed[0] if placed else (self.unwritten, 0)
         # Where the members' elements lie apart in their wholes, the result is of elements that lie so.
         apart = tuple((whole, None if whole in self._everywhere else first - base) for whole, first in wholes)
-        return self.made(("reduced", how, apart), self._sizes[leader]), base, length
+        return self.made(("reduced", how, apart), self._sizes[leader], everywhere=not placed), base, length
 
     def _is_whole(self, piece: Segment) -> bool:
         value, first, length = piece
