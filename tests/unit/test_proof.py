@@ -137,7 +137,7 @@ def test_a_certificate_is_of_its_code() -> None:
 def test_code_that_breaks_its_contract_is_refused() -> None:
     broken = DeviceCode("", CODE.kernels | {"grad": (Copy(COPIED, Place("read", 0, 0, 64)),)})
     with pytest.raises(ArtifactError, match=r"launch of @grad .h.0.: V12: writes operand 0, which the launch only"):
-        verify(_job()).with_code(MODULES, broken).check(_job(), MODULES, broken)
+        certified(_job()).with_code(MODULES, broken).check(_job(), MODULES, broken)
 
 
 def test_a_race_names_both_sides() -> None:
