@@ -82,7 +82,10 @@ def _pad(op: Any, values: Values) -> Array:
     for inner in body:
         local.update(zip(inner.results, evaluate(inner, local), strict=True))
     edges = list(zip(op.attributes["static_low"], op.attributes["static_high"], strict=True))
-    return np.pad(values[op.operands[0]], edges, constant_values=local[terminator.operands[0]])
+    # An edge below zero cuts off.
+    kept = tuple(slice(max(-low, 0), -max(-high, 0) or None) for low, high in edges)
+    added = [(max(low, 0), max(high, 0)) for low, high in edges]
+    return np.pad(values[op.operands[0]][kept], added, constant_values=local[terminator.operands[0]])
 
 
 def _concat(op: Any, values: Values) -> Array:
@@ -121,6 +124,7 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "arith.constant": _constant,
     "tensor.empty": _empty,
     "linalg.fill": _fill,
+    "tensor.cast": _reshape,
     "tensor.expand_shape": _reshape,
     "tensor.collapse_shape": _reshape,
     "linalg.transpose": _transpose,
