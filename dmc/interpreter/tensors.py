@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,20 @@ def _constant(op: Any, values: Values) -> Array:
     if isinstance(value, ir.DenseElementsAttr):
         content = value.get_splat_value().value if value.is_splat else np.array(value)
         return np.broadcast_to(np.asarray(content, dtype_of(type_)), type_.shape).copy()
+    if isinstance(type_, ir.RankedTensorType):
+        return _resource(op, str(value), type_)
     return np.asarray(value.value, dtype_of(type_))
+
+
+def _resource(op: Any, name: str, type_: Any) -> Array:
+    """A constant whose numbers stand beside the module. The bindings do not give them, but its text does."""
+    while op.parent is not None:
+        op = op.parent
+    key = name.removeprefix("dense_resource<").partition(">")[0]
+    found = re.search(rf'\b{re.escape(key)}: "0x([0-9A-F]+)"', op.get_asm())
+    assert found is not None, f"no resource {key}"
+    # Four bytes say how it is aligned.
+    return np.frombuffer(bytes.fromhex(found[1])[4:], dtype_of(type_)).reshape(type_.shape).copy()
 
 
 def _empty(op: Any, values: Values) -> Array:

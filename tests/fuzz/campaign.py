@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.fuzz.check import FINDS, Verdict, Way
-from tests.fuzz.generate import Misfit, generate, is_valid
+from tests.fuzz.generate import Misfit, drawn, is_valid
 from tests.fuzz.program import Program, source
 from tests.fuzz.shrink import shrink
 from tests.fuzz.train import PLAIN, Mode
@@ -114,7 +114,7 @@ class Campaign:
     def _try(self, worker: Worker, seed: int) -> None:
         choose = random.Random(seed)
         try:
-            program = generate(choose.randrange)
+            program = drawn(seed)
         except Misfit:
             self.tally.outcomes["not drawn"] += 1
             return

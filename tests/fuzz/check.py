@@ -16,6 +16,7 @@ from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by
 Outcome = Literal["agrees", "refused", "uncertain", "differs", "fails", "crashes", "hangs"]
 FINDS: tuple[Outcome, ...] = ("differs", "fails", "crashes", "hangs")
 Way = Literal["interpreter", "compiled"]
+FRAMES = 4  # of a traceback
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
         return _refusal(error)
     # Anything else is what we look for.
     except Exception as error:
-        return Verdict("fails", "".join(traceback.format_exception(error)[-6:]), f"{type(error).__name__} {_shape(error)}")
+        frames = "".join(traceback.format_tb(error.__traceback__)[-FRAMES:])
+        return Verdict("fails", f"{frames}{_first_line(error)}", f"{type(error).__name__} {_shape(error)}")
     return _compared(text, mode, actual, expected)
 
 

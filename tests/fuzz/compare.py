@@ -75,7 +75,8 @@ def perturbed(case: Case, eps: float, seed: int) -> Case:
     generator = torch.Generator().manual_seed(seed)
 
     def moved(tensor: Tensor) -> Tensor:
-        noise = 1 + eps * (torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1)
+        least = max(eps, torch.finfo(tensor.dtype).eps)
+        noise = 1 + least * (torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1)
         return (tensor.detach().double() * noise).to(tensor.dtype)
 
     case = case.fresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from tests.fuzz import leaves, values
 from tests.fuzz.constants import constant
-from tests.fuzz.operators import EXPRESSIONS, HOLE, STATEMENTS
+from tests.fuzz.operators import EVERY, EXPRESSIONS, HOLE, STATEMENTS, of_turn
 from tests.fuzz.program import Leaf, Line, Program
 from tests.random_text import Choose
 
@@ -31,6 +32,7 @@ LARGEST = 300  # elements of a tensor
 MOST_RESULTS = 4
 # How often another operator, and other operands for it, are drawn for one line.
 OPERATORS, OPERANDS = 12, 12
+ATTEMPTS = 400
 STATEMENT_SHARE = 5  # one line in …
 
 
@@ -38,15 +40,21 @@ class Misfit(Exception):
     """What was drawn is no program: nothing fits a hole, or eager refuses it."""
 
 
-def generate(choose: Choose) -> Program:
-    """A program that eager trains for a step. Raises Misfit for one in a few hundred."""
-    for _ in range(8):
+def generate(choose: Choose, wanted: str | None = None) -> Program:
+    """A program that eager trains for a step; one of its lines is of the operator `wanted`.
+
+    Raises Misfit if no such program is drawn in a few hundred.
+    """
+    for _ in range(ATTEMPTS):
         builder = Builder(choose)
-        builder.draw()
-        program = builder.program()
-        if is_valid(program):
+        if builder.draw(wanted) and is_valid(program := builder.program()):
             return program
-    raise Misfit("eight programs in a row cannot be trained")
+    raise Misfit(f"no program with {wanted}")
+
+
+def drawn(seed: int) -> Program:
+    """The program of a seed."""
+    return generate(random.Random(seed).randrange, of_turn(seed))
 
 
 def is_valid(program: Program) -> bool:
@@ -109,13 +117,19 @@ class Builder:
     lines: list[Line] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
-    def draw(self) -> None:
-        """Draws the leaves, then the lines."""
+    def draw(self, wanted: str | None) -> bool:
+        """Draws the leaves, then the lines; gives whether one of operator `wanted` could be."""
         self.leaves = leaves.draw(self.choose)
         self.names = [leaf.name for leaf in self.leaves]
         self.namespace = Namespace(self.leaves)
-        for _ in range(1 + min(self.choose(10), self.choose(10))):
+        before, after = (min(self.choose(6), self.choose(6)) for _ in range(2))
+        for _ in range(before):
             self._line()
+        if wanted is not None and not self._has_line(wanted):
+            return False
+        for _ in range(after if wanted is not None else 1 + after):
+            self._line()
+        return True
 
     def program(self) -> Program:
         """What was drawn, with the values that nobody reads, and a few others, as its results."""
@@ -136,10 +150,12 @@ class Builder:
     def _line(self) -> None:
         for _ in range(OPERATORS):
             table = EXPRESSIONS if self.choose(STATEMENT_SHARE) else STATEMENTS
-            operator = list(table)[self.choose(len(table))]
-            for _ in range(OPERANDS):
-                if self._try(operator, table[operator]):
-                    return
+            if self._has_line(list(table)[self.choose(len(table))]):
+                return
+
+    def _has_line(self, operator: str) -> bool:
+        """Whether a line of an operator could be added."""
+        return any(self._try(operator, EVERY[operator]) for _ in range(OPERANDS))
 
     def _try(self, operator: str, template: str) -> bool:
         """Whether a line from `template` could be added."""

@@ -29,3 +29,8 @@ def _table(file: str) -> dict[str, str]:
 EXPRESSIONS = _table("expressions.txt")
 STATEMENTS = _table("statements.txt")
 EVERY = {**EXPRESSIONS, **STATEMENTS}
+
+
+def of_turn(turn: int) -> str:
+    """The operator whose turn it is: each of the table in turn, in an order that mixes them."""
+    return sorted(EVERY)[turn * 7919 % len(EVERY)]

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.fuzz import values
+
 Role = Literal["parameter", "buffer", "input"]
 Number = float | int | bool
 PREFIXES: dict[Role, str] = {"parameter": "self.p", "buffer": "self.b", "input": "x"}
@@ -77,19 +79,9 @@ def source(program: Program, title: str = "A random step.") -> str:
     inputs = program.of("input")
     arguments = "".join(f", {leaf.name}: Tensor" for leaf in inputs)
     lines = [
-        f'"""{title}"""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "import torch",
-        "import torch.nn.functional as F",
-        "from torch import Tensor, nn",
-        "",
-        "import dmc",
-        "from tests.fuzz.values import *",
-        "",
-        "",
         "class Step(nn.Module):",
+        *(f"    {leaf.name.removeprefix('self.')}: Tensor" for leaf in program.of("buffer")),
+        "",
         "    def __init__(self) -> None:",
         "        super().__init__()",
         *(f"        {line}" for line in map(_registered, program.leaves) if line),
@@ -101,7 +93,26 @@ def source(program: Program, title: str = "A random step.") -> str:
         f"INPUTS = ({''.join(f'{leaf.text()}, ' for leaf in inputs)})",
         f"OPTIMIZER = {program.optimizer}",
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines)
+    return f'"""{title}"""\n\n{_imports(text)}\n\n\n{text}\n'
+
+
+def _imports(text: str) -> str:
+    """The imports of a file that goes on with `text`."""
+    helpers = [name for name in values.__all__ if f"{name}(" in text]
+    functional = ["import torch.nn.functional as F"] if "F." in text else []
+    return "\n".join(
+        [
+            "from __future__ import annotations",
+            "",
+            "import torch",
+            *functional,
+            "from torch import Tensor, nn",
+            "",
+            "import dmc",
+            f"from tests.fuzz.values import {', '.join(helpers)}",
+        ]
+    )
 
 
 def _registered(leaf: Leaf) -> str:

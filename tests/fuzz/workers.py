@@ -13,7 +13,7 @@ from tests.fuzz.check import Verdict, Way, check
 from tests.fuzz.train import PLAIN, Mode
 
 # Seconds for one request. The first also imports everything.
-PATIENCE: dict[Way, float] = {"interpreter": 60.0, "compiled": 180.0}
+PATIENCE: dict[Way, float] = {"interpreter": 30.0, "compiled": 180.0}
 STARTING = 120.0
 # Requests after which a process is renewed: compilers keep memory.
 LIFETIME = 400
@@ -74,7 +74,9 @@ class Worker:
         return self.connection
 
     def _start(self) -> None:
-        context = get_context("spawn")
+        # Forked from a process that has imported everything, and has no threads yet.
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["tests.fuzz.check"])
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
