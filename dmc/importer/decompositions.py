@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer import nonfinite
+from dmc.importer import nonfinite, scalars
 
 aten = torch.ops.aten
 MAX_ROUNDS = 64
@@ -23,7 +23,7 @@ MAX_ROUNDS = 64
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **nonfinite.OWN, **_OWN}
+    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **_OWN}
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:

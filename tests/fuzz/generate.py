@@ -201,14 +201,14 @@ class Builder:
         if operand is None:
             assert kind is not None
             return constant(kind, self.choose, first)
-        if operand != "0":
+        if not operand.isdigit():
             fitting = [name for name in self.names if fits(operand, name, self.namespace.value(name), first)]
             if not fitting:
                 raise Misfit(f"no {operand}")
             # Late values more often than early ones, so that lines build on each other.
             operands.append(fitting[max(self.choose(len(fitting)), self.choose(len(fitting)))])
             return f"{{{len(operands) - 1}}}"
-        return "{0}"
+        return f"{{{operand}}}"
 
 
 def _is_usable(value: Any) -> bool:

@@ -3,7 +3,7 @@
 A hole in braces is an operand: `float`, `int`, `number` (one of these), `bool`, `index` (int64, not negative) or `any`,
 followed by the least rank, if any. `like` is a number and `mask` a bool that may be broadcast with the first operand;
 `same` is of its shape and type. `own` and `own_int` may be written in place; `buffer`, `parameter` and `input` are
-leaves. `{0}` is the first operand again.
+leaves. `{0}` is the first operand again, `{1}` the second.
 
 A hole in angle brackets is a constant; `constants.py` says which there are. What fails in eager is drawn anew.
 """

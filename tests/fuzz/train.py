@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -63,11 +64,11 @@ PLAIN = Mode()
 
 
 def case_of(text: str, wide: bool = False) -> Case:
-    """Executes the source of a program; `wide`: with float64 in place of float32."""
+    """Executes the source of a program; `wide`: with float64 in place of every other floating type."""
     names: dict[str, Any] = {"__name__": "program"}
     default = torch.get_default_dtype()
     if wide:
-        text = text.replace("torch.float32", "torch.float64")
+        text = re.sub(r"torch\.(float32|bfloat16|float16)\b", "torch.float64", text)
     torch.set_default_dtype(torch.float64 if wide else default)
     try:
         exec(compile(text, "<program>", "exec"), names)
