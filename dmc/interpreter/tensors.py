@@ -138,7 +138,8 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "arith.constant": _constant,
     "tensor.empty": _empty,
     "linalg.fill": _fill,
-    "tensor.cast": _reshape,
+    # Only what is known of the shape changes.
+    "tensor.cast": lambda op, values: values[op.operands[0]],
     "tensor.expand_shape": _reshape,
     "tensor.collapse_shape": _reshape,
     "linalg.transpose": _transpose,
