@@ -142,6 +142,17 @@ def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
     return aten.constant_pad_nd.default(x, [max(size, 0) for size in pad], value)
 
 
+def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor:
+    """torch-mlir takes a shift by more than the size for one by less than nothing."""
+    if not dims:
+        return _roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        kept = size - shift % size
+        x = torch.cat([x.narrow(dim, kept, size - kept), x.narrow(dim, 0, kept)], dim) if kept < size else x
+    return x
+
+
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -186,6 +197,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.mean.dim: _mean,
     aten.log10.default: _log10,
     aten.constant_pad_nd.default: _constant_pad,
+    aten.roll.default: _roll,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

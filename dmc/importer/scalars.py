@@ -31,13 +31,15 @@ def _comparison(compare: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor
 def _arithmetic(operation: Callable[..., Tensor]) -> Callable[..., Any]:
     """Arithmetic of int8 with a number, in 32 bits; what is cut off there is what wraps around here."""
 
-    def decomposed(x: Tensor, number: Tensor | Number, **options: Any) -> Any:
-        if x.dtype != torch.int8 or isinstance(number, Tensor | float):
+    def decomposed(left: Tensor | Number, right: Tensor | Number, **options: Any) -> Any:
+        x, number = (left, right) if isinstance(left, Tensor) else (right, left)
+        if not isinstance(x, Tensor) or x.dtype != torch.int8 or isinstance(number, Tensor | float):
             return NotImplemented
         bounds = torch.iinfo(x.dtype)
         if not bounds.min <= number <= bounds.max:
             raise ImportFailure(None, f"{number} is no number of {x.dtype}", hint="convert the tensor, as in x.int()")
-        return operation(x.to(torch.int32), number, **options).to(x.dtype)
+        wide = (each.to(torch.int32) if isinstance(each, Tensor) else each for each in (left, right))
+        return operation(*wide, **options).to(x.dtype)
 
     return decomposed
 

@@ -53,10 +53,10 @@ def _run(way: Way, case: Case, mode: Mode) -> list[Trace]:
 def _refusal(error: DmcError) -> Verdict:
     """A refusal says a way out. What the interpreter does not know is its own gap."""
     reason = _general(error.fact)
-    if "interpreter" in error.hint:
+    if "dmc/interpreter" in error.hint:
         reason = f"{reason}: {error.place.rpartition(' ')[2]}"
-    if not error.hint:
-        return Verdict("fails", f"a refusal without a hint: {error}", f"no hint: {reason}")
+    if not error.hint or "mend" in error.hint:
+        return Verdict("fails", f"a refusal without a way out: {error}", f"no way out: {reason}")
     return Verdict("refused", reason, reason)
 
 
@@ -83,5 +83,3 @@ def _general(text: str) -> str:
     text = re.sub(r"'[^']*'(?=\s|$|,|\))", lambda found: found[0] if "." in found[0] else "'…'", text.splitlines()[0])
     text = re.sub(r"tensor<[^>]*>|\[[^\]]*\]|vtensor\S*", "…", text)
     return re.sub(r"\d+", "n", text)[:160]
-
-

@@ -127,5 +127,3 @@ def _distance(left: Tensor, right: Tensor) -> Tensor:
     """How far apart elements are: infinite where only one is NaN, or infinities differ."""
     same = (left == right) | (left.isnan() & right.isnan())
     return torch.where(same, 0.0, (left - right).abs().nan_to_num(torch.inf, torch.inf))
-
-

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.nn.functional
 from torch import Tensor
 
 from tests.fuzz import leaves, values
@@ -80,7 +79,7 @@ class Namespace:
 
     def __init__(self, given: Sequence[Leaf]) -> None:
         self.module = torch.nn.Module()
-        self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": torch.nn.functional}
+        self.names: dict[str, Any] = {"self": self.module, "torch": torch, "nn": torch.nn}
         self.names |= {name: getattr(values, name) for name in values.__all__}
         for leaf in given:
             self.add(leaf)

@@ -32,7 +32,12 @@ def draw(choose: Choose) -> list[Leaf]:
     """One to three parameters of which the first is f32, up to two buffers, and one to three inputs."""
     shapes = _shapes(choose)
     found: list[Leaf] = []
-    for role, most in (("parameter", 1 + choose(3)), ("buffer", choose(3)), ("input", 1 + choose(3))):
+    counts: tuple[tuple[Role, int], ...] = (
+        ("parameter", 1 + choose(3)),
+        ("buffer", choose(3)),
+        ("input", 1 + choose(3)),
+    )
+    for role, most in counts:
         for index in range(most):
             dtype = "float32" if role == "parameter" and index == 0 else _dtype(role, choose)
             found.append(_leaf(role, index, dtype, shapes[choose(len(shapes))], choose))

@@ -100,13 +100,11 @@ def source(program: Program, title: str = "A random step.") -> str:
 def _imports(text: str) -> str:
     """The imports of a file that goes on with `text`."""
     helpers = [name for name in values.__all__ if f"{name}(" in text]
-    functional = ["import torch.nn.functional as F"] if "F." in text else []
     return "\n".join(
         [
             "from __future__ import annotations",
             "",
             "import torch",
-            *functional,
             "from torch import Tensor, nn",
             "",
             "import dmc",

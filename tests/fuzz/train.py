@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -108,6 +108,7 @@ def _eager_loss(case: Case, mode: Mode) -> tuple[Tensor, list[Tensor]]:
     """The mean loss and the outputs, after going backward."""
     total, outputs = torch.zeros([]), []
     for part in split(case.inputs, mode.accumulate):
+        assert isinstance(part, tuple)
         # The batch is the user's: a step must not change it.
         cast = torch.autocast("cpu", torch.bfloat16) if mode.precision == "bf16-mixed" else nullcontext()
         with cast:
@@ -121,18 +122,22 @@ def _eager_loss(case: Case, mode: Mode) -> tuple[Tensor, list[Tensor]]:
 
 def _cloned(tensor: Tensor) -> Tensor:
     """A copy that lies in memory as its original does."""
-    copied = torch.empty(0, dtype=tensor.dtype).set_(
+    return torch.empty(0, dtype=tensor.dtype).set_(
         tensor.untyped_storage().clone(), tensor.storage_offset(), tensor.shape, tensor.stride()
     )
-    return copied
 
 
 def _torch_optimizer(settings: Any, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
     given = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     match settings:
         case optim.SGD():
-            own = {"momentum": settings.momentum, "dampening": settings.dampening, "nesterov": settings.nesterov}
-            return torch.optim.SGD(parameters, **given, **own)
+            return torch.optim.SGD(
+                parameters,
+                **given,
+                momentum=settings.momentum,
+                dampening=settings.dampening,
+                nesterov=settings.nesterov,
+            )
         case optim.Adam():
             return torch.optim.Adam(parameters, **given, betas=settings.betas, eps=settings.eps)
         case _:
@@ -201,7 +206,10 @@ def by_compiled(case: Case, mode: Mode = PLAIN, steps: int = STEPS) -> list[Trac
 def _compiled_trace(step: Any, case: Case) -> Trace:
     result = step(*case.example)
     loss, outputs = result if isinstance(result, tuple) else (result, [])
-    values = {"loss": np.float32(float(loss)), **{f"aux{i}": np.asarray(each) for i, each in enumerate(outputs)}}
+    values: dict[str, Array] = {
+        "loss": np.array(float(loss), np.float32),
+        **{f"aux{i}": np.asarray(each) for i, each in enumerate(outputs)},
+    }
     model = {name: _array(torch.as_tensor(each)) for name, each in step.state_dict()["model"].items()}
     return _trace({**values, **model}, case.module)
 
