@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import dmc
-from tests.fuzz.values import broadcast, plain, untied, weighed
+from tests.fuzz.values import broadcast, plain, transposed, untied, weighed
 
 
 class Step(nn.Module):
