@@ -153,6 +153,15 @@ def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor
     return x
 
 
+def _converting(scatter: Any) -> Callable[..., Any]:
+    """A scatter that gives its target's type; torch-mlir would give that of what is written."""
+
+    def decomposed(x: Tensor, source: Tensor, *place: Any, **options: Any) -> Any:
+        return NotImplemented if source.dtype == x.dtype else scatter(x, source.to(x.dtype), *place, **options)
+
+    return decomposed
+
+
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -198,6 +207,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.log10.default: _log10,
     aten.constant_pad_nd.default: _constant_pad,
     aten.roll.default: _roll,
+    aten.select_scatter.default: _converting(aten.select_scatter.default),
+    aten.slice_scatter.default: _converting(aten.slice_scatter.default),
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,
