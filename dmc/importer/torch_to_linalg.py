@@ -18,7 +18,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 
 from dmc._mlir import ir, passmanager
 from dmc.errors import ImportFailure
-from dmc.importer import origin
+from dmc.importer import origin, windows
 from dmc.importer.differentiate import trace
 from dmc.importer.torch_operators import Use, is_composite, specialise, to_composite, use_of
 from dmc.walk import walk
@@ -80,6 +80,7 @@ class TorchModule:
         for op in [op for op in walk(self.module.operation) if is_composite(op)]:
             to_composite(op)
         _erase_asserts(self.module)
+        windows.crop(self.module)
         passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
 
     def _import_decomposition(self, use: Use) -> str:
