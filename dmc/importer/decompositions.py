@@ -153,13 +153,14 @@ def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor
     return x
 
 
-def _converting(scatter: Any) -> Callable[..., Any]:
-    """A scatter that gives its target's type; torch-mlir would give that of what is written."""
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
+    at = index % x.shape[dim]
+    return aten.slice_scatter.default(x, source.unsqueeze(dim), dim, at, at + 1)
 
-    def decomposed(x: Tensor, source: Tensor, *place: Any, **options: Any) -> Any:
-        return NotImplemented if source.dtype == x.dtype else scatter(x, source.to(x.dtype), *place, **options)
 
-    return decomposed
+def _slice_scatter(x: Tensor, source: Tensor, *place: Any) -> Any:
+    """The result is of the target's type; torch-mlir would give that of what is written."""
+    return NotImplemented if source.dtype == x.dtype else aten.slice_scatter.default(x, source.to(x.dtype), *place)
 
 
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
@@ -207,8 +208,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.log10.default: _log10,
     aten.constant_pad_nd.default: _constant_pad,
     aten.roll.default: _roll,
-    aten.select_scatter.default: _converting(aten.select_scatter.default),
-    aten.slice_scatter.default: _converting(aten.slice_scatter.default),
+    aten.select_scatter.default: _select_scatter,
+    aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

@@ -59,7 +59,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _arithmetic(torch.mul)),
     **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _arithmetic(torch.sub)),
     aten.remainder.Scalar: _arithmetic(torch.remainder),
-    aten.floor_divide.default: _arithmetic(torch.floor_divide),
+    aten.floor_divide.default: lambda x, y: torch.div(x, y, rounding_mode="floor"),
     **dict.fromkeys((aten.div.Tensor_mode, aten.div.Scalar_mode), _arithmetic(torch.div)),
     aten.bitwise_and.Scalar: _bits(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bits(torch.bitwise_or),

@@ -1,4 +1,4 @@
-"""A scatter of another type gave that type."""
+"""A scatter of another type gave that type; one at a negative place wrote nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ class Step(nn.Module):
         self.p0 = nn.Parameter(plain([0.5, -1.0, 2.0, 0.25], (4,), torch.float32))
 
     def forward(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, list[Tensor]]:
-        v0 = torch.select_scatter(x0, x1, 0, 1)
+        v0 = torch.select_scatter(x0, x1, 0, -1)
         v1 = torch.slice_scatter(x0, x1.expand(2), 0, 0, 2)
-        loss = weighed(self.p0)
+        v2 = torch.cos(self.p0)
+        v2[-1] = 0.5
+        loss = weighed(v2)
         return loss, [v0, v1]
 
 
