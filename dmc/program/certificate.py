@@ -24,6 +24,7 @@ PROPERTIES = {
     "V7": "bytes hold one value at a time, and are used again only behind its last access",
     "V8": "no arena is larger than its cap, or than what lies in it",
     "V10": "all ranks run one program, decided from one table of costs",
+    "V11": "each launch reads the values that form placed says, and each slot holds its own at the end",
 }
 
 # What was checked of the code that carries out a job (`dmc.program.contract`).
@@ -36,6 +37,7 @@ ASSUMPTIONS = (
     "no communicator outside the job is active on its devices during a step",
     "steps do not overlap: the host fills and reads slots between them",
     "machine code accesses memory as the code it is generated from; in place it reads an element before it writes it",
+    "MLIR's canonicalize and cse change no value",
     "devices, links and memory are free of faults",
 )
 
@@ -46,7 +48,7 @@ class Certificate(msgspec.Struct, frozen=True):
     properties: short name to what it says. digest: `Job.digest()` of the job. cost_table: SHA-256 of the table of costs
     from which all ranks' schedules were decided, "" where none was used. peaks: bytes of each memory space, the largest
     of any rank; caps: what the user allowed, by space. code: SHA-256 of each IREE module ("modules/step"), and of what
-    a GPU runs ("gpu"). schema: of the job.
+    a GPU runs ("gpu"). dataflow: `Dataflow.digest()` of what the job was found to compute. schema: of the job.
     """
 
     properties: dict[str, str]
@@ -56,6 +58,7 @@ class Certificate(msgspec.Struct, frozen=True):
     peaks: dict[Space, int]
     caps: dict[Space, int]
     code: dict[str, str] = {}
+    dataflow: str = ""
     schema: int = SCHEMA
 
     def to_bytes(self) -> bytes:
