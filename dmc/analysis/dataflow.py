@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dmc import dialect as dm
-from dmc._mlir import func, ir
+from dmc._mlir import ir
 from dmc.analysis import dataflow_elements as elements
 from dmc.analysis import dataflow_moves as moves
 from dmc.analysis.dataflow_reader import Module, Reader, Rule
@@ -47,7 +47,9 @@ def step_dataflow(module: ir.Module) -> Step:
     changed = {argument.name: terminator.operands[result.index] for argument, result in mutated_state(step)}
     kept = {port.name: changed.get(port.name, step.arguments[port.index]) for port in ports if port.role in STATE_ROLES}
     given = {port.name: terminator.operands[port.index] for port in outputs(step)}
-    state, ends = ({name: reader[value] for name, value in each.items() if own.size(value.type)} for each in (kept, given))
+    state, ends = (
+        {name: reader[value] for name, value in each.items() if own.size(value.type)} for each in (kept, given)
+    )
     taken = tuple((port.name, own.size(port.type)) for port in ports)
     return Step(taken, tuple(reader.nodes), state, ends, own.bodies)
 

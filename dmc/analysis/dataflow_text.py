@@ -52,7 +52,9 @@ class Text:
 
 def attributes_text(op: ir.Operation) -> str:
     """What the attributes of an operation say of its results."""
-    found = [f"{name}={attribute_text(op.attributes[name])}" for name in op.attributes if not name.startswith(_OF_NO_MATTER)]
+    found = [
+        f"{name}={attribute_text(op.attributes[name])}" for name in op.attributes if not name.startswith(_OF_NO_MATTER)
+    ]
     return "{" + ",".join(found) + "}" if found else ""
 
 

@@ -101,7 +101,11 @@ def _ends(step: Step, held: Held) -> _Ends:
 
 def _other(wanted: _Ends, found: _Ends) -> str:
     """The first of state and outputs that is not the same, or ""."""
-    pairs = [(mine.get(name), theirs.get(name), name) for mine, theirs in zip(wanted, found, strict=True) for name in {**mine, **theirs}]
+    pairs = [
+        (mine.get(name), theirs.get(name), name)
+        for mine, theirs in zip(wanted, found, strict=True)
+        for name in {**mine, **theirs}
+    ]
     return next((name for mine, theirs, name in pairs if mine != theirs), "")
 
 
