@@ -66,7 +66,7 @@ def _counted_in_place(m: Inner, x: Tensor) -> Tensor:
 def _queued(m: Inner, x: Tensor) -> Tensor:
     h = m.linear(x) * m.scale
     before = m.queue
-    m.queue = torch.cat([m.queue[1:], m.queue[:1]])
+    m.queue = torch.roll(m.queue, (1, -2), (0, 1)).roll(3)
     m.queue[0] = h.detach()[0]
     return h + m.queue.mean(0) + before[1]
 
