@@ -82,6 +82,13 @@ def _taught(m: Inner, x: Tensor) -> Tensor:
     return m.linear(x) * m.scale + x @ m.teacher
 
 
+def _taught_afterwards(m: Inner, x: Tensor) -> Tensor:
+    y = m.linear(x) * m.scale + x @ m.teacher.clone()
+    with torch.no_grad():
+        m.teacher.lerp_(m.linear.weight, 0.5)
+    return y
+
+
 def _taught_by_data(m: Inner, x: Tensor) -> Tensor:
     m.teacher.data.mul_(0.5).add_(m.linear.weight.data, alpha=0.5)
     return m.linear(x) * m.scale + x @ m.teacher
@@ -126,6 +133,7 @@ CARRIED: dict[str, Any] = {
         _queued,
         _swapped,
         _taught,
+        _taught_afterwards,
         _taught_by_data,
         _clamped,
         _clamped_by_data,
