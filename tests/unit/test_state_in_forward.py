@@ -66,7 +66,7 @@ def _counted_in_place(m: Inner, x: Tensor) -> Tensor:
 def _queued(m: Inner, x: Tensor) -> Tensor:
     h = m.linear(x) * m.scale
     before = m.queue
-    m.queue = torch.cat([m.queue[1:], m.queue[:1]])
+    m.queue = torch.roll(m.queue, (1, -2), (0, 1)).roll(3)
     m.queue[0] = h.detach()[0]
     return h + m.queue.mean(0) + before[1]
 
@@ -80,6 +80,13 @@ def _taught(m: Inner, x: Tensor) -> Tensor:
     with torch.no_grad():
         m.teacher.lerp_(m.linear.weight, 0.5)
     return m.linear(x) * m.scale + x @ m.teacher
+
+
+def _taught_afterwards(m: Inner, x: Tensor) -> Tensor:
+    y = m.linear(x) * m.scale + x @ m.teacher.clone()
+    with torch.no_grad():
+        m.teacher.lerp_(m.linear.weight, 0.5)
+    return y
 
 
 def _taught_by_data(m: Inner, x: Tensor) -> Tensor:
@@ -126,6 +133,7 @@ CARRIED: dict[str, Any] = {
         _queued,
         _swapped,
         _taught,
+        _taught_afterwards,
         _taught_by_data,
         _clamped,
         _clamped_by_data,
