@@ -21,7 +21,8 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import decompositions, origin, patterns
 from dmc.importer.capture import MODEL, Capture
 from dmc.importer.precision import autocast
-from dmc.importer.rules import DECLINE, RULES, Randomness
+from dmc.importer.randomness import Randomness
+from dmc.importer.rules import DECLINE, RULES, refuse_randomness
 
 higher_order = torch.ops.higher_order
 
@@ -108,6 +109,8 @@ class _Forward(fx.Interpreter):
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
         rule = RULES.get(target)
+        if rule is None:
+            refuse_randomness(target, args, kwargs)
         result = DECLINE if rule is None else rule(self.random, *args, **kwargs)
         return super().call_function(target, args, kwargs) if result is DECLINE else result
 
