@@ -41,10 +41,8 @@ def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) 
     # Chosen by comparison rather than by index: so is the gradient.
     hit = target.unsqueeze(dim) == _along(torch.arange(x.shape[dim], device=x.device), x, dim)
     picked = torch.where(hit, x, 0.0).sum(dim)
-    if weight is None:
-        weights = torch.ones_like(picked)
-    else:
-        weights = torch.where(hit, _along(weight, x, dim), 0.0).sum(dim)
+    known_weight = torch.ones([], device=x.device) if weight is None else _along(weight, x, dim)
+    weights = torch.where(hit, known_weight.to(x.dtype), 0.0).sum(dim)
     terms = torch.where(known, -picked * weights, math.nan)
     return torch.where(counted, terms, 0.0), torch.where(counted, weights, 0.0)
 

@@ -243,16 +243,12 @@ def _max_pool2d(
 
 
 @rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
-def _nearest(
-    random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None
-) -> Any:
+def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
     return upsampling.nearest(x, size, scales, offset=0.0)
 
 
 @rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
-def _nearest_exact(
-    random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None
-) -> Any:
+def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
     return upsampling.nearest(x, size, scales, offset=0.5)
 
 

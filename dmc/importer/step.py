@@ -60,11 +60,14 @@ def import_step(
 
     Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
     """
+    if not -(2**63) <= seed < 2**63:
+        raise ImportFailure("seed", f"{seed} does not fit 64 bits", hint="give a smaller number")
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
     gradients = differentiate(captured, precision is Precision.BF16_MIXED, frozenset(plan.group_of))
+    steps_done = plan.steps_done(gradients.trained)
     parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
     buffers = [_converted(captured.state[name], dtype) for name in gradients.buffers]
     loss_type = _results(gradients)[0].dtype
@@ -78,7 +81,9 @@ def import_step(
     order = link.Order(tuple(captured.state), gradients.buffers, gradients.trained, update.slots, gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
-    return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed), paths)
+    return ImportedStep(
+        torch_module.module, signature, _first_state(signature, captured, plan, steps_done, seed), paths
+    )
 
 
 def _micro_batch(example: Any, accumulate: int) -> Any:
@@ -183,12 +188,14 @@ def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     return tensor.detach().to(dtype) if dtype is not None and tensor.is_floating_point() else tensor.detach()
 
 
-def _first_state(signature: Signature, captured: Capture, plan: optim.Plan, seed: int) -> dict[str, torch.Tensor]:
+def _first_state(
+    signature: Signature, captured: Capture, plan: optim.Plan, steps_done: int, seed: int
+) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for spec in signature.state:
         match spec.role:
             case "counter":
-                state[spec.name] = torch.tensor(plan.step)
+                state[spec.name] = torch.tensor(steps_done)
             case "seed":
                 state[spec.name] = torch.tensor(seed)
             case "optimizer":

@@ -22,8 +22,8 @@ _ASYNC = "--iree-execution-model=async-external"
 # What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
 # passes as well takes a third of its time.
 _FAST = "--verify=false"
-# Where a dispatch gives equal results, IREE puts others in their place (its folding of flow.dispatch.region). That two
-# are equal shows once their loops are fused, so these are fused, and equal results folded, before dispatches are formed.
+# Where a dispatch gives equal results, IREE's folding of flow.dispatch.region puts others in their place. That two are
+# equal shows once their loops are fused: here that is done, and the two become one, before dispatches are formed.
 _FUSED_FIRST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
     "iree-dispatch-creation-fold-unit-extent-dims-for-func,"
