@@ -18,7 +18,9 @@ def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | Non
         dim = number + 2
         length = x.shape[dim]
         wanted = int(length * scales[number]) if size is None and scales else int(size[number])  # pyright: ignore
-        ratio = 1.0 / scales[number] if scales else length / wanted
+        # Of images PyTorch keeps or doubles the size exactly, whatever the scale is.
+        exact = x.dim() == 4 and offset == 0.0 and wanted in (length, 2 * length)
+        ratio = 1.0 / scales[number] if scales and not exact else length / wanted
         x = _stretched(x.movedim(dim, -1), wanted, ratio, offset).movedim(-1, dim)
     return x
 
