@@ -23,7 +23,7 @@ from dmc.importer.checks import check_traced
 from dmc.importer.forward import Forward, Setting
 from dmc.importer.objective import carries_gradient
 from dmc.importer.python_calls import add_hook, untraceable
-from dmc.importer.rules import Randomness
+from dmc.importer.randomness import Randomness
 
 
 @dataclass(frozen=True)
