@@ -126,6 +126,7 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
 
 
 def _has_effect(node: fx.Node) -> bool:
-    # In-place operations on buffers have no users but must stay.
+    # In-place operations on buffers have no users but must stay; so must what draws, since draws are counted.
     schema = getattr(node.target, "_schema", None)
-    return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
+    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return node.op in ("placeholder", "output") or draws or (schema is not None and schema.is_mutable)

@@ -93,11 +93,13 @@ class Step:
         self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
     ) -> Any:
         """As a call, with the batch tensors by their names in `signature.batch` instead of nested."""
-        names = [spec.name for spec in self.signature.batch]
-        if set(names) != set(batch):
-            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
-            raise InputError("call", fact, hint="name each batch tensor once")
-        return self._run([batch[name] for name in names], lr, check_finite)
+        return self._run(self._in_order(batch), lr, check_finite)
+
+    def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
+        """Takes a step, waits for it, and gives all that it left: outputs and state, by their names in `signature`."""
+        outputs = self._issue(self._in_order(batch), lr, check_finite=False)
+        left = {spec.name: output.numpy() for spec, output in zip(self.signature.outputs, outputs, strict=True)}
+        return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def state_dict(self) -> StateDict:
         """A copy of the whole state on the host (numpy arrays); waits for the steps in flight."""
@@ -145,7 +147,22 @@ class Step:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
 
+    def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
+        names = [spec.name for spec in self.signature.batch]
+        if set(names) != set(batch):
+            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
+            raise InputError("call", fact, hint="name each batch tensor once")
+        return [batch[name] for name in names]
+
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
+        outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
+        if check_finite and not outputs[1].numpy():
+            fact = f"the loss is {outputs[0]:g}"
+            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
+            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
+        return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
+
+    def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
         batch = [
             to_array(value, spec, f"input {spec.name!r}", InputError)
@@ -155,12 +172,7 @@ class Step:
         controls = [given[spec.name] for spec in signature.controls]
         scatter = self._ranks.scatter
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
-        outputs = self._outputs(*issued)
-        if check_finite and not outputs[1].numpy():
-            fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
-            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
-        return outputs[0] if signature.aux is None else (outputs[0], unflatten(signature.aux, outputs[2:]))
+        return self._outputs(*issued)
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
         """The outputs of a step, of which all ranks give their parts."""
