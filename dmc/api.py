@@ -95,8 +95,8 @@ def compile(
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
     that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
-    that needs more memory than the cap; ArtifactError for a processor that this machine has not; VerificationError for a
-    step that is not eager's, naming the stage that changed the meaning.
+    that needs more memory than the cap; ArtifactError for a processor that this machine has not; VerificationError for
+    a step that is not eager's, naming the stage that changed the meaning.
     """
     artifact = compile_artifact(
         model,

@@ -40,9 +40,9 @@ class Gradients:
     aux: int
 
 
-def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str]) -> Gradients:
+def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str], decompose: bool = True) -> Gradients:
     """Traces forward, loss and backward of `capture`; `mixed` applies the rules of `precision.autocast`,
-    `trainable` names the parameters that the optimizer holds.
+    `trainable` names the parameters that the optimizer holds. Without `decompose` all operations stay whole.
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
@@ -62,7 +62,7 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str]) -> G
         seed, counter, *batch = flat[len(names) :]
         # In-place updates act on copies; functionalisation turns the last version of each into a result.
         values.update({name: values[name].clone() for name in buffers})
-        forward = _Forward(capture.graph, Randomness(seed, counter), mixed)
+        forward = Forward(capture.graph, Randomness(seed, counter), mixed)
         loss, *aux = forward.run(*(values[name] for name in capture.inputs), *batch)
         if not loss.requires_grad:
             raise ImportFailure("loss", "does not depend on any parameter", hint="check torch.no_grad and detach")
@@ -71,17 +71,19 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str]) -> G
 
     state = [_leaf(capture.state[name], name in wanted) for name in names]
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
-    graph = trace(dispatch_functionalize(step), [*state, *scalars, *(tensor for _, tensor in capture.batch)])
+    arguments = [*state, *scalars, *(tensor for _, tensor in capture.batch)]
+    graph = trace(dispatch_functionalize(step), arguments, decompose)
     return _select(graph, names, buffers, wanted)
 
 
-def trace(function: Any, arguments: list[Tensor]) -> fx.GraphModule:
+def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.GraphModule:
     """The graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
+    table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta():
-        return make_fx(function, decomposition_table=decompositions.table(), tracing_mode="fake")(*arguments)
+        return make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
 
 
-class _Forward(fx.Interpreter):
+class Forward(fx.Interpreter):
     """Runs the exported graph with composites in place of the operations they mean."""
 
     def __init__(self, graph: fx.GraphModule, random: Randomness, mixed: bool) -> None:
@@ -112,7 +114,7 @@ class _Forward(fx.Interpreter):
         return super().call_function(target, args, kwargs) if result is DECLINE else result
 
     def _run_inner(self, graph: fx.GraphModule, args: Any, mixed: bool) -> Any:
-        return _Forward(graph, self.random, mixed).run(*args)
+        return Forward(graph, self.random, mixed).run(*args)
 
 
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:

@@ -238,11 +238,11 @@ def run(
 ) -> Run:
     """Runs function `name` of a module: `arguments[rank]` are the arguments of that rank.
 
-    mesh: of a module that has no `dm.mesh` of its own. watch: is told of each operation when it is done.
+    mesh: in place of that which the module declares, if it does. watch: is told of each operation when it is done.
     """
     meshes = [mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)]
     functions = {
         op.attributes["sym_name"].value: op for op in module.body.operations if op.operation.name == "func.func"
     }
-    (found,) = meshes or [mesh or Mesh(rank=1)]
+    (found,) = [mesh] if mesh is not None else meshes or [Mesh(rank=1)]
     return Interpreter(found, functions, watch=watch).run(functions[name], arguments)

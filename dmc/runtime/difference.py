@@ -65,7 +65,8 @@ def difference(
         return _unequal(name, a, b, odd, whose)
     s = None if start is None else start.astype(np.float64)
     eps = float(ml_dtypes.finfo(expected.dtype).eps)
-    return _beyond(name, *(_kept(each, finite) for each in (a, b, s)), tolerance, _of(slack, finite), eps, whose)
+    kept = None if s is None else s[finite]
+    return _beyond(name, a[finite], b[finite], kept, tolerance, _of(slack, finite), eps, whose)
 
 
 def _beyond(
@@ -106,10 +107,6 @@ def _unequal(name: str, actual: Array, expected: Array, differs: Array, whose: s
 def _is_float(array: Array) -> bool:
     # bfloat16 is of numpy's kind "V".
     return array.dtype.kind in "fV"
-
-
-def _kept(array: Array | None, where: Array) -> Array | None:
-    return None if array is None else array[where]
 
 
 def _of(slack: Slack, where: Array) -> Slack:

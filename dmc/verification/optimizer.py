@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ _OPTIONS = {
 }
 
 
-def torch_optimizer(given: Any, parameters: dict[str, Tensor]) -> tuple[torch.optim.Optimizer, float | None]:
+def torch_optimizer(given: Any, parameters: Mapping[str, Tensor]) -> tuple[torch.optim.Optimizer, float | None]:
     """A `torch.optim` optimizer of these parameters that does what `given` says, and the norm to clip to, if any.
 
     One of `torch.optim` is copied with its state; its parameters stay the same objects.
@@ -42,7 +43,7 @@ def rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
     return [rate / largest for rate in rates] if isinstance(optimizer, torch.optim.SGD) else rates
 
 
-def _of_settings(given: optim.Optimizer, parameters: dict[str, Tensor]) -> torch.optim.Optimizer:
+def _of_settings(given: optim.Optimizer, parameters: Mapping[str, Tensor]) -> torch.optim.Optimizer:
     kind = type(given).__name__
     free = dict(parameters)
     groups: list[dict[str, Any]] = []
@@ -58,7 +59,8 @@ def _of_settings(given: optim.Optimizer, parameters: dict[str, Tensor]) -> torch
 def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
     groups = [{**group, "params": list(group["params"])} for group in given.param_groups]
     # Each group has all of its settings; the constructor wants one all the same.
-    new = type(given)(groups, lr=given.defaults["lr"])
+    kind: Any = type(given)
+    new = kind(groups, lr=given.defaults["lr"])
     for parameter, state in given.state.items():
         new.state[parameter] = {name: _state(value, parameter, name) for name, value in state.items()}
     return new

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmc.interpreter.dtypes import Array
 from dmc.runtime.difference import NONE, Difference, Slack, difference
-from dmc.runtime.signature import Signature, StateSpec
+from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.tolerance import Tolerance
 from dmc.verification.reference import Reference
 
@@ -32,14 +32,15 @@ class Judge:
 
     def differences(self, outcome: Outcome) -> list[Difference]:
         """Every tensor that differs from eager's: outputs, then state."""
-        expected = {spec.name: self.reference.values.get(spec.name) for spec in self.signature.outputs}
-        expected |= {spec.name: self._state(spec) for spec in self.signature.state}
-        # Constants that a loss captures, say, are not known to be eager's.
-        found = [self.difference(name, outcome[name], value) for name, value in expected.items() if value is not None]
+        found = [self.difference(spec, outcome[spec.name]) for spec in (*self.signature.outputs, *self.signature.state)]
         return [each for each in found if each is not None]
 
-    def difference(self, name: str, actual: Array, expected: Array) -> Difference | None:
-        """How one tensor differs."""
+    def difference(self, spec: TensorSpec, actual: Array) -> Difference | None:
+        """How one tensor differs; what eager has not got, as constants that a loss captures, does not."""
+        name = spec.name
+        expected = self._state(spec) if isinstance(spec, StateSpec) else self.reference.values.get(name)
+        if expected is None:
+            return None
         return difference(name, actual, expected, self.tolerance, self.start.get(name), self.slack.get(name, NONE))
 
     def _state(self, spec: StateSpec) -> Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from dmc.importer.capture import TARGET_NAMES
 from dmc.importer.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS
+from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of
 from dmc.verification.borrowed import borrowed
 from dmc.verification.dropout import Draws
@@ -27,11 +28,12 @@ from dmc.verification.request import Request
 class Reference:
     """What a step of eager gives.
 
-    values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step as far as eager
-    has it. gradients: by parameter, as the optimizer took them. rates: the learning rates, by group.
+    values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step, as far as
+    eager has it. raw: gradients, by parameter. gradients: the same after clipping. rates: the learning rates, by group.
     """
 
     values: Mapping[str, Array]
+    raw: Mapping[str, Array]
     gradients: Mapping[str, Array]
     rates: tuple[float, ...]
 
@@ -47,6 +49,15 @@ def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
         return _Eager(request).step(counter)
 
 
+def eager_gradients(request: Request, counter: int) -> dict[str, Array]:
+    """Of the first micro-batch: the outputs, the state behind the forward pass, and "gradient of" each parameter."""
+    first = replace(request, example=micro_batch(request.example, 0, request.accumulate), accumulate=1)
+    with borrowed(request.modes, request.dtype):
+        values = _Eager(first).gradients(counter * request.accumulate)
+        gradients = {GRADIENT + name: p.grad for name, p in request.model.named_parameters() if p.grad is not None}
+        return values | _arrays({**names_of(request.model), **gradients})
+
+
 @dataclass(frozen=True)
 class _Eager:
     """Runs steps of borrowed modules."""
@@ -58,19 +69,21 @@ class _Eager:
         trainable = {name: p for name, p in request.model.named_parameters() if p.requires_grad}
         optimizer, clip = torch_optimizer(request.optimizer, trainable)
         rates = rates_of(optimizer)
-        outputs = self._gradients(counter)
+        outputs = self.gradients(counter)
+        trained = {name: p.grad for name, p in trainable.items() if p.grad is not None}
+        raw = _arrays(trained)
         if clip is not None:
             held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             nn.utils.clip_grad_norm_(held, clip)
-        gradients = {name: p.grad for name, p in trainable.items() if p.grad is not None}
+        gradients = _arrays(trained)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         optimizer.step()
         state = _arrays({**names, **_slots(optimizer, names)})
-        return Reference(outputs | state, _arrays(gradients), tuple(rates))
+        return Reference(outputs | state, raw, gradients, tuple(rates))
 
-    def _gradients(self, counter: int) -> dict[str, Array]:
-        """Leaves the mean gradients of all micro-batches with their parameters; gives the means of what they put out."""
+    def gradients(self, counter: int) -> dict[str, Array]:
+        """Leaves the mean gradients of all micro-batches with their parameters; gives the means of their outputs."""
         request, parts = self.request, self.request.accumulate
         totals: list[Tensor] = []
         for part in range(parts):
@@ -85,7 +98,7 @@ class _Eager:
         return _arrays({"loss" if i == 0 else f"aux{i - 1}": each for i, each in enumerate(means)})
 
 
-def objective(request: Request, example: Any) -> list[Tensor]:
+def objective(request: Request, example: Any) -> list[Any]:
     """The loss of a batch, then the auxiliary outputs."""
     model, loss = request.model, request.loss
     example = pytree.tree_map_only(Tensor, lambda tensor: _given(tensor, request.dtype), micro_batch(example, 0, 1))

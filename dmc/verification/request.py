@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dmc import optim
 from dmc.importer.capture import Loss
 from dmc.importer.precision import Precision
 
@@ -40,6 +41,15 @@ class Request:
         modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
+
+    def plan(self) -> optim.Plan:
+        """The optimizer as it is compiled, of the parameters that require a gradient."""
+        return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether chosen operations compute in bf16."""
+        return self.precision is Precision.BF16_MIXED
 
     @property
     def dtype(self) -> torch.dtype | None:

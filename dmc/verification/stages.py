@@ -1,9 +1,93 @@
-"""stub for now"""
+"""Which stage changed the meaning: every stage of compilation is run on the batch, until one gives something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from dmc.errors import DmcError
+from dmc.forms import IMPORTED, PLANNED
+from dmc.importer.update import trace_update
+from dmc.verification import form_places
+from dmc.verification.arrays import array_of, tensor_of
+from dmc.verification.forms import Forms, Watched
+from dmc.verification.graph_stages import Finding, GraphStages
+from dmc.verification.outcome import Judge
+from dmc.verification.request import Request
 
 
-def last_form(artifact, batch, rates):
-    raise NotImplementedError
+@dataclass(frozen=True)
+class Stages:
+    """Runs the stages of a step. seen: by name of a form that was run, what was seen of it."""
+
+    request: Request
+    forms: Forms
+    judge: Judge
+    seen: dict[str, Watched] = field(default_factory=dict)
+
+    def changed(self) -> str:
+        """The first stage that computes something else than eager, in words."""
+        skipped: list[str] = []
+        for name, run in self._all():
+            try:
+                finding = run()
+            except DmcError as error:
+                skipped.append(f"{name} ({error.fact.splitlines()[0]})")
+                continue
+            if finding.differences:
+                return _told(name, finding.place, skipped)
+        return _told("the compiled code", form_places.in_memory(self.forms, self.seen, self.judge.tolerance), skipped)
+
+    def _all(self) -> Iterator[tuple[str, Callable[[], Finding]]]:
+        graphs = GraphStages(self.request, int(self.judge.start["step"]), self.judge.tolerance)
+        yield "the exported graph", graphs.exported
+        yield "the patterns", graphs.patterns
+        yield "the rules and composites", graphs.rules
+        yield "the decomposed graph", graphs.decomposed
+        yield "the optimizer's update", self._update
+        for name in self.forms.names():
+            yield f"form {name.partition('-')[2]}", self._form(name, graphs)
+
+    def _form(self, name: str, graphs: GraphStages) -> Callable[[], Finding]:
+        def run() -> Finding:
+            before = list(self.seen.values())[-1:]
+            self.seen[name] = now = Watched.new()
+            found = self.judge.differences(self.forms.run(name, now))
+            if not found:
+                return Finding([])
+            if name.endswith(IMPORTED.name):
+                place = form_places.of_graph(graphs.last, now, self.judge.tolerance)
+            elif name.endswith(PLANNED.name):
+                place = form_places.of_launches(self.forms.artifact, before, now, self.judge.tolerance)
+            else:
+                place = form_places.between(before, now, self.judge.tolerance)
+            return Finding(found, place)
+
+        return run
+
+    def _update(self) -> Finding:
+        """The update as it is imported, on eager's gradients."""
+        judge, reference, start = self.judge, self.judge.reference, self.judge.start
+        specs = [spec for spec in judge.signature.state if spec.role == "parameter"]
+        parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
+        loss = tensor_of(reference.values["loss"])
+        update = trace_update(self.request.plan(), parameters, [], loss.dtype)
+        raw = {name: tensor_of(gradient) for name, gradient in reference.raw.items()}
+        gradients = [raw.get(name, torch.zeros_like(parameter)) for name, parameter in parameters.items()]
+        slots = [tensor_of(start[slot]) for slot in update.slots]
+        rates, guard = torch.tensor(reference.rates), torch.tensor(0, dtype=torch.int32)
+        scalars = [torch.tensor(int(start["step"])), loss, rates, guard]
+        with torch.no_grad():
+            results = update.graph(*parameters.values(), *gradients, *slots, *scalars)
+        by_name = dict(zip([*parameters, *update.slots], results, strict=False))
+        named = [(spec, by_name[spec.name]) for spec in judge.signature.state if spec.name in by_name]
+        found = [judge.difference(spec, array_of(value)) for spec, value in named]
+        differences = [each for each in found if each is not None]
+        return Finding(differences, f"'{differences[0].name}'" if differences else "")
 
 
-def changed_in(v, judge):
-    return ""
+def _told(stage: str, place: str, skipped: Sequence[str]) -> str:
+    text = f"the meaning changed in {stage}" + (f", first at {place}" if place else "")
+    return f"{text} (not run: {'; '.join(skipped)})" if skipped else text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dmc import optim
-from dmc.errors import ArtifactError, DmcError, VerificationError
+from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
 from dmc.interpreter.dtypes import Array
 from dmc.observer import Observer
@@ -15,12 +14,14 @@ from dmc.runtime.cpu import check_cpu
 from dmc.runtime.difference import Difference
 from dmc.runtime.step import Step
 from dmc.runtime.tolerance import TOLERANCE
-from dmc.verification import slack, stages
+from dmc.verification import slack
 from dmc.verification.batch import batch_of
 from dmc.verification.estimate import Amount
+from dmc.verification.forms import Forms
 from dmc.verification.outcome import Judge, Outcome
 from dmc.verification.reference import Reference, eager_step
 from dmc.verification.request import Request
+from dmc.verification.stages import Stages
 
 # Eager may take this share of the time that compilation took; beyond it a comparison must be asked for.
 SHARE = 0.1
@@ -86,7 +87,7 @@ class Verification:
         return True
 
     def _counter(self) -> int:
-        return int(next(array for name, array in self._start().items() if name == "step"))
+        return int(self._start()["step"])
 
     def _start(self) -> dict[str, Array]:
         specs = self.artifact.signature.state
@@ -94,8 +95,7 @@ class Verification:
 
     def _judge(self, reference: Reference) -> Judge:
         tolerance = TOLERANCE[self.artifact.precision]
-        trained = {name: p for name, p in self.request.model.named_parameters() if p.requires_grad}
-        of_adam = slack.of_adam(optim.plan(self.request.optimizer, trained), reference, tolerance)
+        of_adam = slack.of_adam(self.request.plan(), reference, tolerance)
         return Judge(reference, self.artifact.signature, self._start(), tolerance, of_adam)
 
     def _patient(self, judge: Judge) -> Judge:
@@ -109,7 +109,7 @@ class Verification:
     def _outcome(self, reference: Reference) -> Outcome:
         batch = batch_of(self.request.example, self.artifact.signature)
         if not self._runs_here():
-            return stages.last_form(self.artifact, batch, reference.rates)
+            return Forms(self.artifact, batch, reference.rates).last()
         step = Step(self.artifact, "cpu" if self.artifact.job is not None else None)
         try:
             return step.outcome(batch, list(reference.rates))
@@ -127,8 +127,12 @@ class Verification:
     def _wrong(self, judge: Judge, found: Sequence[Difference]) -> VerificationError:
         lines = "\n  ".join(str(each) for each in found[:SHOWN])
         more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        fact = f"is not what PyTorch eager computes on the example\n  {lines}{more}\n  {stages.changed_in(self, judge)}"
+        fact = f"is not what PyTorch eager computes on the example\n  {lines}{more}\n  {self._changed(judge)}"
         return VerificationError("the compiled step", fact, _HINT)
+
+    def _changed(self, judge: Judge) -> str:
+        batch = batch_of(self.request.example, self.artifact.signature)
+        return Stages(self.request, Forms(self.artifact, batch, judge.reference.rates), judge).changed()
 
 
 def _first_line(error: Exception) -> str:
