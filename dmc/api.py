@@ -167,9 +167,12 @@ def compile_artifact(
     return artifact
 
 
-def load(path: str | os.PathLike[str], device: str | None = None) -> CompiledStep:
+def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
-    return CompiledStep(Artifact.read(path), device)
+    step = CompiledStep(Artifact.read(path), device)
+    if verify:
+        step.verify_next()
+    return step
 
 
 def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:

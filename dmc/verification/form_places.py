@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import fx
 
-from dmc.dialect.labels import place_of
 from dmc.importer import origin
 from dmc.interpreter.dtypes import Array
 from dmc.program import Launch, Program, Range, accesses
@@ -34,7 +33,7 @@ def of_graph(graph: Trace | None, module: Watched, tolerance: Tolerance) -> str:
 
 def between(before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> str:
     """The same, of the last form before this one."""
-    return _first((pair for each in before for pair in _placed(each)), now, tolerance)
+    return _first((pair for each in before for pair in each.values), now, tolerance)
 
 
 def of_launches(artifact: Artifact, before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> str:
@@ -92,19 +91,13 @@ def _memories(forms: Forms) -> Mapping[tuple[int, str], Array]:
 
 def _first(values: Placed, module: Watched, tolerance: Tolerance) -> str:
     there: dict[str, list[Array]] = {}
-    for key, value in _placed(module):
+    for key, value in module.values:
         there.setdefault(key, []).append(value)
     for key, value in values:
         alike = [each for each in there.get(key, ()) if each.shape == value.shape and each.dtype == value.dtype]
         if alike and not any(_agree([value], [each], tolerance) for each in alike):
             return key
     return ""
-
-
-def _placed(module: Watched) -> Placed:
-    for op, values in module.values:
-        key = place_of(op.location)
-        yield from ((key, value) for value in values if key and value is not None)
 
 
 def _key(node: fx.Node) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from dmc import interpreter
 from dmc._mlir import ir
 from dmc.dialect import KernelOp
+from dmc.dialect.labels import place_of
 from dmc.forms import IMPORTED, LOWERED, PLANNED
 from dmc.interpreter import spmd
 from dmc.interpreter.bodies import kernels_of
@@ -21,17 +22,20 @@ from dmc.program import Launch
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks
 from dmc.step_function import arguments, find_step, results
-from dmc.verification.outcome import Outcome
 
+# Outputs and state behind a step, by name.
+Outcome = dict[str, Array]
 # By rank and number among the launches of a rank, what a kernel computed.
 Launches = dict[tuple[int, int], Sequence[Array]]
 
 
 @dataclass
 class Watched:
-    """What was seen of a run: operations of the first rank, in order, and the kernels of all."""
+    """What was seen of a run: values of the first rank, in order, with the places in the model that they come from, and
+    the results of the kernels of all ranks.
+    """
 
-    values: list[tuple[Any, Sequence[Array | None]]]
+    values: list[tuple[str, Array]]
     launches: Launches
     kernels: int = 0
 
@@ -40,9 +44,11 @@ class Watched:
         """Nothing yet."""
         return Watched([], {})
 
-    def operation(self, op: Any, made: Sequence[Sequence[Array]]) -> None:
+    def operation(self, op: Any, made: Sequence[Sequence[Any]]) -> None:
         """Keeps what an operation of a module gave."""
-        self.values.append((op, made[0]))
+        # Not the operation: it does not keep its module alive.
+        place = place_of(op.location)
+        self.values += [(place, array) for array in made[0] if place and isinstance(array, np.ndarray)]
         if op.name == KernelOp.OPERATION_NAME:
             self.launches.update({(rank, self.kernels): own for rank, own in enumerate(made)})
             self.kernels += 1

@@ -15,6 +15,17 @@ from dmc.runtime.difference import difference
 from dmc.runtime.tolerance import Tolerance
 from dmc.verification.arrays import array_of
 from dmc.verification.graphs import Graphs, Trace
+from dmc.verification.reference import ModuleOutputs
+
+
+def of_export(eager: ModuleOutputs, now: Trace, tolerance: Tolerance) -> str:
+    """The first module of eager whose output is not among what its operations in the exported graph give."""
+    for path, output in eager:
+        own = [value for name, values in now.values.items() if _is_in(now.nodes[name], path) for value in values]
+        alike = [each for each in map(array_of, own) if each.shape == output.shape and each.dtype == output.dtype]
+        if not any(difference("", each, output, tolerance) is None for each in alike):
+            return f"module '{path}'" if path else "the model"
+    return ""
 
 
 def between(before: Trace, now: Trace, tolerance: Tolerance) -> str:
@@ -24,7 +35,8 @@ def between(before: Trace, now: Trace, tolerance: Tolerance) -> str:
             node = now.nodes[name]
             new = [source for source in node.all_input_nodes if source.name not in before.values]
             return _place(new[0] if new else node)
-    for name in reversed(list(now.gradients)):
+    # In the order of the backward pass.
+    for name in now.gradients:
         if name in before.gradients and not _agree([before.gradients[name]], [now.gradients[name]], tolerance):
             users = [user for user in now.nodes[name].users if user.name in now.values]
             return f"{_place(users[0] if users else now.nodes[name])}, backward"
@@ -89,6 +101,13 @@ def _agree(one: list[Tensor], other: list[Tensor], tolerance: Tolerance) -> bool
 
 def _tensors(result: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
+def _is_in(node: fx.Node, path: str) -> bool:
+    """Whether a node of the exported graph is of the module at `path`; what a module is given it may give back."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [each for each, _ in stack.values()]
+    return node.op == "placeholder" or (f"{MODEL}.{path}" if path else MODEL) in paths
 
 
 def _place(node: fx.Node) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,8 +13,9 @@ from dmc.program.labels import GRADIENT
 from dmc.runtime.difference import Difference, difference
 from dmc.runtime.tolerance import Tolerance
 from dmc.verification import graph_places
+from dmc.verification.arrays import array_of
 from dmc.verification.graphs import Graphs, Trace
-from dmc.verification.reference import eager_gradients
+from dmc.verification.reference import ModuleOutputs, eager_gradients
 from dmc.verification.request import Request
 
 
@@ -28,12 +29,13 @@ class Finding:
 
 @dataclass
 class GraphStages:
-    """counter: the steps done before this one. last: what the stage before has given."""
+    """counter: the steps done before this one. last: what the stage before has given. modules: what eager's give."""
 
     request: Request
     counter: int
     tolerance: Tolerance
     last: Trace | None = None
+    modules: ModuleOutputs = field(default_factory=list)
 
     @cached_property
     def graphs(self) -> Graphs:
@@ -43,11 +45,15 @@ class GraphStages:
     @cached_property
     def eager(self) -> Mapping[str, Array]:
         """What eager gives."""
-        return eager_gradients(self.request, self.counter)
+        return eager_gradients(self.request, self.counter, self.modules)
 
     def exported(self) -> Finding:
         """What torch.export makes of the model and its loss."""
-        return self._finding(self.graphs.of_export, lambda before, now: "")
+
+        def place(before: Trace, now: Trace) -> str:
+            return graph_places.of_export(self.modules, now, self.tolerance)
+
+        return self._finding(self.graphs.of_export, place)
 
     def patterns(self) -> Finding:
         """The same with composites in place of patterns."""
@@ -76,13 +82,14 @@ class GraphStages:
         return Finding(found, place(before, now) if found else "")
 
     def _differences(self, values: Mapping[str, Array]) -> list[Difference]:
-        """A gradient that only one of the two has is zero in the other."""
-        gradients = {name for name in self.eager if name.startswith(GRADIENT)}
+        """Of what eager has. A gradient that a graph does not give is zero, and a buffer as it was."""
+        state = self.graphs.captured.state
         found: list[Difference | None] = []
-        for name in [*values, *sorted(gradients - values.keys())]:
-            expected = self.eager.get(name)
-            actual = values.get(name, np.zeros_like(self.eager.get(name, 0.0)))
-            expected = np.zeros_like(actual) if expected is None and name.startswith(GRADIENT) else expected
-            if expected is not None:
-                found.append(difference(name, actual, expected, self.tolerance))
+        for name, expected in self.eager.items():
+            if name in values:
+                found.append(difference(name, values[name], expected, self.tolerance))
+            elif name.startswith(GRADIENT):
+                found.append(difference(name, np.zeros_like(expected), expected, self.tolerance))
+            elif name in state:
+                found.append(difference(name, array_of(state[name]), expected, self.tolerance))
         return [each for each in found if each is not None]

@@ -110,9 +110,9 @@ class Graphs:
         batch = [tensor.clone() for _, tensor in captured.batch]
         with torch.enable_grad():
             loss, *aux = forward(*(leaves[name] for name in captured.inputs), *batch)
-            gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+            found: Any = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
         values = dict(zip(self._heads(), [loss, *aux], strict=True)) | {n: leaves[n] for n in self.gradients.buffers}
-        values |= {GRADIENT + n: g for n, g in zip(wanted, gradients, strict=True) if g is not None}
+        values |= {GRADIENT + n: g for n, g in zip(wanted, found, strict=True) if g is not None}
         return {name: array_of(value) for name, value in values.items()}
 
     def _heads(self) -> list[str]:

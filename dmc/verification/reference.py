@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
 from dmc.importer import tree
@@ -22,6 +23,9 @@ from dmc.verification.borrowed import borrowed
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import rates_of, torch_optimizer
 from dmc.verification.request import Request
+
+# The path of a module, and what it gave, call by call.
+ModuleOutputs = list[tuple[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,24 @@ def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
         return _Eager(request).step(counter)
 
 
-def eager_gradients(request: Request, counter: int) -> dict[str, Array]:
-    """Of the first micro-batch: the outputs, the state behind the forward pass, and "gradient of" each parameter."""
+def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict[str, Array]:
+    """Of the first micro-batch: the outputs, the state behind the forward pass, and "gradient of" each parameter.
+
+    Adds to `seen` what the modules of the model give, in the order in which they end.
+    """
     first = replace(request, example=micro_batch(request.example, 0, request.accumulate), accumulate=1)
+    paths = {id(module): path for path, module in request.model.named_modules()}
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and id(module) in paths:
+            seen.append((paths[id(module)], array_of(output)))
+
     with borrowed(request.modes, request.dtype):
-        values = _Eager(first).gradients(counter * request.accumulate)
+        hook = register_module_forward_hook(note)
+        try:
+            values = _Eager(first).gradients(counter * request.accumulate)
+        finally:
+            hook.remove()
         gradients = {GRADIENT + name: p.grad for name, p in request.model.named_parameters() if p.grad is not None}
         return values | _arrays({**names_of(request.model), **gradients})
 
@@ -65,7 +82,7 @@ class _Eager:
     request: Request
 
     def step(self, counter: int) -> Reference:
-        request, names = self.request, names_of(self.request.model)
+        request = self.request
         trainable = {name: p for name, p in request.model.named_parameters() if p.requires_grad}
         optimizer, clip = torch_optimizer(request.optimizer, trainable)
         rates = rates_of(optimizer)
@@ -79,6 +96,8 @@ class _Eager:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         optimizer.step()
+        # Only now: a module may have put another tensor in the place of a buffer.
+        names = names_of(request.model)
         state = _arrays({**names, **_slots(optimizer, names)})
         return Reference(outputs | state, raw, gradients, tuple(rates))
 

@@ -10,11 +10,12 @@ import torch
 from dmc.errors import DmcError
 from dmc.forms import IMPORTED, PLANNED
 from dmc.importer.update import trace_update
+from dmc.runtime.outcome import Expected
 from dmc.verification import form_places
 from dmc.verification.arrays import array_of, tensor_of
 from dmc.verification.forms import Forms, Watched
 from dmc.verification.graph_stages import Finding, GraphStages
-from dmc.verification.outcome import Judge
+from dmc.verification.reference import Reference
 from dmc.verification.request import Request
 
 
@@ -24,7 +25,8 @@ class Stages:
 
     request: Request
     forms: Forms
-    judge: Judge
+    reference: Reference
+    expected: Expected
     seen: dict[str, Watched] = field(default_factory=dict)
 
     def changed(self) -> str:
@@ -38,10 +40,12 @@ class Stages:
                 continue
             if finding.differences:
                 return _told(name, finding.place, skipped)
-        return _told("the compiled code", form_places.in_memory(self.forms, self.seen, self.judge.tolerance), skipped)
+        return _told(
+            "the compiled code", form_places.in_memory(self.forms, self.seen, self.expected.tolerance), skipped
+        )
 
     def _all(self) -> Iterator[tuple[str, Callable[[], Finding]]]:
-        graphs = GraphStages(self.request, int(self.judge.start["step"]), self.judge.tolerance)
+        graphs = GraphStages(self.request, int(self.expected.start["step"]), self.expected.tolerance)
         yield "the exported graph", graphs.exported
         yield "the patterns", graphs.patterns
         yield "the rules and composites", graphs.rules
@@ -54,23 +58,23 @@ class Stages:
         def run() -> Finding:
             before = list(self.seen.values())[-1:]
             self.seen[name] = now = Watched.new()
-            found = self.judge.differences(self.forms.run(name, now))
+            found = self.expected.differences(self.forms.run(name, now))
             if not found:
                 return Finding([])
             if name.endswith(IMPORTED.name):
-                place = form_places.of_graph(graphs.last, now, self.judge.tolerance)
+                place = form_places.of_graph(graphs.last, now, self.expected.tolerance)
             elif name.endswith(PLANNED.name):
-                place = form_places.of_launches(self.forms.artifact, before, now, self.judge.tolerance)
+                place = form_places.of_launches(self.forms.artifact, before, now, self.expected.tolerance)
             else:
-                place = form_places.between(before, now, self.judge.tolerance)
+                place = form_places.between(before, now, self.expected.tolerance)
             return Finding(found, place)
 
         return run
 
     def _update(self) -> Finding:
         """The update as it is imported, on eager's gradients."""
-        judge, reference, start = self.judge, self.judge.reference, self.judge.start
-        specs = [spec for spec in judge.signature.state if spec.role == "parameter"]
+        reference, start = self.reference, self.expected.start
+        specs = [spec for spec in self.expected.specs if spec.role == "parameter"]
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
         loss = tensor_of(reference.values["loss"])
         update = trace_update(self.request.plan(), parameters, [], loss.dtype)
@@ -81,11 +85,10 @@ class Stages:
         scalars = [torch.tensor(int(start["step"])), loss, rates, guard]
         with torch.no_grad():
             results = update.graph(*parameters.values(), *gradients, *slots, *scalars)
-        by_name = dict(zip([*parameters, *update.slots], results, strict=False))
-        named = [(spec, by_name[spec.name]) for spec in judge.signature.state if spec.name in by_name]
-        found = [judge.difference(spec, array_of(value)) for spec, value in named]
-        differences = [each for each in found if each is not None]
-        return Finding(differences, f"'{differences[0].name}'" if differences else "")
+        found = self.expected.differences(
+            {name: array_of(value) for name, value in zip([*parameters, *update.slots], results, strict=False)}
+        )
+        return Finding(found, f"'{found[0].name}'" if found else "")
 
 
 def _told(stage: str, place: str, skipped: Sequence[str]) -> str:

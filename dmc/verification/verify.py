@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
-from dmc.interpreter.dtypes import Array
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.difference import Difference
+from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
-from dmc.runtime.tolerance import TOLERANCE
-from dmc.verification import slack
 from dmc.verification.batch import batch_of
 from dmc.verification.estimate import Amount
-from dmc.verification.forms import Forms
-from dmc.verification.outcome import Judge, Outcome
+from dmc.verification.expected import expected_of, slack_of
+from dmc.verification.forms import Forms, Outcome
 from dmc.verification.reference import Reference, eager_step
 from dmc.verification.request import Request
 from dmc.verification.stages import Stages
@@ -27,8 +25,6 @@ from dmc.verification.stages import Stages
 SHARE = 0.1
 # How many times longer than eager the interpreter takes.
 INTERPRETER = 50
-# Tensors that an error names.
-SHOWN = 4
 # By precision, how far a number is rounded.
 _ROUNDING = {"fp32": 2.0**-23, "bf16-mixed": 2.0**-8, "bf16": 2.0**-8}
 _HINT = "please report it; verify=False compiles without the comparison"
@@ -62,12 +58,12 @@ class Verification:
         except Exception as error:
             self._eager_failed(error)
             return
-        judge = self._judge(reference)
+        expected = expected_of(self.artifact, reference)
         outcome = self._outcome(reference)
-        if judge.differences(outcome):
-            judge = self._patient(judge)
-        if found := judge.differences(outcome):
-            raise self._wrong(judge, found)
+        if expected.differences(outcome):
+            expected = self._patient(expected, reference)
+        if found := expected.differences(outcome):
+            raise self._wrong(reference, expected, found)
 
     def _too_long(self) -> str:
         eager = self.amount.seconds()
@@ -87,24 +83,18 @@ class Verification:
         return True
 
     def _counter(self) -> int:
-        return int(self._start()["step"])
-
-    def _start(self) -> dict[str, Array]:
         specs = self.artifact.signature.state
-        return {spec.name: array for spec, array in zip(specs, self.artifact.state, strict=True)}
+        return next(
+            int(array) for spec, array in zip(specs, self.artifact.state, strict=True) if spec.role == "counter"
+        )
 
-    def _judge(self, reference: Reference) -> Judge:
-        tolerance = TOLERANCE[self.artifact.precision]
-        of_adam = slack.of_adam(self.request.plan(), reference, tolerance)
-        return Judge(reference, self.artifact.signature, self._start(), tolerance, of_adam)
-
-    def _patient(self, judge: Judge) -> Judge:
+    def _patient(self, expected: Expected, reference: Reference) -> Expected:
         """Allows what eager itself differs by when its parameters are rounded otherwise.
 
         It takes another step of eager, so it is for those only that the table does not settle.
         """
         disturbed = eager_step(self.request, self._counter(), _ROUNDING[self.artifact.precision])
-        return replace(judge, slack=slack.joined(judge.slack, slack.of_noise(judge.reference, disturbed)))
+        return replace(expected, slack=slack_of(reference, disturbed))
 
     def _outcome(self, reference: Reference) -> Outcome:
         batch = batch_of(self.request.example, self.artifact.signature)
@@ -124,15 +114,11 @@ class Verification:
             raise VerificationError(place, fact, hint) from error
         self.observer.note(f"not verified: {place}: {fact}")
 
-    def _wrong(self, judge: Judge, found: Sequence[Difference]) -> VerificationError:
-        lines = "\n  ".join(str(each) for each in found[:SHOWN])
-        more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        fact = f"is not what PyTorch eager computes on the example\n  {lines}{more}\n  {self._changed(judge)}"
+    def _wrong(self, reference: Reference, expected: Expected, found: Sequence[Difference]) -> VerificationError:
+        forms = Forms(self.artifact, batch_of(self.request.example, self.artifact.signature), reference.rates)
+        stage = Stages(self.request, forms, reference, expected).changed()
+        fact = f"is not what PyTorch eager computes on the example\n  {shown(found)}\n  {stage}"
         return VerificationError("the compiled step", fact, _HINT)
-
-    def _changed(self, judge: Judge) -> str:
-        batch = batch_of(self.request.example, self.artifact.signature)
-        return Stages(self.request, Forms(self.artifact, batch, judge.reference.rates), judge).changed()
 
 
 def _first_line(error: Exception) -> str:
