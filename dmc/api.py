@@ -160,10 +160,10 @@ def compile_artifact(
         built = builder.static() if way == "static" else builder.by_iree()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
+        verification = Verification(request, artifact, verify, amount, time.perf_counter() - begin, observer)
         if verify is not False:
-            seconds = time.perf_counter() - begin
             with observer.stage("verify"):
-                Verification(request, artifact, verify, amount, seconds, observer).run()
+                verification.run()
     return artifact
 
 

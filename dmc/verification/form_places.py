@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
 from dmc.importer import origin
 from dmc.interpreter.dtypes import Array
-from dmc.program import Launch, Program, Range, accesses
+from dmc.program import Job, Launch, Program, Range, accesses
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.difference import difference
 from dmc.runtime.open_session import open_session
@@ -56,18 +56,21 @@ def in_memory(forms: Forms, seen: Mapping[str, Watched], tolerance: Tolerance) -
     if artifact.job is None or not last or not last[0].launches:
         return ""
     memories = _memories(forms)
-    for program in artifact.job.programs:
-        places = [i for i, command in enumerate(program.commands) if isinstance(command, Launch)]
-        for number, place in enumerate(places):
-            launch = program.commands[place]
-            assert isinstance(launch, Launch)
-            for target, expected in zip(launch.writes, last[0].launches[program.rank, number], strict=True):
-                if _is_written(target, program, place + 1):
-                    continue
-                actual = memories[program.rank, target.space][target.offset : target.end].view(expected.dtype)
-                if not _agree([expected], [actual.reshape(expected.shape)], tolerance):
-                    return f"what is left of {_told(program, launch)}"
+    for rank, number, launch, left in _left(artifact.job):
+        expected = last[0].launches[rank, number][launch.writes.index(left)]
+        actual = memories[rank, left.space][left.offset : left.end].view(expected.dtype).reshape(expected.shape)
+        if not _agree([expected], [actual], tolerance):
+            return f"what is left of {_told(artifact.job.programs[rank], launch)}"
     return ""
+
+
+def _left(job: Job) -> Iterator[tuple[int, int, Launch, Range]]:
+    """Of each launch, with its rank and its number there, the results that nothing overwrites."""
+    for program in job.programs:
+        launches = [(i, command) for i, command in enumerate(program.commands) if isinstance(command, Launch)]
+        for number, (place, launch) in enumerate(launches):
+            left = (each for each in launch.writes if not _is_written(each, program, place + 1))
+            yield from ((program.rank, number, launch, each) for each in left)
 
 
 def _memories(forms: Forms) -> Mapping[tuple[int, str], Array]:
