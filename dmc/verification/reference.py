@@ -33,11 +33,10 @@ class Reference:
     """What a step of eager gives.
 
     values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step, as far as
-    eager has it. raw: gradients, by parameter. gradients: the same after clipping. rates: the learning rates, by group.
+    eager has it. gradients: by parameter, before clipping. rates: the learning rates, by group.
     """
 
     values: Mapping[str, Array]
-    raw: Mapping[str, Array]
     gradients: Mapping[str, Array]
     rates: tuple[float, ...]
 
@@ -88,18 +87,17 @@ class _Eager:
         rates = rates_of(optimizer)
         outputs = self.gradients(counter)
         trained = {name: p.grad for name, p in trainable.items() if p.grad is not None}
-        raw = _arrays(trained)
+        gradients = _arrays(trained)
         if clip is not None:
             held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             nn.utils.clip_grad_norm_(held, clip)
-        gradients = _arrays(trained)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         optimizer.step()
         # Only now: a module may have put another tensor in the place of a buffer.
         names = names_of(request.model)
         state = _arrays({**names, **_slots(optimizer, names)})
-        return Reference(outputs | state, raw, gradients, tuple(rates))
+        return Reference(outputs | state, gradients, tuple(rates))
 
     def gradients(self, counter: int) -> dict[str, Array]:
         """Leaves the mean gradients of all micro-batches with their parameters; gives the means of their outputs."""

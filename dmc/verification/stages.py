@@ -78,7 +78,7 @@ class Stages:
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
         loss = tensor_of(reference.values["loss"])
         update = trace_update(self.request.plan(), parameters, [], loss.dtype)
-        raw = {name: tensor_of(gradient) for name, gradient in reference.raw.items()}
+        raw = {name: tensor_of(gradient) for name, gradient in reference.gradients.items()}
         gradients = [raw.get(name, torch.zeros_like(parameter)) for name, parameter in parameters.items()]
         slots = [tensor_of(start[slot]) for slot in update.slots]
         rates, guard = torch.tensor(reference.rates), torch.tensor(0, dtype=torch.int32)
