@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import logging
-import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import fx, nn
 from torch.export.graph_signature import InputKind
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.fx.proxy import TracerBase
 
-from dmc.errors import DmcError, ImportFailure
-from dmc.importer import origin, tree
-from dmc.importer.checks import check_nodes, check_tensors
+from dmc.errors import ImportFailure
+from dmc.importer import tree
+from dmc.importer.checks import check_hooks, check_nodes, check_tensors
+from dmc.importer.export import export
+from dmc.importer.objective import Loss, Objective, describe, registered
+from dmc.importer.python_calls import PythonCall
+from dmc.importer.python_state import PythonState
+from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
 from dmc.runtime.signature import Tree
 
-Loss = Callable[[Any, Any], Any]
+__all__ = ["MODEL", "Capture", "Loss", "capture"]
+
 MODEL = "model"
-TARGET_NAMES = ("targets", "target", "labels", "label")
+Hook = Callable[[torch.Tensor], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,10 @@ class Capture:
     """The forward pass and loss as ATen operations, still whole (no decomposition), with its inputs by name.
 
     The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
-    auxiliary outputs. `state` maps the user's names to tensors, a tied one once; `aliases` maps a name to the further
-    names of its tensor, `kinds` to "parameter", "buffer" or "constant". `aux` is the tree over the auxiliary outputs.
+    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to
+    tensors, a tied one once; `aliases` maps a name to the further names of its tensor, `kinds` to "parameter", "buffer"
+    or "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
+    they were before any conversion. hooks: those of parameters' gradients. calls: what nodes of Python calls stand for.
     """
 
     graph: fx.GraphModule
@@ -46,6 +47,10 @@ class Capture:
     args: Tree
     kwargs: Tree
     aux: Tree | None
+    replaced: tuple[str, ...]
+    memory: Mapping[str, torch.Tensor]
+    hooks: Mapping[str, tuple[Hook, ...]]
+    calls: tuple[PythonCall, ...]
 
 
 def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtype | None) -> Capture:
@@ -62,91 +67,50 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     check_tensors("input", dict(batch))
     # A tensor given twice is two inputs; tracing tells them apart by identity.
     batch = [(name, tensor.detach()) for name, tensor in batch]
-    if dtype is not None:
-        model = copy.deepcopy(model).to(dtype)
-    objective = _Objective(model, loss, args, kwargs, dtype)
-    program = _export(objective, tuple(tensor for _, tensor in batch))
+    python_state = PythonState({"": model, "loss": loss})
+    try:
+        objective = Objective(model, loss, args, kwargs, dtype, python_state)
+        check_hooks(objective)
+        memory = registered(objective)
+        if dtype is not None:
+            _convert(objective, dtype)
+        program = export(objective, tuple(tensor for _, tensor in batch))
+        inputs, state, kinds, aliases = _state(program, objective, python_state)
+        _check_ties(objective.seen.replaced, aliases)
+    finally:
+        python_state.restore()
     check_nodes(program.graph_module, MODEL)
-    inputs, state, kinds, aliases = _state(program, model)
     check_tensors("parameter", state)
-    return Capture(program.graph_module, inputs, state, kinds, aliases, tuple(batch), args, kwargs, objective.seen.aux)
+    return Capture(
+        program.graph_module,
+        inputs,
+        state,
+        kinds,
+        aliases,
+        tuple(batch),
+        args,
+        kwargs,
+        objective.seen.aux,
+        objective.seen.replaced,
+        memory={name: memory.get(name, tensor) for name, tensor in state.items()},
+        hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
+        calls=tuple(objective.seen.watch.calls.calls),
+    )
 
 
-@dataclass
-class _Seen:
-    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes."""
-
-    aux: Tree | None = None
-
-
-class _Objective(nn.Module):
-    """Model and loss as one module over the flat list of batch tensors: (loss, *auxiliary outputs)."""
-
-    def __init__(self, model: nn.Module, loss: Loss | None, args: Tree, kwargs: Tree, dtype: torch.dtype | None):
-        super().__init__()
-        self.model = model
-        # As a module, so that what the loss computes is known as its own.
-        self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
-        self.args, self.kwargs, self.dtype = args, kwargs, dtype
-        self.seen = _Seen()
-        self.train(model.training)
-
-    def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if self.dtype is not None:
-            batch = tuple(tensor.to(self.dtype) if tensor.is_floating_point() else tensor for tensor in batch)
-        positional: tuple[Any, ...] = tree.unflatten(self.args, batch)
-        keyword: dict[str, Any] = tree.unflatten(self.kwargs, batch)
-        result = self._objective(positional, keyword)
-        value, aux = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-        if not isinstance(value, torch.Tensor) or value.dim() or not value.is_floating_point():
-            raise ImportFailure(
-                "loss",
-                f"expected a floating-point scalar tensor, got {_describe(value)}",
-                hint="return the loss, or a pair (loss, auxiliary outputs)",
-            )
-        leaves: list[tuple[str, torch.Tensor]] = []
-        self.seen.aux = None if aux is None else tree.flatten(aux, "aux", leaves)
-        return value, *(leaf.detach() for _, leaf in leaves)
-
-    def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
-        if self.loss is None:
-            return _own_loss(self.model(*positional, **keyword))
-        if positional:
-            *inputs, targets = positional
-            return self.loss(self.model(*inputs, **keyword), targets)
-        name = next((name for name in TARGET_NAMES if name in keyword), None)
-        if name is None:
-            raise ImportFailure(
-                "example",
-                f"no target among the keyword inputs {', '.join(keyword)}",
-                hint=f"name one of them {' or '.join(TARGET_NAMES)}, or let the model return its own loss",
-            )
-        targets = keyword.pop(name)
-        return self.loss(self.model(**keyword), targets)
-
-
-class _Function(nn.Module):
-    """A loss that is no module."""
-
-    def __init__(self, function: Loss) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, output: Any, targets: Any) -> Any:
-        return self.function(output, targets)
-
-
-def _own_loss(output: Any) -> Any:
-    if isinstance(output, torch.Tensor):
-        return output
-    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if loss is None and isinstance(output, tuple | list) and output:
-        loss = output[0]
-    if loss is None:
-        raise ImportFailure(
-            "loss", "the model returned no loss", hint="pass labels in the example, or a loss function as `loss=`"
-        )
-    return loss
+def _convert(objective: Objective, dtype: torch.dtype) -> None:
+    """Puts converted tensors in the place of parameters and buffers, for as long as the model is traced."""
+    converted: dict[int, torch.Tensor] = {}
+    for module in objective.modules():
+        for registry in (parameters_of(module), buffers_of(module)):
+            for name, tensor in registry.items():
+                if tensor is None or not tensor.is_floating_point():
+                    continue
+                if id(tensor) not in converted:
+                    new = tensor.detach().to(dtype)
+                    is_parameter = isinstance(tensor, nn.Parameter)
+                    converted[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
+                registry[name] = converted[id(tensor)]
 
 
 def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -156,65 +120,20 @@ def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return example, {}
     raise ImportFailure(
         "example",
-        f"expected a tuple or a dictionary, got {_describe(example)}",
+        f"expected a tuple or a dictionary, got {describe(example)}",
         hint="pass example=(inputs, targets) or example={'input_ids': …}",
     )
 
 
-def _export(objective: _Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    try:
-        with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals():
-            # nn.LSTM renews its list of weights at each call; they are parameters all the same.
-            warnings.filterwarnings("ignore", "The tensor attributes? .*were? assigned during export")
-            return torch.export.export(objective, batch, strict=False)
-    except DmcError:
-        raise
-    # Export reports a model it cannot take by many exception types; each is re-raised with the place it names.
-    except Exception as error:
-        place = origin.of_exception(error, objective.model)
-        op = getattr(error, "func", None)
-        what = origin.op_name(op) if op is not None else "the model"
-        if isinstance(error, GuardOnDataDependentSymNode):
-            what = "a Python number taken from a tensor (by .item(), int(), a slice or a condition)"
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ImportFailure(
-            str(place),
-            f"{what} cannot be exported: {first}",
-            hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
-            "use masks and torch.where instead",
-        ) from error
-
-
-@contextmanager
-def _whole_stacks() -> Generator[None]:
-    """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
-    with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
-        yield
-
-
-@contextmanager
-def _quiet_refusals() -> Generator[None]:
-    """Keeps export from printing the graph it has so far, and symbols, when data decides control flow: the error that
-    follows says where.
-    """
-    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with mock.patch("torch.export._trace.print", create=True):
-            yield
-    finally:
-        log.setLevel(level)
-
-
 def _state(
-    program: torch.export.ExportedProgram, model: nn.Module
+    program: torch.export.ExportedProgram, objective: Objective, python_state: PythonState
 ) -> tuple[tuple[str, ...], dict[str, torch.Tensor], dict[str, str], dict[str, tuple[str, ...]]]:
     """(inputs, state, kinds, aliases) of `Capture`, from the lifted inputs of the exported graph."""
-    own = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    by_name = dict(own)
+    by_name = registered(objective)
+    own = dict(objective.model.named_parameters(remove_duplicate=False))
+    own |= dict(objective.model.named_buffers(remove_duplicate=False))
     names_of: dict[int, list[str]] = {}
-    for name, tensor in own:
+    for name, tensor in by_name.items():
         names_of.setdefault(id(tensor), []).append(name)
     inputs: list[str] = []
     state: dict[str, torch.Tensor] = {}
@@ -228,10 +147,33 @@ def _state(
         tensor = by_name.get(name, program.constants.get(target))
         if spec.kind not in _KINDS or not isinstance(tensor, torch.Tensor):
             raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint="capture tensors only")
+        if tensor is not own.get(name):
+            _check_no_parameter(name, tensor, python_state)
         first, *others = names_of.get(id(tensor), [name])
         inputs.append(first)
         state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
     return tuple(inputs), state, kinds, aliases
+
+
+def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]]) -> None:
+    tied = next((name for name in replaced if aliases.get(name, (name,))), None)
+    if tied is not None:
+        fact = "is one buffer under several names, and is assigned another tensor under this one only"
+        raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
+
+
+def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:
+    """Raises ImportFailure for a tensor that is not of the model, but which eager would give a gradient, or which is a
+    parameter that was taken out of the model.
+    """
+    place = name if tensor.requires_grad else python_state.trained(tensor)
+    if place is not None:
+        raise ImportFailure(
+            place,
+            "is a parameter that `forward` or the loss does not read from the model",
+            hint="register it, or the module that holds it, in the model and read it there; a constant is a copy: "
+            ".detach().clone()",
+        )
 
 
 _KINDS = {
@@ -250,9 +192,3 @@ def _positional_names(model: nn.Module, count: int, with_target: bool) -> list[s
 
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of {value.dtype} with shape {list(value.shape)}"
-    return f"a {type(value).__name__}"

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
@@ -73,3 +74,35 @@ def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
             raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
         if tensor.layout != torch.strided:
             raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
+
+
+def check_hooks(objective: nn.Module) -> None:
+    """Raises ImportFailure for hooks on the backward pass of modules, and for those on accumulated gradients."""
+    if has_backward_hooks(None):
+        raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
+    for path, module in objective.named_modules():
+        if has_backward_hooks(module):
+            place = f"module '{path.partition('.')[2]}'" if "." in path else "the model or its loss"
+            raise ImportFailure(
+                place,
+                "a backward hook on a module is not compiled",
+                hint="use x.register_hook(…) on a tensor in `forward`, or an autograd.Function",
+            )
+    for path, parameter in objective.named_parameters():
+        if has_hooks_after_accumulation(parameter):
+            raise ImportFailure(
+                path.partition(".")[2],
+                "a hook after its gradient is accumulated is not compiled",
+                hint="use register_hook to change the gradient, and the compiled optimizer to update",
+            )
+
+
+def check_traced(graph: fx.GraphModule) -> None:
+    """Raises ImportFailure where the traced step draws random numbers that are not its own."""
+    for node in graph.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise ImportFailure(
+                f"{origin.of_node(node)}: {origin.op_name(node.target)}",
+                "draws random numbers in a way dmc does not compile",
+                hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+            )

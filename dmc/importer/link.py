@@ -15,13 +15,13 @@ GRADIENTS, UPDATE, STEP = "gradients", "update", "step"
 class Order:
     """The names of the tensors that `@gradients` and `@update` take and give, in their order.
 
-    gradients: (inputs…, seed, counter, batch…) -> (loss, aux…, buffers…, gradients of trained…)
-    update: (trained…, gradients…, slots…, old buffers…, new buffers…, step, loss, lr, guard) ->
-    (trained…, slots…, buffers…, step, finite)
+    gradients: (inputs…, seed, counter, batch…) -> (loss, aux…, written…, gradients of trained…)
+    update: (trained…, gradients…, slots…, old written…, new written…, step, loss, lr, guard) ->
+    (trained…, slots…, written without trained…, step, finite)
     """
 
     inputs: tuple[str, ...]
-    buffers: tuple[str, ...]
+    written: tuple[str, ...]
     trained: tuple[str, ...]
     slots: tuple[str, ...]
     aux: int
@@ -31,7 +31,7 @@ def link(module: ir.Module, signature: Signature, order: Order, accumulate: int)
     """Adds `@step` with the calling convention of `signature` to `module` and moves the two functions into it.
 
     With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, which a loop runs one after
-    the other; gradients, loss and auxiliary outputs are their means, buffers pass from one to the next.
+    the other; gradients, loss and auxiliary outputs are their means, state that they write passes from one to the next.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
     arguments = [*signature.state, *signature.controls, *signature.batch]
@@ -65,14 +65,17 @@ class _Body:
         heads = 1 + self.order.aux
         outputs = self._mean_of_micro_batches(batch) if self.accumulate > 1 else self._once(batch)
         loss, *aux = outputs[:heads]
-        buffers = outputs[heads : heads + len(self.order.buffers)]
-        gradients = outputs[heads + len(self.order.buffers) :]
-        own = [self.values[name] for name in (*self.order.trained,)]
+        written = outputs[heads : heads + len(self.order.written)]
+        gradients = outputs[heads + len(self.order.written) :]
+        # The optimizer updates parameters as the forward pass leaves them.
+        left = {**self.values, **dict(zip(self.order.written, written, strict=True))}
+        own = [left[name] for name in self.order.trained]
         slots = [self.values[name] for name in self.order.slots]
-        old = [self.values[name] for name in self.order.buffers]
+        old = [self.values[name] for name in self.order.written]
         scalars = [self.values["step"], loss, self.values["lr"], self.values["guard"]]
-        updated = self._call(UPDATE, [*own, *gradients, *slots, *old, *buffers, *scalars])
-        names = [*self.order.trained, *self.order.slots, *self.order.buffers, "step", "finite"]
+        updated = self._call(UPDATE, [*own, *gradients, *slots, *old, *written, *scalars])
+        kept = [name for name in self.order.written if name not in self.order.trained]
+        names = [*self.order.trained, *self.order.slots, *kept, "step", "finite"]
         named = dict(zip(names, updated, strict=True)) | {"loss": loss}
         named |= {f"aux{index}": value for index, value in enumerate(aux)}
         return [named[name] for name in results]
@@ -87,14 +90,14 @@ class _Body:
         result_types = list(function.type.results)
         parts = function.type.inputs[len(self.order.inputs) + 2 :]
         heads = 1 + self.order.aux
-        carried = range(heads, heads + len(self.order.buffers))
-        buffers = iter(self.order.buffers)
-        starts = [self.values[next(buffers)] if i in carried else _zeros(t) for i, t in enumerate(result_types)]
+        carried = range(heads, heads + len(self.order.written))
+        written = iter(self.order.written)
+        starts = [self.values[next(written)] if i in carried else _zeros(t) for i, t in enumerate(result_types)]
         first, last, stride = (arith.ConstantOp(ir.IndexType.get(), n).result for n in (0, self.accumulate, 1))
         loop = scf.ForOp(first, last, stride, starts)
         with ir.InsertionPoint(loop.body):
             sums = list(loop.inner_iter_args)
-            state = {**self.values, **dict(zip(self.order.buffers, [sums[i] for i in carried], strict=True))}
+            state = {**self.values, **dict(zip(self.order.written, [sums[i] for i in carried], strict=True))}
             counter = _counter(self.values["step"], loop.induction_variable, self.accumulate)
             slices = [_slice(whole, part, loop.induction_variable) for whole, part in zip(batch, parts, strict=True)]
             inputs = [state[name] for name in self.order.inputs]

@@ -75,6 +75,11 @@ def of_exception(error: BaseException, root: nn.Module) -> Origin:
     return Origin(module, file, line)
 
 
+def is_library(file: str) -> bool:
+    """Whether `file` is PyTorch's, ours, or none at all (generated code)."""
+    return file.startswith((*_LIBRARIES, "<"))
+
+
 def op_name(target: Any) -> str:
     """The name users know: "aten.nonzero" for an ATen overload."""
     if isinstance(target, OpOverload):

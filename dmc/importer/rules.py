@@ -164,6 +164,11 @@ def _cross_entropy(
     )[0]
 
 
+@rule(aten._weight_norm.default)
+def _weight_norm(random: Randomness, v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
 @rule(aten.embedding.default)
 def _embedding(
     random: Randomness,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from dmc.importer import link
 from dmc.importer.capture import Capture, Loss, capture
 from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.precision import Precision
+from dmc.importer.sharing import check_sharing
 from dmc.importer.torch_to_linalg import TorchModule
 from dmc.importer.update import Update, trace_update
 from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
@@ -64,21 +67,44 @@ def import_step(
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
-    gradients = differentiate(captured, precision is Precision.BF16_MIXED, frozenset(plan.group_of))
-    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
-    buffers = [_converted(captured.state[name], dtype) for name in gradients.buffers]
-    loss_type = _results(gradients)[0].dtype
-    update = trace_update(plan, parameters, buffers, loss_type)
-    signature = _signature(captured, gradients, update, plan, accumulate, dtype)
-    _check_names(signature)
-    torch_module = TorchModule(context)
-    torch_module.add(gradients.graph.graph, link.GRADIENTS)
-    torch_module.add(update.graph.graph, link.UPDATE)
-    torch_module.lower()
-    order = link.Order(tuple(captured.state), gradients.buffers, gradients.trained, update.slots, gradients.aux)
+    with _default_type(torch.float32):
+        gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
+        check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
+        signature = _signature(captured, gradients, update, plan, accumulate, dtype)
+        _check_names(signature)
+        torch_module = TorchModule(context)
+        torch_module.add(gradients.graph.graph, link.GRADIENTS)
+        torch_module.add(update.graph.graph, link.UPDATE)
+        torch_module.lower()
+    order = link.Order(tuple(captured.state), gradients.written, gradients.trained, update.slots, gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
     return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed), paths)
+
+
+@contextmanager
+def _default_type(dtype: torch.dtype) -> Generator[None]:
+    """The type of new tensors: while the model runs that of the user, in our own code this."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _trace(
+    captured: Capture, plan: optim.Plan, mixed: bool, accumulate: int, dtype: torch.dtype | None
+) -> tuple[Gradients, Update]:
+    gradients = differentiate(captured, mixed, frozenset(plan.group_of), accumulate)
+    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
+    written = {name: _converted(captured.state[name], dtype) for name in gradients.written}
+    return gradients, trace_update(plan, parameters, written, _results(gradients)[0].dtype)
+
+
+def _tensors(example: Any) -> dict[str, torch.Tensor]:
+    paths = pytree.tree_leaves_with_path(example)
+    return {f"example{pytree.keystr(path)}": leaf for path, leaf in paths if isinstance(leaf, torch.Tensor)}
 
 
 def _micro_batch(example: Any, accumulate: int) -> Any:
@@ -134,12 +160,14 @@ def _check_names(signature: Signature) -> None:
 
 
 def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype: torch.dtype | None) -> list[StateSpec]:
-    trained, buffers = set(gradients.trained), set(gradients.buffers)
+    trained, written = set(gradients.trained), set(gradients.written)
     specs: dict[str, StateSpec] = {}
     for name, tensor in captured.state.items():
-        role: Role = "buffer" if captured.kinds[name] != "parameter" else "parameter" if name in trained else "frozen"
+        role: Role = "parameter" if name in trained else "frozen"
+        if captured.kinds[name] != "parameter" or (name in written and name not in trained):
+            role = "buffer"  # A frozen parameter that the forward pass changes, as a teacher's, is no more than that.
         kind = _dtype_name(name, _converted(tensor, dtype).dtype)
-        mutated = name in trained or name in buffers
+        mutated = name in trained or name in written
         specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
     owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
     slots = [

@@ -12,8 +12,8 @@ from torch import Tensor, fx
 from torch.fx import traceback
 
 from dmc.importer import origin
-from dmc.importer.decompositions import is_finite
 from dmc.importer.differentiate import trace
+from dmc.importer.nonfinite import is_finite
 from dmc.optim import SLOTS, Plan, Settings
 
 update_ops = torch.ops.dmc
@@ -21,19 +21,20 @@ update_ops = torch.ops.dmc
 
 @dataclass(frozen=True)
 class Update:
-    """`graph`: (parameters…, gradients…, slots…, old buffers…, new buffers…, step, loss, lr, guard) ->
-    (parameters…, slots…, buffers…, step, finite).
+    """`graph`: (parameters…, gradients…, slots…, old written…, new written…, step, loss, lr, guard) ->
+    (parameters…, slots…, written…, step, finite).
 
-    `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the scalar loss, `lr`
-    f32 [groups], `guard` and `finite` i32 [].
+    `parameters` are as the forward pass left them; `written` is the state that it changes, the results without those
+    among the parameters. `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the
+    scalar loss, `lr` f32 [groups], `guard` and `finite` i32 [].
     """
 
     graph: fx.GraphModule
     slots: tuple[str, ...]
 
 
-def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor], loss: torch.dtype) -> Update:
-    """Traces one update of `parameters` (by name) under `plan`, and of `buffers` as the forward pass left them.
+def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, Tensor], loss: torch.dtype) -> Update:
+    """Traces one update of `parameters` (by name) under `plan`, and of what the forward pass has `written`.
 
     Where `guard` is not zero and the loss (or, with clipping, the gradient norm) is not finite, nothing changes.
     """
@@ -44,8 +45,8 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
     tensors = [parameters[name] for name in names]
 
     def update(*flat: Tensor) -> list[Tensor]:
-        groups = _split(flat, [len(names), len(names), len(slots), len(buffers), len(buffers), 4])
-        old, gradients, state, old_buffers, new_buffers, (step, loss_value, lr, guard) = groups
+        groups = _split(flat, [len(names), len(names), len(slots), len(written), len(written), 4])
+        old, gradients, state, old_written, new_written, (step, loss_value, lr, guard) = groups
         prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]
         finite = is_finite(loss_value.float())
         clip = torch.ones([])
@@ -63,15 +64,16 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], buffers: list[Tensor
                 result = prepared[plan.group_of[name]].update(parameter, gradient, own, clip, apply)
             new_parameters.append(result[0])
             new_slots.extend(result[1:])
-        kept = [
-            update_ops.optimizer_update_keep(before, new, apply)
-            for new, before in zip(new_buffers, old_buffers, strict=True)
-        ]
-        return [*new_parameters, *new_slots, *kept, step + apply.to(torch.int64), finite.to(torch.int32)]
+        results = {**dict(zip(written, new_written, strict=True)), **dict(zip(names, new_parameters, strict=True))}
+        for name, before in zip(written, old_written, strict=True):
+            results[name] = update_ops.optimizer_update_keep(before, results[name], apply)
+        kept = [results[name] for name in written if name not in parameters]
+        ends = [step + apply.to(torch.int64), finite.to(torch.int32)]
+        return [*(results[name] for name in names), *new_slots, *kept, *ends]
 
     step = torch.zeros([], dtype=torch.int64)
     scalars = [step, torch.zeros([], dtype=loss), torch.zeros([len(plan.groups)]), torch.zeros([], dtype=torch.int32)]
-    inputs = [tensor.detach() for tensor in [*tensors, *tensors, *slot_tensors, *buffers, *buffers]]
+    inputs = [tensor.detach() for tensor in [*tensors, *tensors, *slot_tensors, *written.values(), *written.values()]]
     with _noted("optimizer"):
         return Update(trace(update, [*inputs, *scalars]), slots)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,11 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from dmc.importer.capture import Capture, capture
-from dmc.importer.differentiate import Forward, Gradients, differentiate
+from dmc.importer.differentiate import Gradients, differentiate
+from dmc.importer.forward import Forward, Setting
+from dmc.importer.python_calls import PYTHON_CALL, PythonCall
 from dmc.importer.rules import Randomness
+from dmc.importer.torch_internals import add_hook
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of
@@ -63,7 +66,7 @@ class Graphs:
         example = micro_batch(request.example, 0, request.accumulate)
         captured = capture(request.model, request.loss, example, request.dtype)
         exported = copy.deepcopy(captured.graph)
-        gradients = differentiate(captured, request.is_mixed, frozenset(request.plan().group_of))
+        gradients = differentiate(captured, request.is_mixed, frozenset(request.plan().group_of), request.accumulate)
         return Graphs(request, counter * request.accumulate, exported, captured, gradients)
 
     def of_export(self, trace: Trace) -> dict[str, Array]:
@@ -77,13 +80,14 @@ class Graphs:
     def of_rules(self, trace: Trace) -> dict[str, Array]:
         """The values of the graph with composites in place of what they mean."""
         random = Randomness(torch.tensor(self.request.seed), torch.tensor(self.counter))
-        return self._differentiated(_RecordedForward(self.captured.graph, random, self.request.is_mixed, trace).run)
+        setting = Setting(random, self.captured.calls, {})
+        return self._differentiated(_RecordedForward(self.captured.graph, setting, self.request.is_mixed, trace).run)
 
     def of_decomposed(self, trace: Trace) -> dict[str, Array]:
         """The values of the joint graph of forward and backward, as it is imported."""
         with torch.no_grad():
             results = _Recorded(self.gradients.graph, trace).run(*self.arguments())
-        names = [*self._heads(), *self.gradients.buffers, *(GRADIENT + name for name in self.gradients.trained)]
+        names = [*self._heads(), *self.gradients.written, *(GRADIENT + name for name in self.gradients.trained)]
         return {name: array_of(each) for name, each in zip(names, results, strict=True)}
 
     def arguments(self) -> list[Tensor]:
@@ -94,12 +98,13 @@ class Graphs:
 
     def whole(self) -> Gradients:
         """The joint graph before decomposition."""
-        return differentiate(self.captured, self.request.is_mixed, frozenset(self.gradients.trained), decompose=False)
+        trained = frozenset(self.gradients.trained)
+        return differentiate(self.captured, self.request.is_mixed, trained, self.request.accumulate, decompose=False)
 
     def _by_eager(self, graph: fx.GraphModule, trace: Trace) -> dict[str, Array]:
         def run(*arguments: Tensor) -> Any:
             with Draws(self.request.seed, self.counter), autocast(self.request.precision):
-                return _Recorded(graph, trace).run(*arguments)
+                return _Exported(graph, trace, self.captured.calls).run(*arguments)
 
         return self._differentiated(run)
 
@@ -109,9 +114,15 @@ class Graphs:
         wanted = {name: leaves[name].requires_grad_() for name in self.gradients.trained}
         batch = [tensor.clone() for _, tensor in captured.batch]
         with torch.enable_grad():
-            loss, *aux = forward(*(leaves[name] for name in captured.inputs), *batch)
+            for name, leaf in wanted.items():
+                for hook in captured.hooks[name]:
+                    add_hook(leaf, hook)
+            loss, *others = forward(*(leaves[name] for name in captured.inputs), *batch)
             found: Any = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-        values = dict(zip(self._heads(), [loss, *aux], strict=True)) | {n: leaves[n] for n in self.gradients.buffers}
+        leaves.update(zip(captured.replaced, others[self.gradients.aux :], strict=True))
+        values = dict(zip(self._heads(), [loss, *others], strict=False)) | {
+            n: leaves[n] for n in self.gradients.written
+        }
         values |= {GRADIENT + n: g for n, g in zip(wanted, found, strict=True) if g is not None}
         return {name: array_of(value) for name, value in values.items()}
 
@@ -132,11 +143,24 @@ class _Recorded(fx.Interpreter):
         return result
 
 
+class _Exported(_Recorded):
+    """The same of a graph with calls of Python."""
+
+    def __init__(self, graph: fx.GraphModule, trace: Trace, calls: Sequence[PythonCall]) -> None:
+        super().__init__(graph, trace)
+        self.calls = calls
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is PYTHON_CALL:
+            return self.calls[args[1]].run(args[0])
+        return super().call_function(target, args, kwargs)
+
+
 class _RecordedForward(Forward):
     """The same with the rules of the importer."""
 
-    def __init__(self, graph: fx.GraphModule, random: Randomness, mixed: bool, trace: Trace) -> None:
-        super().__init__(graph, random, mixed)
+    def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool, trace: Trace) -> None:
+        super().__init__(graph, setting, mixed)
         self.trace = trace
 
     def run_node(self, n: fx.Node) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dmc.errors import DmcError
 from dmc.forms import IMPORTED, PLANNED
 from dmc.importer.update import trace_update
 from dmc.runtime.outcome import Expected
@@ -35,8 +34,9 @@ class Stages:
         for name, run in self._all():
             try:
                 finding = run()
-            except DmcError as error:
-                skipped.append(f"{name} ({error.fact.splitlines()[0]})")
+            # Whatever happens on the search for a fault, the fault itself must be told.
+            except Exception as error:
+                skipped.append(f"{name} ({_first_line(error)})")
                 continue
             if finding.differences:
                 return _told(name, finding.place, skipped)
@@ -77,7 +77,7 @@ class Stages:
         specs = [spec for spec in self.expected.specs if spec.role == "parameter"]
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
         loss = tensor_of(reference.values["loss"])
-        update = trace_update(self.request.plan(), parameters, [], loss.dtype)
+        update = trace_update(self.request.plan(), parameters, {}, loss.dtype)
         raw = {name: tensor_of(gradient) for name, gradient in reference.gradients.items()}
         gradients = [raw.get(name, torch.zeros_like(parameter)) for name, parameter in parameters.items()]
         slots = [tensor_of(start[slot]) for slot in update.slots]
@@ -89,6 +89,10 @@ class Stages:
             {name: array_of(value) for name, value in zip([*parameters, *update.slots], results, strict=False)}
         )
         return Finding(found, f"'{found[0].name}'" if found else "")
+
+
+def _first_line(error: Exception) -> str:
+    return (f"{type(error).__name__}: {error}".splitlines() or [""])[0]
 
 
 def _told(stage: str, place: str, skipped: Sequence[str]) -> str:

@@ -1,0 +1,83 @@
+"""What the importer needs of PyTorch that has no public name, in one place."""
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd.function import _SingleLevelFunction
+from torch.nn.modules import module as nn_module
+
+Registry = dict[str, Any]
+REGISTRIES = ("_parameters", "_buffers")
+# Where every `apply` passes, also one that was looked up early, as in `reverse = Reverse.apply`.
+FUNCTION_BASE = _SingleLevelFunction
+
+
+def parameters_of(module: nn.Module) -> Registry:
+    """The module's own parameters by name, and None where one is declared but not there."""
+    return module._parameters
+
+
+def buffers_of(module: nn.Module) -> Registry:
+    """As `parameters_of`."""
+    return module._buffers
+
+
+def has_backward_hooks(module: nn.Module | None) -> bool:
+    """Whether hooks act on the backward pass of a module; None asks for those on all modules."""
+    if module is None:
+        return bool(nn_module._global_backward_hooks or nn_module._global_backward_pre_hooks)
+    return bool(module._backward_hooks or module._backward_pre_hooks)
+
+
+def hooks_of(tensor: Tensor) -> tuple[Callable[[Tensor], Tensor | None], ...]:
+    """The hooks on the gradient of a tensor, in the order in which they run."""
+    return tuple((tensor._backward_hooks or {}).values())
+
+
+def has_hooks_after_accumulation(tensor: Tensor) -> bool:
+    """Whether something waits for the tensor's `.grad`."""
+    return bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def apply(function: type[torch.autograd.Function], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    """What `function.apply` does once it has bound its arguments."""
+    return super(FUNCTION_BASE, function).apply(*args, **kwargs)
+
+
+def without_torch_functions() -> Any:
+    """A context in which modes do not see what is called."""
+    return torch._C.DisableTorchFunction()
+
+
+def storage_key(tensor: Tensor) -> int:
+    """Equal for tensors in the same memory."""
+    return tensor.untyped_storage()._cdata
+
+
+def has_overlap_within(tensor: Tensor) -> bool:
+    """Whether elements of one tensor certainly share memory, as the rows of an expanded one do."""
+    return torch._debug_has_internal_overlap(tensor) == 1
+
+
+def version(tensor: Tensor) -> int:
+    """Grows with every operation that writes into the tensor."""
+    return tensor._version
+
+
+def is_written(tensor: Tensor) -> bool:
+    """Whether a tensor under functionalisation has been written."""
+    assert isinstance(tensor, FunctionalTensor)
+    return torch._functionalize_has_data_mutation(tensor.elem)
+
+
+def caller(depth: int) -> FrameType | None:
+    """The frame `depth` levels above the function that asks."""
+    return sys._getframe(depth + 1)
