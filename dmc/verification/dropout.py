@@ -34,7 +34,7 @@ class Draws(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is aten.bernoulli_.float:
             # One half is its default, and left out.
-            noise, keep = (*args, 0.5)[:2]
+            noise, keep = args[0], args[1] if len(args) > 1 else 0.5
             return noise.copy_(self._kept(noise, 1.0 - keep))
         if func is aten.native_dropout.default and args[2] is not False and args[1] > 0.0:
             x, p = args[:2]

@@ -14,9 +14,8 @@ from torch.utils import _pytree as pytree
 from dmc.importer.capture import Capture, capture
 from dmc.importer.differentiate import Gradients, differentiate
 from dmc.importer.forward import Forward, Setting
-from dmc.importer.python_calls import PYTHON_CALL, PythonCall
+from dmc.importer.python_calls import PYTHON_CALL, PythonCall, add_hook
 from dmc.importer.rules import Randomness
-from dmc.importer.torch_internals import add_hook
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of

@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
 from dmc.importer import tree
-from dmc.importer.capture import TARGET_NAMES
+from dmc.importer.objective import TARGET_NAMES
 from dmc.importer.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS

@@ -117,8 +117,16 @@ def _into_its_operand(job: Job, launch: Launch) -> Launch | None:
 
 
 def test_operands_swapped_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = executors.job_of
-    monkeypatch.setattr(executors, "job_of", lambda module: _edited(read(module), _swapped))
+    read, prove = executors.job_of, executors.verify
+    jobs: list[Job] = []
+
+    def planned(module: Any) -> Job:
+        jobs.append(read(module))
+        return _edited(jobs[0], _swapped)
+
+    # The proof would refuse it first.
+    monkeypatch.setattr(executors, "job_of", planned)
+    monkeypatch.setattr(executors, "verify", lambda job, *rest: prove(jobs[0], *rest))
     text = refusal()
     assert "changed in form planned, first at" in text
     assert "(kernel " in text.split("first at")[1]
