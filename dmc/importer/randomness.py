@@ -41,8 +41,8 @@ class Randomness:
         return self.draws[self.sites - 1]
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
-        """`x` with elements dropped by a fresh draw."""
-        return torch.ops.dmc.dropout(x, self.seed, self.draw(), p)
+        """`x` with elements dropped by a fresh draw; where all are, as in eager, nothing is drawn."""
+        return torch.ops.dmc.dropout(x, self.seed, self.draw() if p < 1.0 and x.numel() else self.counter, p)
 
     def feature_dropout(self, x: Tensor, p: float) -> Tensor:
         """`x` with whole channels, those of its second dimension, dropped by a fresh draw."""

@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from dmc.errors import ImportFailure
 from dmc.importer import composites, losses, rnn, upsampling
 from dmc.importer.randomness import Randomness
+from dmc.importer.torch_internals import argument_names
 
 __all__ = ["DECLINE", "RULES", "Randomness", "composites"]
 
@@ -90,8 +91,7 @@ def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation without a rule that would draw random numbers."""
     if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return
-    names = [argument.name for argument in target._schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
     if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
         return
     raise ImportFailure(

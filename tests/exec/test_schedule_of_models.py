@@ -14,10 +14,10 @@ from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import TaskGraph
 from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import timeline
+from dmc.interpreter import spmd
 from dmc.machine import machine
 from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes
-from tests import spmd
 from tests.meanings import said
 from tests.placed_gpt2 import placed_gpt2
 
