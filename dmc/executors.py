@@ -12,6 +12,7 @@ import numpy as np
 from dmc import pipeline
 from dmc._mlir import ir
 from dmc.analysis.jobs import job_of
+from dmc.analysis.recorder import Recorder
 from dmc.analysis.settings import write_settings
 from dmc.forms import LOWERED, PLACED, PLANNED
 from dmc.importer.step import ImportedStep
@@ -94,11 +95,15 @@ class Builder:
         """dmc decides order, memory and events, and proves the programs of all ranks. Raises ProofError, too."""
         settings, module = self.settings, self.imported.module
         write_settings(module, settings.targets, settings.machine, settings.memory_cap)
-        forms = pipeline.run(module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir)
+        recorder = Recorder()
+        forms = pipeline.run(
+            module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see
+        )
         job = job_of(module)
         with self.observer.stage("prove"):
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
-            certificate = verify(job, caps, cost_table_hash(machine(settings.machine)))
+            dataflow = recorder.dataflow(module, job)
+            certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
         signature = with_splits(self.imported.signature, _placed(forms))
         built = Built(forms, signature, {}, {}, (), job)
         with self.observer.stage("iree"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from dmc.passes.hoist_start import HoistStart
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.isolate_transposes import IsolateTransposes
+from dmc.passes.keep_rounding import KeepRounding
 from dmc.passes.link_ranks import LinkRanks
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.lower_to_plan import LowerToPlan
@@ -99,7 +100,12 @@ BY_IREE = (
 )
 
 # What a target wants of form lowered, on its way to the backend.
-PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(),)}
+PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(), KeepRounding())}
+
+# Who looks at a module on its way: the name of a form, or of a point between two, and the module, to be left as it is.
+Witness = Callable[[str, ir.Module], None]
+# Passes behind which a witness is shown the module, and what the point is called.
+WITNESSED = {str(InlineComposites()): "opened", "cse": "simplified"}
 
 
 def stem(form: Form) -> str:
@@ -143,12 +149,13 @@ def run(
     observer: Observer | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     options: PassManagerOptions = PassManagerOptions(),
+    witness: Witness | None = None,
 ) -> dict[str, str]:
     """Carries `module`, in place, from one form to another, verifies each form on the way, and returns their texts.
 
     The texts, with locations, are keyed so that they sort (`01-imported`, `03-lowered`); `dump_dir` receives each as
     `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
-    extend. Raises DmcError from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to
+    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to
     replay the stage.
     """
     observer = observer or Observer()
@@ -160,10 +167,22 @@ def run(
         verify_form(module, first.form)
     for stage in others:
         with _replayable(last, stage), observer.stage(stage.form.name):
-            run_passes(module, stage.passes, options)
-            verify_form(module, stage.form)
+            _run_stage(module, stage, options, witness)
             last = _keep(module, stage.form, texts, dump_dir)
     return texts
+
+
+def _run_stage(module: ir.Module, stage: Stage, options: PassManagerOptions, witness: Witness | None) -> None:
+    passes = list(stage.passes)
+    for point in [each for each in stage.passes if str(each) in WITNESSED] if witness else ():
+        behind = passes.index(point) + 1
+        run_passes(module, passes[:behind], options)
+        witness(WITNESSED[str(point)], module)
+        del passes[:behind]
+    run_passes(module, passes, options)
+    verify_form(module, stage.form)
+    if witness:
+        witness(stage.form.name, module)
 
 
 def prepare(module: ir.Module, target: Target) -> None:

@@ -33,9 +33,10 @@ class EagerTrainer:
         self.optimizer.zero_grad()
         total = 0.0
         for micro in split(batch, self.accumulate):
-            with self._autocast():
-                value = objective(self.model, self.loss, micro)
-            (value / self.accumulate).backward()
+            with self._kernels():
+                with self._autocast():
+                    value = objective(self.model, self.loss, micro)
+                (value / self.accumulate).backward()
             total += value.item() / self.accumulate
         if self.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_grad_norm)
@@ -46,6 +47,12 @@ class EagerTrainer:
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast("cpu", torch.bfloat16)
+
+    def _kernels(self) -> AbstractContextManager[object]:
+        """oneDNN refuses an LSTM in bfloat16 on a processor without AVX-512; PyTorch's own kernels run anywhere."""
+        if self.precision == "fp32" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return nullcontext()
+        return torch.backends.mkldnn.flags(enabled=False)
 
 
 def objective(model: nn.Module, loss: Loss | None, batch: Batch) -> torch.Tensor:

@@ -35,6 +35,7 @@ TORCH_MLIR = {
 CONTEXTS = {
     "dmc/api.py": "entry point",
     "dmc/cli/opt.py": "entry point",
+    "dmc/cli/plan_source.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/calibrate_cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",

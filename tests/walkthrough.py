@@ -1,5 +1,7 @@
 """A two-layer MLP on two ranks in every form: the files in docs/walkthrough and the page that walks through them.
 
+The page also shows the plan of rank 0 as `dmc plan` prints it, under the name `plan`.
+
 `python -m tests.walkthrough` writes them again; `tests/exec/test_walkthrough.py` fails where they are stale.
 """
 
@@ -16,14 +18,17 @@ from torch import nn
 import dmc
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.cli.plan_lines import lines_of
+from dmc.cli.plan_table import table
 from dmc.runtime.artifact import Artifact
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FORMS = DOCS / "walkthrough.md", DOCS / "walkthrough"
-_WIDTH = 160
-# A line of the page that stands for IR: the form, where it begins, and where it ends.
+PLAN = "plan"
+_WIDTH, _WIDE = 160, 250
+# A line of the page that stands for IR, or for the plan: the form, where it begins, and where it ends.
 _EXCERPT = re.compile(
-    r"^<!-- (?P<form>\S+): (?P<first>.+?) \.\. (?P<last>.+?) -->\n(?:```mlir\n.*?\n```\n)?", re.MULTILINE | re.DOTALL
+    r"^<!-- (?P<form>\S+): (?P<first>.+?) \.\. (?P<last>.+?) -->\n(?:```\w+\n.*?\n```\n)?", re.MULTILINE | re.DOTALL
 )
 
 
@@ -48,13 +53,20 @@ def forms(artifact: Artifact) -> dict[str, str]:
         return {name: str(ir.Module.parse(text)) for name, text in artifact.ir.items()}
 
 
+def plan(artifact: Artifact) -> str:
+    """What `dmc plan` prints of rank 0."""
+    assert artifact.job is not None
+    return table(((str(line.number), line) for line in lines_of(artifact.job, 0)), _WIDE)
+
+
 def page(template: str, texts: Mapping[str, str]) -> str:
     """`template` with what its excerpts name filled in. Raises ValueError where a form has no such lines."""
 
     def filled(match: re.Match[str]) -> str:
         lines = _between(texts[match["form"]].splitlines(), match["first"], match["last"])
-        comment = match[0].partition("\n")[0]
-        return f"{comment}\n```mlir\n" + "\n".join(map(_cut, lines)) + "\n```\n"
+        comment, is_plan = match[0].partition("\n")[0], match["form"] == PLAN
+        shown = lines if is_plan else list(map(_cut, _dedented(lines)))
+        return f"{comment}\n```{'text' if is_plan else 'mlir'}\n" + "\n".join(shown) + "\n```\n"
 
     return _EXCERPT.sub(filled, template)
 
@@ -67,8 +79,13 @@ def _between(lines: list[str], first: str, last: str) -> list[str]:
     end = next((i for i in range(begin, len(lines)) if last in lines[i]), None)
     if end is None:
         raise ValueError(f"no line behind {first!r} holds {last!r}")
-    indent = len(lines[begin]) - len(lines[begin].lstrip())
-    return [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines[begin : end + 1]]
+    return lines[begin : end + 1]
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    """The lines with the first one's indentation taken off each that has it."""
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines]
 
 
 def _cut(line: str) -> str:
@@ -77,13 +94,14 @@ def _cut(line: str) -> str:
 
 def main() -> int:
     """Writes the forms and the page."""
-    texts = forms(compiled())
+    artifact = compiled()
+    texts = forms(artifact)
     FORMS.mkdir(exist_ok=True)
     for stale in FORMS.glob("*.mlir"):
         stale.unlink()
     for name, text in texts.items():
         (FORMS / f"{name}.mlir").write_text(text, encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), texts), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), {**texts, PLAN: plan(artifact)}), encoding="utf-8")
     return 0
 
 

@@ -12,6 +12,7 @@ from dmc.cli import compile as compile_command
 from dmc.cli import inspect as inspect_command
 from dmc.cli import ledger as ledger_command
 from dmc.cli import memory as memory_command
+from dmc.cli import plan as plan_command
 from dmc.cli import run as run_command
 from dmc.cli import simulate as simulate_command
 from dmc.errors import DmcError
@@ -40,7 +41,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dmc", description="An ahead-of-time compiler for training steps.")
     parser.add_argument("--version", action="version", version=f"dmc {dmc.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (compile_command, run_command, inspect_command, ledger_command, memory_command, simulate_command):
+    every = (
+        compile_command,
+        run_command,
+        inspect_command,
+        ledger_command,
+        memory_command,
+        plan_command,
+        simulate_command,
+    )
+    for command in every:
         command.add_parser(commands)
     return parser
 

@@ -6,6 +6,7 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
+from dmc.importer import nonfinite
 
 aten = torch.ops.aten
 MAX_ROUNDS = 64
@@ -21,20 +23,7 @@ MAX_ROUNDS = 64
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **_OWN}
-
-
-def is_finite(x: Tensor) -> Tensor:
-    """Whether each element is neither infinite nor NaN.
-
-    Infinity times zero is NaN, which equals nothing. torch-mlir's own lowering compares x with itself, which it then
-    folds to true, and takes NaN for larger than any number.
-    """
-    return x * 0 == 0
-
-
-def _is_nan(x: Tensor) -> Tensor:
-    return ~(is_finite(x) | (x.abs() == float("inf")))
+    return {**get_decomposition_table(), **nonfinite.OWN, **_OWN}
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -147,6 +136,22 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return torch.cat(values, dim), torch.cat(indices, dim)
 
 
+def _log10(x: Tensor) -> Tensor:
+    """IREE knows no such function on the CPU."""
+    return x.log() * (1.0 / math.log(10.0))
+
+
+def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
+    """A negative number cuts elements off, as the gradient of a padding does."""
+    if min(pad, default=0) >= 0:
+        return NotImplemented
+    for place in range(0, len(pad), 2):
+        dim = x.dim() - 1 - place // 2
+        first, last = max(-pad[place], 0), max(-pad[place + 1], 0)
+        x = x.narrow(dim, first, x.shape[dim] - first - last)
+    return aten.constant_pad_nd.default(x, [max(size, 0) for size in pad], value)
+
+
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -190,8 +195,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: _sum,
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
-    aten.isfinite.default: is_finite,
-    aten.isnan.default: _is_nan,
+    aten.log10.default: _log10,
+    aten.constant_pad_nd.default: _constant_pad,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

@@ -5,12 +5,18 @@ Matching is by structure and constants, never by class name, so that a look-alik
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+
+from dmc.importer import composites
+
+__all__ = ["composites", "fuse", "whole_rms_norm"]
 
 aten = torch.ops.aten
 _ADD = (aten.add.Tensor,)
@@ -18,35 +24,57 @@ _MUL = (aten.mul.Tensor,)
 _CAST = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What means the same as a node: `target(x, *others)`, with x read where the node stands."""
+
+    target: Callable[..., Any]
+    x: fx.Node
+    others: tuple[Any, ...]
+
+
 def fuse(graph: fx.GraphModule) -> None:
     """Rewrites RMS normalisation and tanh-GELU in place of their parts; nodes left without users are erased."""
-    for node in list(graph.graph.nodes):
-        for pattern in (_rms_norm, _tanh_gelu):
-            if (call := pattern(node)) is None:
-                continue
-            target, args = call
-            with graph.graph.inserting_after(node):
-                fused = graph.graph.call_function(target, args)
-            fused.meta.update(node.meta)
-            node.replace_all_uses_with(fused)
-            break
+    nodes = list(graph.graph.nodes)
+    # By node, how many have written to a tensor before it.
+    writes = dict(zip(nodes, itertools.accumulate(map(_is_write, nodes), initial=0), strict=False))
+    for node in nodes:
+        call = _rms_norm(node) or _tanh_gelu(node)
+        # Between x and its last reader something may have written to x, or to what is made of it.
+        if call is None or writes[node] != writes[call.x] + _is_write(call.x):
+            continue
+        with graph.graph.inserting_after(node):
+            fused = graph.graph.call_function(call.target, (call.x, *call.others))
+        fused.meta.update(node.meta)
+        node.replace_all_uses_with(fused)
+        writes[fused] = writes[node]
     graph.graph.eliminate_dead_code(is_impure_node=_has_effect)
     graph.recompile()
 
 
-def whole_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """RMS normalisation over the last dimension; shape and dtype of `x`."""
-    return torch.ops.dmc.rms_norm(x, weight, 1, eps)[0]
+def whole_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, narrows: bool) -> torch.Tensor:
+    """RMS normalisation over the last dimension, in the wider type of `x` and `weight`.
+
+    `narrows`: what is normalised is rounded to the type of `x` before it is multiplied with `weight`.
+    """
+    if narrows:
+        return torch.ops.dmc.rms_norm(x, torch.ones_like(weight), 1, eps)[0] * weight
+    # Under mixed precision `x` may be narrower than in the exported graph.
+    return torch.ops.dmc.rms_norm(x.to(torch.promote_types(x.dtype, weight.dtype)), weight, 1, eps)[0]
 
 
-def _rms_norm(node: fx.Node) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+def _rms_norm(node: fx.Node) -> _Call | None:
     """weight · cast(x · rsqrt(mean(x²) + eps)), the casts optional, in either order of the products."""
     for weight, scaled in _operands(node, _MUL):
-        if not _is_vector(weight) or (found := _normalised(_uncast(scaled))) is None:
+        product = _cast_from(scaled, torch.float32)
+        if not _is_vector(weight) or (found := _normalised(product)) is None:
             continue
         x, eps = found
-        if _shape(weight) == _shape(x)[-1:] and _dtype(node) == _dtype(x):
-            return whole_rms_norm, (x, weight, eps)
+        narrows = product is not scaled and _dtype(scaled) != torch.float32
+        if narrows and _dtype(scaled) != _dtype(x):
+            continue
+        if _shape(weight) == _shape(x)[-1:] and _dtype(node) == _dtype(x) == _dtype(weight) and _is_floating(x):
+            return _Call(whole_rms_norm, x, (weight, eps, narrows))
     return None
 
 
@@ -56,11 +84,13 @@ def _normalised(node: Any) -> tuple[fx.Node, float] | None:
             continue
         for mean, eps in _operands(factor.args[0], _ADD):
             if isinstance(eps, float) and _is(mean, aten.mean.dim) and _is_square_mean(mean, x):
-                return _uncast(x), eps
+                return _widened(x), eps
     return None
 
 
 def _is_square_mean(mean: Any, x: Any) -> bool:
+    if mean.kwargs:
+        return False
     square = mean.args[0]
     last = list(mean.args[1]) in ([-1], [len(_shape(x)) - 1])
     keeps = len(mean.args) > 2 and mean.args[2] is True
@@ -68,14 +98,14 @@ def _is_square_mean(mean: Any, x: Any) -> bool:
     return last and keeps and (is_power or (_is(square, aten.mul.Tensor) and square.args == (x, x)))
 
 
-def _tanh_gelu(node: fx.Node) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+def _tanh_gelu(node: fx.Node) -> _Call | None:
     """0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))"""
     for half, one_plus in _operands(node, _MUL):
         for x, factor in _operands(half, _MUL):
-            if factor != 0.5 or not isinstance(x, fx.Node):
+            if factor != 0.5 or not isinstance(x, fx.Node) or not _is_floating(x):
                 continue
             if any(one == 1.0 and _is_gelu_tanh(t, x) for t, one in _operands(one_plus, _ADD)):
-                return torch.ops.dmc.gelu.default, (x, "tanh")
+                return _Call(torch.ops.dmc.gelu.default, x, ("tanh",))
     return None
 
 
@@ -107,8 +137,24 @@ def _is(node: Any, target: Any) -> bool:
     return isinstance(node, fx.Node) and node.target is target
 
 
-def _uncast(node: Any) -> Any:
-    return node.args[0] if isinstance(node, fx.Node) and node.target in _CAST else node
+def _cast_from(node: Any, dtype: torch.dtype) -> Any:
+    """What a cast is of, if it is of type `dtype`; any other node itself."""
+    source = _source(node)
+    return source if source is not None and _dtype(source) == dtype else node
+
+
+def _widened(node: fx.Node) -> fx.Node:
+    """What a cast to f32 is of, where that loses nothing; any other node itself."""
+    source = _source(node)
+    return source if source is not None and _dtype(node) == torch.float32 and _is_floating(source) else node
+
+
+def _source(node: Any) -> fx.Node | None:
+    """What `node` casts, if it is a cast."""
+    if not isinstance(node, fx.Node) or node.target not in _CAST:
+        return None
+    source = node.args[0]
+    return source if isinstance(source, fx.Node) else None
 
 
 def _is_vector(node: Any) -> bool:
@@ -125,13 +171,20 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
     return value.dtype if isinstance(value, torch.Tensor) else None
 
 
+def _is_floating(node: fx.Node) -> bool:
+    return _dtype(node) in (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _is_write(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
 def _has_effect(node: fx.Node) -> bool:
     # In-place operations on buffers have no users but must stay, in regions of another mode as well.
-    schema = getattr(node.target, "_schema", None)
     regions = [region for argument in node.args if (region := _region(argument)) is not None]
     inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
-    writes = schema is not None and schema.is_mutable
-    return node.op in ("placeholder", "output") or writes or any(_has_effect(child) for child in inner)
+    return node.op in ("placeholder", "output") or _is_write(node) or any(_has_effect(child) for child in inner)
 
 
 def _region(argument: Any) -> fx.GraphModule | None:

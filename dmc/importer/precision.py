@@ -14,6 +14,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
+from dmc.importer.composite import NAMESPACE
+
 
 class Precision(Enum):
     """fp32 and bf16: everything in that type. bf16-mixed: f32 state, chosen operations in bf16."""
@@ -44,9 +46,10 @@ WIDEST = frozenset(
 
 def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of an ATen operation with floating tensors cast as the lists above say."""
-    if not isinstance(target, OpOverload) or target.namespace != "aten":
+    if not isinstance(target, OpOverload) or target.namespace not in ("aten", NAMESPACE):
         return args, kwargs
-    name = target.overloadpacket.__name__
+    # A composite that stands in the exported graph was found there: among its parts are powers, in f32.
+    name = "pow" if target.namespace == NAMESPACE else target.overloadpacket.__name__
     dtype = _chosen_type(name, args, kwargs)
     if dtype is None:
         return args, kwargs

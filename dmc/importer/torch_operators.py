@@ -154,11 +154,8 @@ def to_composite(op: ir.Operation) -> None:
         )
     for old, new in zip(op.results, composite.results, strict=True):
         _replace_torch_value(old, new)
-    arguments = [operand.owner for operand in op.operands]
+    # What made its operands may have other readers, or make two of them: canonicalisation erases what is left unused.
     op.erase()
-    for owner in arguments:
-        if isinstance(owner, ir.Operation | ir.OpView) and not list(owner.operation.results[0].uses):
-            owner.operation.erase()
 
 
 def _replace_torch_value(old: ir.Value, new: ir.Value) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from dmc.errors import DmcError
 from dmc.lowering.iree import run_iree
-from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, Place, leaves
+from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Job, code
 from dmc.program.code import DeviceCode, Extent
+from dmc.program.device_contract import check_device_code
 from dmc.target import Target
 
 _EXPORT = re.compile(
@@ -39,7 +40,8 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     """The code of `library`, which was made for `target`, for the launches of `job` from outside of IREE.
 
     IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken out.
-    Raises DmcError, naming the entry, where the size of a launch is not known at compile time.
+    Raises DmcError, naming the entry, where the size of a launch is not known at compile time, and ProofError where the
+    code does not keep to its launches.
     """
     text = stream_module(job, library)
     configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
@@ -49,7 +51,9 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
         run_iree(configured, target, "--compile-from=executable-targets", dump)
         (ptx,) = Path(directory).glob("*.ptx")
         kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
-        return DeviceCode(ptx.read_text(), kernels)
+        made = DeviceCode(ptx.read_text(), kernels)
+    check_device_code(job, made)
+    return made
 
 
 def _geometries(text: str) -> dict[str, _Geometry]:
@@ -75,15 +79,15 @@ def _steps(kernel: KernelCode, geometries: Mapping[str, _Geometry]) -> tuple[cod
 def _step(command: Dispatch | Fill | Copy, geometries: Mapping[str, _Geometry]) -> code.Step:
     match command:
         case Fill():
-            return code.Fill(_pattern(command.value), _part(command.target))
+            return code.Fill(_pattern(command.value), command.target)
         case Copy():
-            return code.Copy(_part(command.source), _part(command.target))
+            return code.Copy(command.source, command.target)
         case Dispatch():
             entry = _entry(command, geometries)
             known = geometries[entry]
-            buffers = tuple(_part(binding.place) for binding in command.bindings)
             scalars = tuple(int.from_bytes(_pattern(value), "little", signed=True) for value in command.scalars)
-            return code.Dispatch(entry, known.grid, known.block, known.shared, buffers, scalars)
+            ordered = tuple(sorted(command.ordered))
+            return code.Dispatch(entry, known.grid, known.block, known.shared, command.bindings, scalars, ordered)
 
 
 def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
@@ -92,10 +96,6 @@ def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
     alignments = (1 << power for power in range(ALIGNMENT.bit_length()))
     entries = (f"{at_alignment(command.executable, alignment)}{suffix}" for alignment in alignments)
     return next((entry for entry in entries if entry in geometries), command.entry)
-
-
-def _part(place: Place) -> code.Part:
-    return code.Part(place.role, place.index, place.offset, place.length)
 
 
 def _pattern(value: str) -> bytes:

@@ -18,7 +18,7 @@ def ordered_bindings(executable: Any) -> Pairs:
     Then code that goes element by element has read an element before it writes the one in its place. Where IREE
     computes a thing twice, an operation may read a buffer after another has written what stands in it.
     """
-    block = _code(executable)
+    block = code_of(executable)
     buffers: dict[Any, int] = {}
     readers: dict[int, set[int]] = {}
     stores: list[tuple[int, Any]] = []
@@ -39,7 +39,7 @@ def ordered_bindings(executable: Any) -> Pairs:
     return frozenset(pairs)
 
 
-def _code(executable: Any) -> Any:
+def code_of(executable: Any) -> Any:
     """The block of the only function of an executable."""
     (module,) = [op for op in executable.regions[0].blocks[0].operations if op.operation.name == "builtin.module"]
     (function,) = list(module.operation.regions[0].blocks[0].operations)

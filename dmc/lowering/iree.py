@@ -14,6 +14,7 @@ from dmc._mlir import ir
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.lowering.cpu_features import required_features
+from dmc.lowering.kept_arguments import check_kept_arguments
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.target import CPU, Target
 
@@ -59,9 +60,12 @@ class Executable:
 
 
 def compile_module(module: ir.Module, target: Target) -> Executable:
-    """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails."""
+    """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails, and where what it makes of
+    the module would write what the step only reads.
+    """
     schedule = schedule_of(module.operation.get_asm(), target).decode()
     check_bindings(schedule)
+    check_kept_arguments(schedule)
     if target.name == CPU.name:
         schedule = with_tiles(schedule, os.cpu_count() or 1)
     data = compile_stream(schedule, target)

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-Role = Literal["read", "write", "scratch"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Bytes [offset, offset + length) of operand `index` ("read"), of result `index` ("write"), or of the scratch."""
-
-    role: Role
-    index: int
-    offset: int
-    length: int
-
-    def touches(self, other: Place) -> bool:
-        """Whether the two have a byte in common, as long as no two of a kernel's ranges have."""
-        if (self.role, self.index) != (other.role, other.index):
-            return False
-        return self.offset < other.offset + other.length and other.offset < self.offset + self.length
-
-
-@dataclass(frozen=True)
-class Binding:
-    """A buffer of a dispatch; `access` is "ro", "wo" or "rw"."""
-
-    access: str
-    place: Place
+from dmc.program import aligned
+from dmc.program.code import Binding, Place
+from dmc.program.contract import Effect, Phase, effect_of
 
 
 @dataclass(frozen=True)
@@ -83,6 +61,10 @@ class KernelCode:
     commands: tuple[KernelCommand, ...]
     scratch: int
 
+    def phases(self) -> tuple[Phase, ...]:
+        """What its commands do with the memory it is given; the commands of a group, at the same time."""
+        return tuple(tuple(effect(each) for each in leaves([command])) for command in self.commands)
+
 
 @dataclass(frozen=True)
 class CodeLibrary:
@@ -113,46 +95,39 @@ def leaves(commands: Sequence[KernelCommand]) -> Iterator[Dispatch | Fill | Copy
             yield command
 
 
-def reads_and_writes(command: Dispatch | Fill | Copy) -> tuple[list[Place], list[Place]]:
-    """What a command reads and what it writes; IREE binds results for both."""
+def effect(command: Dispatch | Fill | Copy) -> Effect:
+    """What a command reads and what it writes."""
     match command:
         case Fill():
-            return [], [command.target]
+            return Effect((), (command.target,))
         case Copy():
-            return [command.source], [command.target]
+            return Effect((command.source,), (command.target,))
         case Dispatch():
-            reads = [each.place for each in command.bindings if "r" in each.access]
-            return reads, [each.place for each in command.bindings if "w" in each.access]
+            return effect_of(command.bindings, command.ordered)
 
 
-def is_safe_in_place(code: KernelCode, read: int, write: int) -> bool:
-    """Whether result `write` may lie where operand `read` does, as far as the order of the commands goes.
+def with_copies_in(code: KernelCode) -> KernelCode:
+    """A kernel that writes an operand, which others read too, writes a copy of it in the scratch instead.
 
-    Nothing may read the operand once something has written the result, or while something else may be writing it. A
-    dispatch that reads and writes them at once must do so element by element: that is for the caller to know.
+    IREE updates a tensor in its own memory where nothing in the kernel reads it later.
     """
-    written = False
-    for command in code.commands:
-        parts = list(leaves([command]))
-        readers = [part for part in parts if _has(reads_and_writes(part)[0], "read", read)]
-        writers = [part for part in parts if _has(reads_and_writes(part)[1], "write", write)]
-        if readers and written:
-            return False
-        if readers and writers and not (readers == writers and _is_ordered(readers, read, write)):
-            return False
-        written = written or bool(writers)
-    return True
+    every = [place for each in leaves(code.commands) for place in _places(each)]
+    written = {place.index for each in leaves(code.commands) for place in effect(each).writes if place.role == "read"}
+    copies: dict[int, Copy] = {}
+    scratch = code.scratch
+    for index in sorted(written):
+        size = max(place.end for place in every if (place.role, place.index) == ("read", index))
+        copies[index] = Copy(Place("read", index, 0, size), Place("scratch", 0, scratch, size))
+        scratch += aligned(size)
+    if not copies:
+        return code
 
+    def place(given: Place) -> Place:
+        if given.role != "read" or given.index not in copies:
+            return given
+        return Place("scratch", 0, copies[given.index].target.offset + given.offset, given.length)
 
-def _is_ordered(commands: Sequence[Dispatch | Fill | Copy], read: int, write: int) -> bool:
-    """Whether the only command is a dispatch that has read an element before it writes the one in its place."""
-    (first, *others) = commands
-    if others or not isinstance(first, Dispatch):
-        return False
-    places = [binding.place for binding in first.bindings]
-    taken = [number for number, place in enumerate(places) if (place.role, place.index) == ("read", read)]
-    made = [number for number, place in enumerate(places) if (place.role, place.index) == ("write", write)]
-    return all((i, j) in first.ordered for i in taken for j in made)
+    return KernelCode(code.name, (*copies.values(), *_moved(code.commands, place)), scratch)
 
 
 def without_copy_out(code: KernelCode) -> KernelCode:
@@ -160,53 +135,60 @@ def without_copy_out(code: KernelCode) -> KernelCode:
     out = next((each for each in leaves(code.commands) if isinstance(each, Copy) and _copies_all_out(each, code)), None)
     if out is None:
         return code
-    commands = _renamed(code.commands, out)
-    return KernelCode(code.name, commands, 0)
+    target = out.target
+
+    def place(given: Place) -> Place:
+        if given.role != "scratch":
+            return given
+        return Place("write", target.index, given.offset, min(given.length, target.length - given.offset))
+
+    return KernelCode(code.name, _moved(_without(code.commands, out), place), 0)
 
 
 def _copies_all_out(copy: Copy, code: KernelCode) -> bool:
     source, target = copy.source, copy.target
     if (source.role, source.offset, target.role, target.offset) != ("scratch", 0, "write", 0):
         return False
-    # IREE rounds the only value of the scratch up to 64 bytes; another would begin behind that.
-    if not source.length <= code.scratch < source.length + 64:
-        return False
     every = list(leaves(code.commands))
-    later = [place for each in every[every.index(copy) + 1 :] for place in reads_and_writes(each)[1]]
+    # IREE rounds the only value of the scratch up to 64 bytes; another would begin behind that.
+    held = max(place.end for each in every for place in _places(each) if place.role == "scratch")
+    if held >= source.length + 64:
+        return False
+    later = [place for each in every[every.index(copy) + 1 :] for place in effect(each).writes]
     touched = [place for each in every if each != copy for place in _places(each)]
     return not any(place.touches(target) for place in touched) and not any(place.touches(source) for place in later)
 
 
-def _renamed(commands: Sequence[KernelCommand], out: Copy) -> tuple[KernelCommand, ...]:
-    """`commands` with what `out` copies to in the place of the scratch, without `out` and without empty groups."""
-
-    def place(given: Place) -> Place:
-        if given.role != "scratch":
-            return given
-        return Place("write", out.target.index, given.offset, min(given.length, out.target.length - given.offset))
-
+def _without(commands: Sequence[KernelCommand], out: Copy) -> tuple[KernelCommand, ...]:
+    """`commands` without `out` and without empty groups."""
     kept: list[KernelCommand] = []
     for command in commands:
-        match command:
-            case Group():
-                inside = _renamed(command.commands, out)
-                kept += [Group(inside)] if len(inside) > 1 else inside
-            case Fill():
-                kept.append(replace(command, target=place(command.target)))
-            case Copy() if command != out:
-                kept.append(Copy(place(command.source), place(command.target)))
-            case Dispatch():
-                bindings = tuple(Binding(each.access, place(each.place)) for each in command.bindings)
-                kept.append(replace(command, bindings=bindings))
-            case _:
-                continue
+        if isinstance(command, Group):
+            inside = _without(command.commands, out)
+            kept += [Group(inside)] if len(inside) > 1 else inside
+        elif command != out:
+            kept.append(command)
     return tuple(kept)
 
 
-def _places(command: Dispatch | Fill | Copy) -> list[Place]:
-    reads, writes = reads_and_writes(command)
-    return [*reads, *writes]
+def _moved(commands: Sequence[KernelCommand], place: Callable[[Place], Place]) -> tuple[KernelCommand, ...]:
+    """`commands` on other memory: `place` says for each place where it is now."""
+    return tuple(_on_other_memory(command, place) for command in commands)
 
 
-def _has(places: Sequence[Place], role: Role, index: int) -> bool:
-    return any(place.role == role and place.index == index for place in places)
+def _on_other_memory(command: KernelCommand, place: Callable[[Place], Place]) -> KernelCommand:
+    match command:
+        case Group():
+            return Group(_moved(command.commands, place))
+        case Fill():
+            return replace(command, target=place(command.target))
+        case Copy():
+            return Copy(place(command.source), place(command.target))
+        case Dispatch():
+            bindings = tuple(Binding(each.access, place(each.place)) for each in command.bindings)
+            return replace(command, bindings=bindings)
+
+
+def _places(command: Dispatch | Fill | Copy) -> tuple[Place, ...]:
+    done = effect(command)
+    return (*done.reads, *done.writes)

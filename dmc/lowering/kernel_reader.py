@@ -14,9 +14,9 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith, stream, util
 
 from dmc.errors import DmcError
+from dmc.lowering.dispatch_access import binding_accesses
 from dmc.lowering.dispatch_order import Pairs, ordered_bindings
 from dmc.lowering.kernel_code import (
-    Binding,
     CodeLibrary,
     Copy,
     Dispatch,
@@ -24,13 +24,15 @@ from dmc.lowering.kernel_code import (
     Group,
     KernelCode,
     KernelCommand,
-    Place,
+    with_copies_in,
     without_copy_out,
 )
 from dmc.program import aligned
+from dmc.program.code import Access, Binding, Place
 
 _READ, _WRITE = 1, 2
-_ACCESS = {_READ: "ro", _WRITE: "wo", _READ | _WRITE: "rw"}
+_DECLARED = {_READ: "r", _WRITE: "w", _READ | _WRITE: "rw"}
+_ACCESS: dict[str, Access] = {"": "ro", "r": "ro", "w": "wo", "rw": "rw"}
 # What a function may hold besides commands: it has no effect at this level.
 _SILENT = frozenset(
     "arith.constant hal.element_type hal.encoding_type hal.buffer_view.assert "
@@ -46,6 +48,7 @@ def read_library(schedule: str) -> CodeLibrary:
     with ir.Context():
         module = ir.Module.parse(schedule)
         texts: dict[str, str] = {}
+        accesses: dict[str, tuple[str, ...]] = {}
         ordered: dict[str, Pairs] = {}
         functions: list[ir.Operation] = []
         device = ""
@@ -53,14 +56,14 @@ def read_library(schedule: str) -> CodeLibrary:
             op = view.operation
             if op.name == "stream.executable":
                 texts[_name(op)] = op.get_asm(use_local_scope=True)
-                ordered[_name(op)] = ordered_bindings(op)
+                accesses[_name(op)], ordered[_name(op)] = binding_accesses(op), ordered_bindings(op)
             elif op.name == "util.func":
                 functions.append(op)
             elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
                 device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
         canonical, executables = _shared(texts)
-        kernels = {_name(op): without_copy_out(_Reader(_name(op), canonical, ordered).read(op)) for op in functions}
-    return CodeLibrary(device, kernels, executables)
+        codes = [_Reader(_name(op), canonical, accesses, ordered).read(op) for op in functions]
+    return CodeLibrary(device, {code.name: without_copy_out(with_copies_in(code)) for code in codes}, executables)
 
 
 def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -77,12 +80,13 @@ def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 class _Reader:
     """Reads one function.
 
-    canonical: which executable stands for each; ordered: its pairs of bindings (`ordered_bindings`). places: what each
-    resource is; scratch: bytes given out so far.
+    canonical: which executable stands for each; accesses: what it does with its buffers (`binding_accesses`);
+    ordered: its pairs of bindings (`ordered_bindings`). places: what each resource is; scratch: bytes given out so far.
     """
 
     kernel: str
     canonical: dict[str, str]
+    accesses: dict[str, tuple[str, ...]]
     ordered: dict[str, Pairs]
     places: dict[Any, Place] = field(default_factory=dict)
     scratch: int = 0
@@ -165,13 +169,20 @@ class _Reader:
         canonical = self.canonical[executable]
         parts = zip(op.resource_accesses, op.resources, op.resource_offsets, op.resource_lengths, strict=True)
         bindings = tuple(
-            Binding(_ACCESS[access.value], self._part(resource, offset, length))
-            for access, resource, offset, length in parts
+            Binding(self._access(entry, _DECLARED[access.value], done), self._part(resource, offset, length))
+            for (access, resource, offset, length), done in zip(parts, self.accesses[executable], strict=True)
         )
         workload, scalars = tuple(map(_text, op.workload)), tuple(map(_text, op.uniform_operands))
         # Entries are called as their executable, and more.
         entry = f"{canonical}{name.removeprefix(executable)}"
         return Dispatch(canonical, entry, workload, scalars, bindings, self.ordered[executable])
+
+    def _access(self, entry: Any, declared: str, done: str) -> Access:
+        """What a dispatch does with a buffer, where it was declared to do that."""
+        if not set(done) <= set(declared):
+            fact = f"{entry} does '{done}' with a buffer of which it says '{declared}'"
+            raise DmcError(f"kernel @{self.kernel}", fact, "please report the model")
+        return _ACCESS[done]
 
     def _part(self, resource: Any, offset: Any, length: Any) -> Place:
         base = self._place(resource)

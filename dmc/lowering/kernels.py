@@ -13,6 +13,7 @@ from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
+from dmc.lowering.rounding import keep_rounding
 from dmc.lowering.transposes import isolate_transposes
 from dmc.target import CPU, Target
 from dmc.walk import walk
@@ -121,6 +122,7 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
             _add_public(symbols[name].operation)
     if target.name == CPU.name:
         split_deep_products(kernels)
+        keep_rounding(kernels)
     isolate_transposes(kernels)
     return kernels.operation.get_asm()
 

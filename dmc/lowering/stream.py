@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 
-from dmc.errors import DmcError
+from dmc.errors import ProofError
 from dmc.lowering.cpu_features import required_features
 from dmc.lowering.iree import Executable, compile_stream
-from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode, Place, is_safe_in_place
+from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.lowering.stream_collectives import rendezvous_code
 from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
 from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
 from dmc.program import Job, Launch
+from dmc.program.code import Place
+from dmc.program.contract import breach, check_contracts
 from dmc.program.devices import device_count
 from dmc.target import CPU, Target
 
@@ -43,7 +45,12 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
 
 
 def stream_module(job: Job, code: CodeLibrary) -> str:
-    """The text of the module. Raises DmcError for what cannot be carried out, as lanes that wait for each other."""
+    """The text of the module.
+
+    Raises ProofError for code that does not keep to its launches, DmcError for what cannot be carried out, as lanes
+    that wait for each other.
+    """
+    check_contracts(job, {name: kernel.phases() for name, kernel in code.kernels.items()})
     regions = regions_of(job)
     return _Module(job, code, regions).text()
 
@@ -151,6 +158,8 @@ class _Module:
                 self._known.update(executables)
                 reads = [span(rank, member.source) for rank, member in item.members.items()]
                 writes = [span(rank, member.target) for rank, member in item.members.items()]
+                if (fact := breach(code.phases(), reads, writes, None)) is not None:
+                    raise ProofError("V12", code.name, fact, hint="please report this")
                 return Bound(code, reads, writes)
             case Local(rank, Launch() as launch):
                 return self._launch(rank, launch)
@@ -159,21 +168,9 @@ class _Module:
                 return Bound(KernelCode("move", (whole,), 0), [span(rank, move.source)], [span(rank, move.target)])
 
     def _launch(self, rank: int, launch: Launch) -> Bound:
-        if launch.kernel not in self._code.kernels:
-            raise DmcError(f"kernel @{launch.kernel}", "has no code", hint="please report this")
         code = self._code.kernels[launch.kernel]
-        _check_in_place(code, launch)
         reads, writes = ([span(rank, each) for each in ranges] for ranges in (launch.reads, launch.writes))
         return Bound(code, reads, writes, span(rank, launch.scratch))
-
-
-def _check_in_place(code: KernelCode, launch: Launch) -> None:
-    """Raises DmcError where a result lies on an operand that the kernel still needs."""
-    for write, target in enumerate(launch.writes):
-        for read, source in enumerate(launch.reads):
-            if target.overlaps(source) and not (target == source and is_safe_in_place(code, read, write)):
-                fact = f"writes result {write} at {target.offset} over operand {read}, which it still reads"
-                raise DmcError(launch.label or f"kernel @{launch.kernel}", fact, "give the result a place of its own")
 
 
 def _joined(name: str, regions: tuple[int, ...]) -> tuple[str, list[str]]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dmc.errors import DmcError
-from dmc.lowering.kernel_code import Binding, Copy, Dispatch, Fill, Group, KernelCode, KernelCommand, Place, Role
+from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, KernelCommand
 from dmc.lowering.stream_regions import Rendezvous
 from dmc.program import Collective
+from dmc.program.code import Binding, Place, Role
 
 # IREE's runtime binds no more buffers to a dispatch.
 _MOST_BINDINGS = 32
@@ -183,7 +184,8 @@ def _combined(
     divided = divisor if first.reduction == "mean" else 1
     work = Combination(first.reduction, first.dtype, first.accumulate, count, len(sources), divided)
     bindings = [Binding("ro", place) for place in sources] + [Binding("wo", target)]
-    return Dispatch(work.name, work.name, (), (), tuple(bindings)), {work.name: work.executable()}
+    ordered = frozenset((i, len(sources)) for i in range(len(sources)))
+    return Dispatch(work.name, work.name, (), (), tuple(bindings), ordered), {work.name: work.executable()}
 
 
 def _all_gather(members: list[Collective]) -> _Commands:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc.errors import DmcError
-from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, KernelCommand, Place
+from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, KernelCommand
 from dmc.program import Range
+from dmc.program.code import Place
 
 # What IREE's code takes a buffer to be aligned to.
 ALIGNMENT = 64
@@ -38,8 +39,8 @@ class Span:
 
     def part(self, place: Place) -> Span:
         """The bytes that `place` names of what lies here; raises DmcError if it is too small."""
-        if place.offset + place.length > self.length:
-            fact = f"{place.role} {place.index} has {self.length} bytes, but {place.offset + place.length} are used"
+        if place.end > self.length:
+            fact = f"{place.role} {place.index} has {self.length} bytes, but {place.end} are used"
             raise DmcError(self.arena.name, fact, hint="please report this")
         return Span(self.arena, self.offset + place.offset, place.length)
 

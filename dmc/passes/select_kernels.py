@@ -12,6 +12,7 @@ from dmc.analysis.settings import target_of
 from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
+from dmc.program.contract import is_safe_in_place
 from dmc.step_function import find_step, functions, symbol
 from dmc.target import targets
 
@@ -33,7 +34,6 @@ class SelectKernels(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError, naming the kernel, for a body that IREE does not turn into dispatches."""
         # IREE's compiler takes long to load, and most runs of dmc-opt do without it.
-        from dmc.lowering.kernel_code import is_safe_in_place
         from dmc.lowering.kernels import compile_kernels
 
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
@@ -42,6 +42,7 @@ class SelectKernels(Pass):
         names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
         chosen = targets(target_of(module, self.target))
         codes = [compile_kernels(module, names, each).kernels for each in chosen]
+        phases = {name: [code[name].phases() for code in codes] for name in names}
         for op in kernels:
             _state(op.operation, "implementation", ir.StringAttr.get("iree"))
             _state(op.operation, "scratch", i64(max(code[name].scratch for code in codes for name in bodies(op))))
@@ -50,7 +51,7 @@ class SelectKernels(Pass):
             safe = [
                 pair
                 for pair in _of_one_size(by_name[name])
-                if all(is_safe_in_place(code[name], *pair) for code in codes)
+                if all(is_safe_in_place(each, *pair) for each in phases[name])
             ]
             _state(by_name[name].operation, IN_PLACE, _pairs(safe))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from dmc import dialect as dm
 from dmc._mlir import ir
@@ -12,6 +13,7 @@ from dmc.analysis.jobs import job_of
 from dmc.analysis.memory_attributes import ARENAS
 from dmc.analysis.settings import memory_cap_of
 from dmc.forms import verify_only_kernels_compute
+from dmc.passes._dumps import dataflow_of_dumps
 from dmc.passes.base import Pass
 from dmc.proof import verify
 from dmc.step_function import find_step
@@ -25,16 +27,21 @@ class Verify(Pass):
     it reads and leaves alone what movements have borrowed. In form planned: the programs of all ranks together match,
     end, have no race, and fit into memory (`dmc.proof`).
     cap: the largest size of a rank's arena on the device, in bytes; 0: what the module says, or none.
+    dumps: in form planned, the folder with the dumps of forms placed and scheduled, by which it is proven, too, what each
+    launch reads (V11).
     """
 
     name = "dm-verify"
     cap: int = 0
+    dumps: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Raises ProofError for the first property that does not hold, and DmcError for a step of another form."""
         if any(isinstance(op, dm.ProgramOp) for op in module.body.operations):
             cap = memory_cap_of(module, self.cap)
-            verify(job_of(module), {"device": cap} if cap else None)
+            job = job_of(module)
+            dataflow = dataflow_of_dumps(Path(self.dumps), module, job) if self.dumps else None
+            verify(job, {"device": cap} if cap else None, dataflow=dataflow)
             return
         # On any other form there would be nothing to prove, and success would mean nothing.
         verify_only_kernels_compute(module)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dmc.errors import ArtifactError
+from dmc.errors import ArtifactError, ProofError
 from dmc.program.code import DeviceCode
+from dmc.program.device_contract import check_device_code
 from dmc.program.job import SCHEMA, Job
 from dmc.program.program import Space
 
@@ -23,7 +24,11 @@ PROPERTIES = {
     "V7": "bytes hold one value at a time, and are used again only behind its last access",
     "V8": "no arena is larger than its cap, or than what lies in it",
     "V10": "all ranks run one program, decided from one table of costs",
+    "V11": "each launch reads the values that form placed says, and each slot holds its own at the end",
 }
+
+# What was checked of the code that carries out a job (`dmc.program.contract`).
+CONTRACT = {"V12": "kernels leave their operands as they are, write every result, and touch nothing but their ranges"}
 
 ASSUMPTIONS = (
     "lanes are in order: a command begins when the one before it on its lane has ended",
@@ -31,18 +36,19 @@ ASSUMPTIONS = (
     "a collective makes progress once all its members have reached it, and is over for a member when its lane goes on",
     "no communicator outside the job is active on its devices during a step",
     "steps do not overlap: the host fills and reads slots between them",
-    "kernels read and write their ranges and scratch only; in place they read each element before they write it",
+    "machine code accesses memory as the code it is generated from; in place it reads an element before it writes it",
+    "MLIR's canonicalize and cse change no value",
     "devices, links and memory are free of faults",
 )
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The properties that `dmc.proof.verify` checked of one job, what they rest on, and the code that carries it out.
+    """The properties that were checked of one job and of its code, what they rest on, and which code that is.
 
     properties: short name to what it says. digest: `Job.digest()` of the job. cost_table: SHA-256 of the table of costs
     from which all ranks' schedules were decided, "" where none was used. peaks: bytes of each memory space, the largest
     of any rank; caps: what the user allowed, by space. code: SHA-256 of each IREE module ("modules/step"), and of what
-    a GPU runs ("gpu"). schema: of the job.
+    a GPU runs ("gpu"). dataflow: `Dataflow.digest()` of what the job was found to compute. schema: of the job.
     """
 
     properties: dict[str, str]
@@ -52,6 +58,7 @@ class Certificate(msgspec.Struct, frozen=True):
     peaks: dict[Space, int]
     caps: dict[Space, int]
     code: dict[str, str] = {}
+    dataflow: str = ""
     schema: int = SCHEMA
 
     def to_bytes(self) -> bytes:
@@ -67,23 +74,25 @@ class Certificate(msgspec.Struct, frozen=True):
             raise _refused(f"is damaged ({error})") from error
 
     def with_code(self, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> Certificate:
-        """The certificate of the same job, carried out by this code."""
-        return msgspec.structs.replace(self, code=_digests(modules, gpu))
+        """The certificate of the same job, carried out by this code; lowering checked that it keeps to its contract."""
+        return msgspec.structs.replace(self, properties=self.properties | CONTRACT, code=_digests(modules, gpu))
 
     def check(self, job: Job, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> None:
         """Raises ArtifactError where the certificate is not that of `job` and of its code, or says less than the
-        proof of this version does.
+        proof of this version does; and where a GPU's code does not keep to its contract.
         """
         if self.schema != SCHEMA:
             raise _refused(f"is of schema {self.schema}, the job of {SCHEMA}")
         if self.digest != (digest := job.digest()):
             raise _refused(f"was given to the job {self.digest[:12]}, not to this one ({digest[:12]})")
-        if missing := [name for name in PROPERTIES if name not in self.properties]:
+        if missing := [name for name in (*PROPERTIES, *CONTRACT) if name not in self.properties]:
             raise _refused(f"does not say that {', '.join(missing)} hold")
         if set(self.assumptions) != set(ASSUMPTIONS):
             raise _refused("rests on other assumptions than those that are kept here")
         self._check_memory(job)
         self._check_code(_digests(modules, gpu))
+        if gpu is not None:
+            _check_contract(job, gpu)
 
     def _check_memory(self, job: Job) -> None:
         if self.peaks != (peaks := job.peaks()):
@@ -97,6 +106,13 @@ class Certificate(msgspec.Struct, frozen=True):
             found, proven = digests.get(name, "none"), self.code.get(name, "none")
             if found != proven:
                 raise _refused(f"is of other code than this: of {name} it has {proven[:12]}, the file {found[:12]}")
+
+
+def _check_contract(job: Job, gpu: DeviceCode) -> None:
+    try:
+        check_device_code(job, gpu)
+    except ProofError as error:
+        raise _refused(f"is of code that breaks its contract: {error.place}: {error.fact}") from error
 
 
 def _digests(modules: Mapping[str, bytes], gpu: DeviceCode | None) -> dict[str, str]:

@@ -11,44 +11,66 @@ import msgspec
 from dmc.errors import ArtifactError
 
 Role = Literal["read", "write", "scratch"]
+# What is done with a buffer: it is read, written, or both.
+Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes [offset, offset + length) of a launch's operand `index` ("read"), its result `index`, or its scratch."""
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes [offset, offset + length) of operand `index` ("read"), of result `index` ("write"), or of the scratch."""
 
     role: Role
     index: int
     offset: int
     length: int
 
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.offset + self.length
+
+    def touches(self, other: Place) -> bool:
+        """Whether the two have a byte in common, as long as no two of a kernel's ranges have."""
+        if (self.role, self.index) != (other.role, other.index):
+            return False
+        return self.offset < other.end and other.offset < self.end
+
+
+class Binding(msgspec.Struct, frozen=True, array_like=True):
+    """A buffer of a dispatch, and what the dispatch does with it."""
+
+    access: Access
+    place: Place
+
 
 class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
-    """Runs `entry`: a pointer for each of `buffers`, then `scalars` as 32-bit integers.
+    """Runs `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers.
 
-    grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory of a block.
+    grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory of a block. ordered: the pairs
+    (read, written) of bindings of which the one may lie on the other where the code goes element by element.
     """
 
     entry: str
     grid: Extent
     block: Extent
     shared: int
-    buffers: tuple[Part, ...]
+    bindings: tuple[Binding, ...]
     scalars: tuple[int, ...] = ()
+    ordered: tuple[tuple[int, int], ...] = ()
 
 
 class Fill(msgspec.Struct, frozen=True, array_like=True, tag="fill"):
     """Writes `pattern`, 1, 2 or 4 bytes (little endian), all over `target`."""
 
     pattern: bytes
-    target: Part
+    target: Place
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
     """Copies `source` to `target`."""
 
-    source: Part
-    target: Part
+    source: Place
+    target: Place
 
 
 Step: TypeAlias = Dispatch | Fill | Copy

@@ -10,7 +10,7 @@ import msgspec
 from dmc.errors import ArtifactError
 from dmc.program.program import Program, Space
 
-SCHEMA = 2
+SCHEMA = 3
 _MAGIC = b"DMCJOB"
 
 

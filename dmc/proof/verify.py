@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from dmc.program import Job
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
+from dmc.program.dataflow import Dataflow
 from dmc.program.program import Space
 from dmc.proof.algebra import check_algebra
 from dmc.proof.communicators import check_communicators
+from dmc.proof.dataflow import check_dataflow
 from dmc.proof.deadlock import check_deadlock
 from dmc.proof.events import check_events
 from dmc.proof.invariance import check_invariance
@@ -20,11 +22,17 @@ from dmc.proof.races import check_races
 from dmc.proof.reuse import check_reuse
 
 
-def verify(job: Job, caps: Mapping[Space, int] | None = None, cost_table_hash: str = "") -> Certificate:
+def verify(
+    job: Job,
+    caps: Mapping[Space, int] | None = None,
+    cost_table_hash: str = "",
+    dataflow: Dataflow | None = None,
+) -> Certificate:
     """Proves that a job, issued by any ranks at any speed, ends and computes what its order of issue says.
 
     caps: bytes that a rank may use of a memory space, none for spaces left out. cost_table_hash: SHA-256 of the costs
-    that the schedule was made from, for the certificate. Raises ProofError with the property that fails and a
+    that the schedule was made from, for the certificate. dataflow: what the step computes; without it nothing is said
+    of V11, and no file with such a certificate is run. Raises ProofError with the property that fails and a
     counterexample. About linear in the commands of all ranks.
     """
     check_algebra(job)
@@ -38,4 +46,12 @@ def verify(job: Job, caps: Mapping[Space, int] | None = None, cost_table_hash: s
         check_races(program, order, check_reuse(program))
     check_memory(job, caps or {})
     check_invariance(job)
-    return Certificate(dict(PROPERTIES), ASSUMPTIONS, job.digest(), cost_table_hash, job.peaks(), dict(caps or {}))
+    proven = dict(PROPERTIES)
+    if dataflow is None:
+        del proven["V11"]
+    else:
+        check_dataflow(job, dataflow)
+    computes = "" if dataflow is None else dataflow.digest()
+    return Certificate(
+        proven, ASSUMPTIONS, job.digest(), cost_table_hash, job.peaks(), dict(caps or {}), dataflow=computes
+    )

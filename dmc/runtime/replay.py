@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dmc.errors import ArtifactError
 from dmc.program import Await, Launch, Move, Program, Range, Record, Space
-from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Part
+from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place
 
 
 class Streams(Protocol):
@@ -60,7 +60,7 @@ def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], stream
 
 
 def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
-    def address(part: Part) -> int:
+    def address(part: Place) -> int:
         match part.role:
             case "read":
                 where = command.reads[part.index]
@@ -74,7 +74,7 @@ def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], strea
     for step in code.kernels[command.kernel]:
         match step:
             case Dispatch():
-                streams.launch(command.lane, step, [address(part) for part in step.buffers])
+                streams.launch(command.lane, step, [address(binding.place) for binding in step.bindings])
             case Fill():
                 streams.fill(command.lane, address(step.target), step.target.length, step.pattern)
             case Copy():

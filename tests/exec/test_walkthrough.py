@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.walkthrough import FORMS, PAGE, compiled, forms, page
+from tests.walkthrough import FORMS, PAGE, PLAN, compiled, forms, page, plan
 
 HINT = "stale: run `python -m tests.walkthrough` and look at what it changes"
 
 
 def test_the_walkthrough_is_what_the_compiler_does() -> None:
-    texts = forms(compiled())
+    artifact = compiled()
+    texts = forms(artifact)
     assert {path.stem for path in FORMS.glob("*.mlir")} == set(texts)
     for name, text in texts.items():
         assert (FORMS / f"{name}.mlir").read_text(encoding="utf-8") == text, HINT
     written = PAGE.read_text(encoding="utf-8")
-    assert page(written, texts) == written, HINT
+    assert page(written, {**texts, PLAN: plan(artifact)}) == written, HINT
 
 
 def test_an_excerpt_that_is_gone_is_found() -> None:

@@ -12,14 +12,16 @@ from dmc import plans
 from dmc._mlir import ir
 from dmc.analysis.jobs import job_of
 from dmc.analysis.plan_attributes import write_plan
-from dmc.forms import PLANNED, SCHEDULED
+from dmc.analysis.recorder import Recorder
+from dmc.forms import PLACED, PLANNED, SCHEDULED
 from dmc.importer.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.select_kernels import SelectKernels
-from dmc.pipeline import stages_between
+from dmc.pipeline import WITNESSED, stages_between
 from dmc.plans import Plan, resolve
 from dmc.program import Job
+from dmc.program.dataflow import Dataflow
 from tests.placed_gpt2 import PLACE, placed_gpt2
 
 DP2, DP4, TP2, DP2_TP2 = dmc.Mesh(dp=2), dmc.Mesh(dp=4), dmc.Mesh(tp=2), dmc.Mesh(dp=2, tp=2)
@@ -40,10 +42,21 @@ NAMES = (*OF_MLP, *OF_GPT2)
 
 def planned(name: str, context: Any) -> Job:
     """The job that the pipeline makes. Its kernels are not tried on IREE, which only says where some must be cut."""
+    return planned_with_dataflow(name, context)[0]
+
+
+def planned_with_dataflow(name: str, context: Any) -> tuple[Job, Dataflow]:
+    """The job, and what it must compute."""
     module = placed_gpt2(OF_GPT2[name], context)[0] if name in OF_GPT2 else _placed_mlp(OF_MLP[name], context)
+    recorder = Recorder()
+    recorder.see(PLACED.name, module)
     for stage in stages_between(SCHEDULED.name, PLANNED.name):
-        run_passes(module, [each for each in stage.passes if not isinstance(each, SelectKernels)])
-    return job_of(module)
+        for each in stage.passes:
+            run_passes(module, [] if isinstance(each, SelectKernels) else [each])
+            recorder.see(WITNESSED.get(str(each), ""), module)
+        recorder.see(stage.form.name, module)
+    job = job_of(module)
+    return job, recorder.dataflow(module, job)
 
 
 def _placed_mlp(plan: Plan, context: Any) -> ir.Module:

@@ -44,8 +44,8 @@ def test_there_are_enough_mutants() -> None:
 
 
 def test_every_property_refuses_some() -> None:
-    """V9 is about passes, not about jobs."""
-    assert {property for mutator in MUTATORS for property in _refusals(mutator)} == set(PROPERTIES)
+    """V9 is about passes, not about jobs; what V11 refuses stands in `test_dataflow_mutants.py`."""
+    assert {property for mutator in MUTATORS for property in _refusals(mutator)} == set(PROPERTIES) - {"V11"}
 
 
 def test_races_show() -> None:

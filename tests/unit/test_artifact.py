@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dmc.errors import ArtifactError, StateError
-from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
 from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
+from tests.certified import certified
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 from tests.random_jobs import random_job
 
@@ -56,7 +56,7 @@ def test_round_trip(artifact: Artifact, path: Path) -> None:
 
 def test_a_plan_is_read_with_its_own_code_only(artifact: Artifact, tmp_path: Path) -> None:
     job = random_job(0)
-    certificate = verify(job).with_code(artifact.modules, None)
+    certificate = certified(job).with_code(artifact.modules, None)
     planned = dataclasses.replace(artifact, job=job, certificate=certificate)
     planned.write(tmp_path / "step.dmc")
     assert Artifact.read(tmp_path / "step.dmc").certificate == certificate

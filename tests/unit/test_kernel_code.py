@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 from iree.compiler import ir
 
+from dmc.lowering.dispatch_access import binding_accesses
 from dmc.lowering.dispatch_order import ordered_bindings
 from dmc.lowering.kernel_code import (
-    Binding,
     Copy,
     Dispatch,
     Fill,
     Group,
     KernelCode,
-    Place,
-    is_safe_in_place,
+    with_copies_in,
     without_copy_out,
 )
+from dmc.program.code import Access, Binding, Place
+from dmc.program.contract import is_safe_in_place
 
 X, Y, OUT, SCRATCH = (
     Place("read", 0, 0, 64),
@@ -26,7 +27,7 @@ X, Y, OUT, SCRATCH = (
 )
 
 
-def dispatch(*bindings: tuple[str, Place], ordered: frozenset[tuple[int, int]] = frozenset()) -> Dispatch:
+def dispatch(*bindings: tuple[Access, Place], ordered: frozenset[tuple[int, int]] = frozenset()) -> Dispatch:
     """A call of some executable."""
     return Dispatch("e", "e_0", (), (), tuple(Binding(access, place) for access, place in bindings), ordered)
 
@@ -47,8 +48,8 @@ ALL_AT_ONCE = dispatch(("ro", X), ("ro", Y), ("rw", OUT), ordered=frozenset({(0,
     ],
 )
 def test_in_place(commands: tuple[Dispatch | Fill | Copy | Group, ...], safe: tuple[bool, bool]) -> None:
-    code = KernelCode("k", commands, 64)
-    assert tuple(is_safe_in_place(code, read, 0) for read in (0, 1)) == safe
+    phases = KernelCode("k", commands, 64).phases()
+    assert tuple(is_safe_in_place(phases, read, 0) for read in (0, 1)) == safe
 
 
 def test_a_result_is_made_where_it_belongs() -> None:
@@ -73,6 +74,25 @@ def test_scratch_that_is_used_again_stays() -> None:
     code = KernelCode("k", (once, Copy(SCRATCH, OUT), again, dispatch(("ro", SCRATCH), ("wo", other))), 64)
     assert without_copy_out(code) == code
     assert without_copy_out(KernelCode("k", (again, once, Copy(SCRATCH, OUT)), 64)).scratch == 0
+
+
+def test_an_operand_that_would_be_written_is_copied() -> None:
+    commands = (dispatch(("ro", X), ("wo", Y)), dispatch(("ro", X), ("wo", OUT)), Copy(Y, OUT))
+    made, copied = with_copies_in(KernelCode("k", commands, 512)), Place("scratch", 0, 512, 64)
+    assert made.commands == (
+        Copy(Y, copied),
+        dispatch(("ro", X), ("wo", copied)),
+        dispatch(("ro", X), ("wo", OUT)),
+        Copy(copied, OUT),
+    )
+    assert made.scratch == 512 + 256
+    assert with_copies_in(made) == made
+
+
+def test_what_is_updated_and_copied_out_is_updated_where_it_belongs() -> None:
+    code = KernelCode("k", (dispatch(("ro", X), ("wo", Y)), Copy(Y, OUT)), 0)
+    made = without_copy_out(with_copies_in(code))
+    assert made == KernelCode("k", (Copy(Y, OUT), dispatch(("ro", X), ("wo", OUT))), 0)
 
 
 ELEMENTWISE = 'indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]'
@@ -134,3 +154,14 @@ def test_what_a_dispatch_has_read_when_it_writes(body: str, pairs: set[tuple[int
         module = ir.Module.parse(executable(body))
         (op,) = module.body.operations
         assert ordered_bindings(op.operation) == pairs
+
+
+@pytest.mark.parametrize(
+    ("body", "accesses"),
+    [("", ("r", "", "")), (ONE_AFTER_THE_OTHER, ("r", "w", "w")), ("STORE %x, %by, WHOLE", ("r", "w", ""))],
+)
+def test_what_a_dispatch_does_with_its_buffers(body: str, accesses: tuple[str, ...]) -> None:
+    with ir.Context():
+        module = ir.Module.parse(executable(body))
+        (op,) = module.body.operations
+        assert binding_accesses(op.operation) == accesses

@@ -10,8 +10,9 @@ from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import DmcError
 from dmc.lowering import kernels
-from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, is_safe_in_place, leaves
+from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, leaves
 from dmc.lowering.kernels import compile_kernels
+from dmc.program.contract import is_safe_in_place
 from dmc.target import CPU
 
 SUM = """
@@ -114,8 +115,8 @@ def test_equal_kernels_share_their_executable() -> None:
 
 
 def test_a_new_state_may_take_the_place_of_the_old() -> None:
-    code = compiled(MOMENTUM, "momentum").kernels["momentum"]
-    assert [is_safe_in_place(code, i, i) for i in range(2)] == [True, True]
+    phases = compiled(MOMENTUM, "momentum").kernels["momentum"].phases()
+    assert [is_safe_in_place(phases, i, i) for i in range(2)] == [True, True]
 
 
 def test_a_small_constant_is_in_the_code() -> None:

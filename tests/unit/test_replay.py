@@ -8,17 +8,18 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record
-from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Part
+from dmc.program.code import Binding, Copy, DeviceCode, Dispatch, Fill, Place
 from dmc.runtime.replay import issue
 
 LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
+BINDINGS = (Binding("ro", Place("read", 1, 0, 4)), Binding("wo", Place("write", 0, 4, 4)))
 CODE = DeviceCode(
     "",
     {
         "k": (
-            Fill(b"\x00\x01", Part("scratch", 0, 8, 16)),
-            Dispatch("entry", (4, 1, 1), (32, 1, 1), 0, (Part("read", 1, 0, 4), Part("write", 0, 4, 4)), (7,)),
-            Copy(Part("scratch", 0, 0, 4), Part("write", 0, 0, 4)),
+            Fill(b"\x00\x01", Place("scratch", 0, 8, 16)),
+            Dispatch("entry", (4, 1, 1), (32, 1, 1), 0, BINDINGS, (7,)),
+            Copy(Place("scratch", 0, 0, 4), Place("write", 0, 0, 4)),
         )
     },
 )

@@ -58,7 +58,7 @@ def softmax_cross_entropy_backward(
     hit = torch.arange(classes, device=logits.device) == target.unsqueeze(1)
     wanted = torch.where(hit, 1.0 - label_smoothing + label_smoothing / classes, label_smoothing / classes)
     counted = (target != ignore_index).unsqueeze(1)
-    gradient = torch.where(counted, (probability - wanted) * (dloss.float() * scale), 0.0)
+    gradient = (probability - wanted) * torch.where(counted, dloss.float() * scale, 0.0)
     return gradient.to(logits.dtype)
 
 

@@ -15,30 +15,40 @@ _WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 
 @composite(f"max_pool2d(Tensor x, {_WINDOW}) -> Tensor")
 def max_pool2d(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
-    """The largest element of each window of x [N, C, H, W]: [N, C, OH, OW], dtype of `x`."""
+    """The largest element of each window of x [N, C, H, W]: [N, C, OH, OW], dtype of `x`; NaN where one is in it."""
     best, *others = _windows(x, kernel, stride, padding, dilation)
     for other in others:
         best = torch.maximum(best, other)
     return best
 
 
-@composite(f"max_pool2d_backward(Tensor dy, Tensor x, Tensor y, {_WINDOW}) -> Tensor")
+@composite(f"max_pool2d_backward(Tensor dy, Tensor x, {_WINDOW}) -> Tensor")
 def max_pool2d_backward(
-    dy: Tensor, x: Tensor, y: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+    dy: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
-    """The gradient for `x`: each dy goes to the first largest element of its window, row by row, as in PyTorch."""
+    """The gradient for `x`: each dy goes to one element of its window, the one that PyTorch takes for the largest."""
     height, width = x.shape[2] + 2 * padding[0], x.shape[3] + 2 * padding[1]
     total = torch.zeros([*x.shape[:2], height, width], dtype=torch.float32, device=x.device)
-    open_ = torch.ones_like(y, dtype=torch.bool)
     offsets = [(i * dilation[0], j * dilation[1]) for i in range(kernel[0]) for j in range(kernel[1])]
-    for (row, column), window in zip(offsets, _windows(x, kernel, stride, padding, dilation), strict=True):
-        hit = open_ & (window == y)
-        open_ = open_ & ~hit
-        spread = _spread(torch.where(hit, dy.float(), 0.0), stride)
+    taken = _largest(x, kernel, stride, padding, dilation)
+    for place, (row, column) in enumerate(offsets):
+        spread = _spread(torch.where(taken == place, dy.float(), 0.0), stride)
         after = (height - row - spread.shape[2], width - column - spread.shape[3])
         total = total + functional.pad(spread, [column, after[1], row, after[0]])
     inner = total[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
     return inner.to(x.dtype)
+
+
+def _largest(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
+    """Which place of each window its largest element has, int32 [N, C, OH, OW]: the first largest, or the last NaN."""
+    inside = _windows(torch.zeros([1, 1, *x.shape[2:]], device=x.device), kernel, stride, padding, dilation)
+    first, *others = _windows(x, kernel, stride, padding, dilation)
+    best, taken = first, torch.where(inside[0] == 0.0, 0, -1).to(torch.int32).expand(first.shape)
+    for place, window in enumerate(others, 1):
+        # Padding is as small as the smallest element, but is never taken.
+        better = (window > best) | (window != window) | ((taken < 0) & (inside[place] == 0.0))
+        best, taken = torch.where(better, window, best), torch.where(better, place, taken)
+    return taken
 
 
 def _windows(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> list[Tensor]:
@@ -65,12 +75,12 @@ def _spread(x: Tensor, stride: list[int]) -> Tensor:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, *ctx.window = inputs
-    ctx.save_for_backward(x, output)
+    ctx.save_for_backward(x)
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    x, y = ctx.saved_tensors
-    return torch.ops.dmc.max_pool2d_backward(dy, x, y, *ctx.window), None, None, None, None
+    (x,) = ctx.saved_tensors
+    return torch.ops.dmc.max_pool2d_backward(dy, x, *ctx.window), None, None, None, None
 
 
 differentiable("max_pool2d", _setup, _backward)

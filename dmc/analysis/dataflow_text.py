@@ -1,0 +1,74 @@
+"""Operations as text that says all that decides their results but the values that they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+
+from dmc._mlir import ir
+
+# Longer text, as that of a table of constants, is known by its hash.
+_LONGEST = 160
+# Of these attributes no result depends: labels, and how operands are grouped, which the operation's name says.
+_OF_NO_MATTER = ("dm.", "operandSegmentSizes")
+
+
+@dataclass
+class Text:
+    """Text that does not depend on where an operation stands; `taken`: what it takes from outside, use by use.
+
+    Values are told by the order in which they come up, so that their names do not matter, nor whether two of them that
+    are equal are one.
+    """
+
+    taken: list[ir.Value] = field(default_factory=list[ir.Value])
+    _inside: dict[ir.Value, str] = field(default_factory=dict[ir.Value, str])
+
+    def of(self, op: ir.Operation) -> str:
+        """The operation, with its regions."""
+        operands = ",".join(f"{self._value(operand)}:{operand.type}" for operand in op.operands)
+        results = ",".join(self._name(result) for result in op.results)
+        regions = "".join(self._region(region) for region in op.regions)
+        return f"{results}={op.name}({operands}){attributes_text(op)}{regions}"
+
+    def _region(self, region: ir.Region) -> str:
+        blocks: list[str] = []
+        for block in region:
+            arguments = ",".join(self._name(argument) for argument in block.arguments)
+            blocks.append(f"({arguments}){';'.join(self.of(view.operation) for view in block.operations)}")
+        return "{" + "|".join(blocks) + "}"
+
+    def _name(self, value: ir.Value) -> str:
+        self._inside[value] = f"%{len(self._inside)}"
+        return f"{self._inside[value]}:{value.type}"
+
+    def _value(self, value: ir.Value) -> str:
+        if value in self._inside:
+            return self._inside[value]
+        self.taken.append(value)
+        return f"${len(self.taken) - 1}"
+
+
+def attributes_text(op: ir.Operation) -> str:
+    """What the attributes of an operation say of its results."""
+    found = [
+        f"{name}={attribute_text(op.attributes[name])}" for name in op.attributes if not name.startswith(_OF_NO_MATTER)
+    ]
+    return "{" + ",".join(found) + "}" if found else ""
+
+
+@cache
+def _hashed(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def attribute_text(attribute: ir.Attribute) -> str:
+    """An attribute as text, or as the hash of it."""
+    text = str(attribute)
+    return text if len(text) <= _LONGEST else _hashed(text)
+
+
+def shortened(text: str) -> str:
+    """Text, or the hash of it."""
+    return text if len(text) <= _LONGEST else _hashed(text)

@@ -1,0 +1,119 @@
+"""`dmc plan step.dmc`: the commands of a planned step, one a line; of two files, how their plans differ."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dmc.cli.plan_difference import differences, frames
+from dmc.cli.plan_lines import Line, lines_of
+from dmc.errors import ArtifactError, DmcError
+from dmc.program import Job
+from dmc.runtime.artifact import Artifact
+
+# Columns where there is no terminal.
+_WIDE = 250
+# Commands shown on either side of the one that `--around` names.
+_NEIGHBOURS = 5
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("plan", help="show the commands of a planned step", description=__doc__)
+    files = "a .dmc file, or MLIR in form planned (- for standard input); two show how their plans differ"
+    parser.add_argument("files", metavar="FILE", nargs="+", help=files)
+    parser.add_argument("--rank", type=int, default=0, metavar="R", help="whose program (default: 0)")
+    parser.add_argument("--lane", metavar="L", help="only commands of this lane")
+    parser.add_argument("--around", type=int, metavar="N", help=f"command N and {_NEIGHBOURS} on either side of it")
+    parser.add_argument("--label", metavar="PATTERN", help="only commands whose label matches, as in 'h.*.attn*'")
+    parser.add_argument("--places", action="store_true", help="of two plans, also commands that lie elsewhere only")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that is not there."""
+    if len(arguments.files) > 2:
+        raise DmcError("dmc plan", f"got {len(arguments.files)} files", "give one to show it, two to compare them")
+    jobs = [_job(file) for file in arguments.files]
+    for file, job in zip(arguments.files, jobs, strict=True):
+        _check(file, job, arguments.rank, arguments.lane)
+    print(_compared(jobs[0], jobs[1], arguments) if len(jobs) == 2 else _shown(jobs[0], arguments))
+    return 0
+
+
+def _shown(job: Job, arguments: argparse.Namespace) -> str:
+    lines = _chosen(lines_of(job, arguments.rank), arguments)
+    return f"{_head(job, arguments.rank)}\n\n{_table((str(line.number), line) for line in lines)}"
+
+
+def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
+    every, around = differences(old, new, arguments.rank), list(frames(old, new, arguments.rank))
+    if not every and not around:
+        return "the plans are equal"
+    moved = sum(each.place_only for each in every) // 2
+    if moved and not arguments.places:
+        around.append(f"{moved:,} command{'s' * (moved > 1)} with operands at other places only (--places shows them)")
+        every = [each for each in every if not each.place_only]
+    chosen = set(_chosen([each.line for each in every], arguments))
+    rows = [(f"{each.mark} {each.line.number}", each.line) for each in every if each.line in chosen]
+    return "\n\n".join(part for part in ("\n".join(around), _table(rows) if rows else "") if part)
+
+
+def _head(job: Job, rank: int) -> str:
+    """One sentence: which rank, how many commands and lanes, and its arenas."""
+    program, ranks = job.programs[rank], len(job.programs)
+    arenas = ", ".join(f"{space.replace('_', ' ')} {size:,} B" for space, size in sorted(program.arenas.items()))
+    which = f"rank {rank} of {ranks}" if ranks > 1 else "one rank"
+    return f"{which}: {len(program.commands):,} commands on {len(program.lanes)} lanes; {arenas or 'no memory'}"
+
+
+def _table(rows: Iterable[tuple[str, Line]]) -> str:
+    # Rich takes a while to load, and only this command needs it.
+    from dmc.cli.plan_table import table
+
+    # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+    return table(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
+
+
+def _chosen(lines: Sequence[Line], arguments: argparse.Namespace) -> list[Line]:
+    """The lines that the options leave."""
+    if arguments.around is not None:
+        lines = _neighbours(lines, arguments.around)
+    if arguments.lane is not None:
+        lines = [line for line in lines if line.lane == arguments.lane]
+    if arguments.label is not None:
+        lines = [line for line in lines if fnmatch.fnmatchcase(line.label, arguments.label)]
+    return list(lines)
+
+
+def _neighbours(lines: Sequence[Line], number: int) -> Sequence[Line]:
+    """The last line that begins at or before the command, and those beside it."""
+    at = max((i for i, line in enumerate(lines) if line.number <= number), default=None)
+    if at is None or number < 0:
+        raise DmcError(f"--around {number}", "is before the first command", "commands count from 0")
+    return lines[max(at - _NEIGHBOURS, 0) : at + _NEIGHBOURS + 1]
+
+
+def _check(file: str, job: Job, rank: int, lane: str | None) -> None:
+    if not 0 <= rank < len(job.programs):
+        raise DmcError(file, f"has no rank {rank}", f"its ranks are 0 to {len(job.programs) - 1}")
+    lanes = [each.name for each in job.programs[rank].lanes]
+    if lane is not None and lane not in lanes:
+        raise DmcError(file, f"has no lane '{lane}'", f"its lanes are {', '.join(lanes)}")
+
+
+def _job(file: str) -> Job:
+    if file == "-" or Path(file).suffix == ".mlir":
+        # MLIR takes a while to load; files need none.
+        from dmc.cli.plan_source import job_of_text
+
+        return job_of_text(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"), file)
+    job = Artifact.read(file, to_run=False).job
+    if job is None:
+        raise ArtifactError(file, "holds no plan", hint='compile it with executor="static"')
+    return job

@@ -1,0 +1,55 @@
+"""Lines of a plan as columns of text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dmc.cli.plan_lines import Line, Wait
+from dmc.program import Range
+
+# How a range's space is told; device memory is the rule.
+_SPACES = {"device": "", "pinned_host": "pinned ", "host": "host "}
+# Of more ranges than these, the first are shown and the others are counted.
+_MOST_RANGES = 4
+_COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
+    ("lane", lambda line: line.lane),
+    ("kind", lambda line: line.kind),
+    ("label", lambda line: line.label),
+    ("kernel", lambda line: line.kernel),
+    ("waits for", lambda line: ", ".join(map(wait_text, line.waits))),
+    ("signals", lambda line: ", ".join(f"e{event}" for event in line.signals)),
+    ("bytes", lambda line: f"{line.bytes:,}" if line.bytes else ""),
+    ("reads", lambda line: ranges_text(line.reads)),
+    ("writes", lambda line: ranges_text(line.writes)),
+)
+
+
+def table(rows: Iterable[tuple[str, Line]], width: int) -> str:
+    """Lines in columns, of at most `width` characters in all, each behind the text of its first column."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    made.add_column("#", justify="right", no_wrap=True)
+    for name, _ in _COLUMNS:
+        made.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
+    for first, line in rows:
+        made.add_row(first, *(text(line) for _, text in _COLUMNS))
+    text = io.StringIO()
+    console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    console.print(made)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
+
+
+def ranges_text(ranges: Sequence[Range]) -> str:
+    """`[256, 320) pinned [0, 4)`; of many, the first and how many more."""
+    shown = [f"{_SPACES[each.space]}[{each.offset}, {each.end})" for each in ranges[:_MOST_RANGES]]
+    rest = len(ranges) - len(shown)
+    return " ".join([*shown, *([f"and {rest} more"] if rest else [])])
+
+
+def wait_text(wait: Wait) -> str:
+    """`e3 (16)`: the event, and the command that it is signalled behind."""
+    return f"e{wait.event}" if wait.after is None else f"e{wait.event} ({wait.after})"

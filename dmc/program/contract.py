@@ -1,0 +1,187 @@
+"""What the code of a kernel does with the memory it is given, and whether a launch of it says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from dmc.errors import ProofError
+from dmc.program.code import Binding, Copy, Dispatch, Fill, Place, Role, Step
+from dmc.program.job import Job
+from dmc.program.labels import short
+from dmc.program.program import Launch
+
+Pairs = Collection[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one command reads and writes.
+
+    ordered: the pairs (read, written) of which the one may lie on the other, because each element is read before the
+    one in its place is written.
+    """
+
+    reads: tuple[Place, ...]
+    writes: tuple[Place, ...]
+    ordered: frozenset[tuple[Place, Place]] = frozenset()
+
+    def has(self, role: Role, index: int) -> bool:
+        """Whether it reads the operand, or writes the result, of that number."""
+        places = self.reads if role == "read" else self.writes
+        return any((place.role, place.index) == (role, index) for place in places)
+
+
+# What may run at the same time; a kernel is a sequence of these.
+Phase: TypeAlias = tuple[Effect, ...]
+
+
+def effect_of(bindings: Sequence[Binding], ordered: Pairs) -> Effect:
+    """What a dispatch reads and writes. ordered: pairs of bindings, by index."""
+    reads, writes = ([i for i, each in enumerate(bindings) if kind in each.access] for kind in "rw")
+    places = [each.place for each in bindings]
+    loose = {(places[i], places[j]) for i in reads for j in writes if (i, j) not in ordered}
+    close = {(places[i], places[j]) for i in reads for j in writes if (i, j) in ordered}
+    return Effect(tuple(places[i] for i in reads), tuple(places[j] for j in writes), frozenset(close - loose))
+
+
+def phases_of(steps: Iterable[Step]) -> tuple[Phase, ...]:
+    """The same of a kernel's steps on a GPU, which run one after another."""
+    return tuple((_effect(step),) for step in steps)
+
+
+def _effect(step: Step) -> Effect:
+    match step:
+        case Fill():
+            return Effect((), (step.target,))
+        case Copy():
+            return Effect((step.source,), (step.target,))
+        case Dispatch():
+            return effect_of(step.bindings, step.ordered)
+
+
+def check_contracts(job: Job, kernels: Mapping[str, Sequence[Phase]]) -> None:
+    """Raises ProofError for a launch of `job` that its kernel's code does not keep to."""
+    for program in job.programs:
+        for launch in (command for command in program.commands if isinstance(command, Launch)):
+            if (fact := _breach(kernels.get(launch.kernel), launch)) is not None:
+                name = f" ({short(launch.label)})" if launch.label else ""
+                where = f"rank {program.rank}, launch of @{launch.kernel}{name}"
+                raise ProofError("V12", where, fact, "a kernel must keep to its launch; please report the model")
+
+
+def _breach(phases: Sequence[Phase] | None, launch: Launch) -> str | None:
+    if phases is None:
+        return "has no code"
+    scratch = () if launch.scratch is None else (launch.scratch,)
+    for j, target in enumerate(launch.writes):
+        if any(target.overlaps(other) and target != other for other in launch.reads):
+            return f"writes result {j} over a part of an operand"
+        if any(target.overlaps(other) for other in (*launch.writes[:j], *scratch)):
+            return f"writes result {j} where another result or its scratch lies"
+    if any(each.overlaps(source) for each in scratch for source in launch.reads):
+        return "has its scratch where an operand lies"
+    return breach(phases, launch.reads, launch.writes, launch.scratch)
+
+
+class Extent(Protocol):
+    """Bytes somewhere, as a `Range` of a rank's arena; equal ones are the same bytes."""
+
+    @property
+    def length(self) -> int:
+        """How many."""
+        ...
+
+
+def breach(
+    phases: Sequence[Phase], reads: Sequence[Extent | None], writes: Sequence[Extent | None], scratch: Extent | None
+) -> str | None:
+    """What the code does beyond what a launch on these ranges says; None where it keeps to it.
+
+    It must stay inside the ranges and leave operands as they are, read of results and scratch only what it has written
+    there, and write every byte of every result. A result that has the range of an operand must not be written while
+    the operand is still needed. What a dispatch writes of a buffer is taken to be all of it.
+    """
+    sizes = _sizes(reads, writes, scratch)
+    facts = [*_outside(phases, sizes), *_changed(phases), *_unset(phases), *_missing(phases, sizes)]
+    facts += [
+        f"writes result {j} over operand {i}, which it still reads"
+        for i, source in enumerate(reads)
+        for j, target in enumerate(writes)
+        if source is not None and source == target and not is_safe_in_place(phases, i, j)
+    ]
+    return next(iter(facts), None)
+
+
+_Sizes = dict[tuple[Role, int], int]
+
+
+def _sizes(reads: Sequence[Extent | None], writes: Sequence[Extent | None], scratch: Extent | None) -> _Sizes:
+    roles: tuple[tuple[Role, Sequence[Extent | None]], ...]
+    roles = (("read", reads), ("write", writes), ("scratch", [scratch]))
+    return {(role, i): each.length for role, given in roles for i, each in enumerate(given) if each is not None}
+
+
+def _outside(phases: Sequence[Phase], sizes: _Sizes) -> Iterator[str]:
+    for place in (place for phase in phases for each in phase for place in (*each.reads, *each.writes)):
+        room = sizes.get((place.role, place.index), 0)
+        if not 0 <= place.offset <= place.end <= room:
+            yield f"uses bytes [{place.offset}, {place.end}) of {_name(place)}, which has {room}"
+
+
+def _changed(phases: Sequence[Phase]) -> Iterator[str]:
+    for place in (place for phase in phases for each in phase for place in each.writes):
+        if place.role == "read":
+            yield f"writes {_name(place)}, which the launch only reads"
+
+
+def _unset(phases: Sequence[Phase]) -> Iterator[str]:
+    written: list[Place] = []
+    for phase in phases:
+        for place in (place for each in phase for place in each.reads if place.role != "read"):
+            if not any(place.touches(other) for other in written):
+                yield f"reads {_name(place)} before it has written anything there"
+        written += [place for each in phase for place in each.writes]
+
+
+def _missing(phases: Sequence[Phase], sizes: _Sizes) -> Iterator[str]:
+    written = sorted((place for phase in phases for each in phase for place in each.writes), key=lambda it: it.offset)
+    for (role, index), size in sizes.items():
+        done = 0
+        for place in written:
+            if (place.role, place.index) == (role, index) and place.offset <= done:
+                done = max(done, place.end)
+        if role == "write" and done < size:
+            yield f"leaves result {index} unwritten from byte {done} on"
+
+
+def is_safe_in_place(phases: Sequence[Phase], read: int, write: int) -> bool:
+    """Whether result `write` may lie where operand `read` does, as far as the order of the commands goes.
+
+    Nothing may read the operand once something has written the result, or while something else may be writing it. A
+    dispatch that reads and writes them at once must do so element by element: that is for the caller to know.
+    """
+    written = False
+    for phase in phases:
+        readers = [each for each in phase if each.has("read", read)]
+        writers = [each for each in phase if each.has("write", write)]
+        if readers and written:
+            return False
+        if readers and writers and not (readers == writers and _is_ordered(readers, read, write)):
+            return False
+        written = written or bool(writers)
+    return True
+
+
+def _is_ordered(effects: Sequence[Effect], read: int, write: int) -> bool:
+    """Whether the only command is a dispatch that has read an element before it writes the one in its place."""
+    (first, *others) = effects
+    taken = [place for place in first.reads if (place.role, place.index) == ("read", read)]
+    made = [place for place in first.writes if (place.role, place.index) == ("write", write)]
+    return not others and all((i, j) in first.ordered for i in taken for j in made)
+
+
+def _name(place: Place) -> str:
+    names = {"read": f"operand {place.index}", "write": f"result {place.index}", "scratch": "its scratch"}
+    return names[place.role]

@@ -1,0 +1,147 @@
+"""Through which of its parameters an entry of PTX may write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+_ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
+_FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
+# Lines of debug information end without a semicolon.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
+# Labels, scopes and a predicate may stand before the name of an instruction.
+_INSTRUCTION = re.compile(r"(?:[{}\s]|[\w$]+:)*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
+_REGISTER = re.compile(r"%[a-z]+\d+")
+_NAME = re.compile(r"[\w$.]+")
+_WRITES = ("st", "atom", "red", "wmma", "multimem", "cp", "discard", "call", "unknown")
+# Memory that no other launch sees.
+_OWN = ("shared", "local", "param")
+
+
+@dataclass(frozen=True)
+class Writes:
+    """parameters: the pointers, by number, through which an entry may write. count: of all its parameters.
+
+    is_known: whether every address that it writes to was computed from one of its pointers.
+    """
+
+    parameters: frozenset[int]
+    count: int
+    is_known: bool
+
+
+def written_parameters(ptx: str) -> dict[str, Writes]:
+    """Which memory each entry may write, by the entry's name.
+
+    An address that was computed from a parameter, on any path, may lie in its buffer. What is loaded from a buffer is
+    no address, since buffers hold numbers.
+    """
+    text = _COMMENT.sub("", ptx)
+    starts = [match.start() for match in _FUNCTION.finditer(text)]
+    found: dict[str, Writes] = {}
+    for first, end in pairwise([*starts, len(text)]):
+        if head := _ENTRY.search(text, first, end):
+            body = list(_instructions(text[text.index("{", head.end()) : end]))
+            parameters = head[2].split(",") if head[2].strip() else []
+            pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
+            written, is_known = _Body(pointers, body).writes()
+            found[head[1]] = Writes(frozenset(written), len(parameters), is_known)
+    return found
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    name: str
+    operands: Sequence[str]
+
+    @property
+    def kind(self) -> str:
+        """What it does, without its types and spaces."""
+        return self.name.partition(".")[0]
+
+    @property
+    def space(self) -> str:
+        """The memory that it accesses, where it says so; what copies names that of the target first."""
+        parts = (part.partition("::")[0] for part in self.name.split("."))
+        return next((part for part in parts if part in (*_OWN, "global", "const")), "")
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Its operands that are addresses, or may be."""
+        return [operand for operand in self.operands if operand.startswith("[") or self.kind == "call"]
+
+    @property
+    def is_load(self) -> bool:
+        """Whether its result comes from memory."""
+        return self.name.startswith(("ld", "wmma.load", "atom"))
+
+
+def _instructions(body: str) -> Iterator[_Instruction]:
+    for statement in body.split(";"):
+        if match := _INSTRUCTION.match(statement):
+            yield _Instruction(match[1], _OPERAND.findall(match[2]))
+        elif statement.strip("{} \t\n")[:1] not in ("", "."):
+            yield _Instruction("unknown", ("[anywhere]",))
+
+
+@dataclass
+class _Body:
+    """pointers: parameters by name. sources: for each register those that it may be computed from.
+
+    spilled: those from which anything was computed that the entry keeps in its own memory.
+    """
+
+    pointers: dict[str, int]
+    instructions: Sequence[_Instruction]
+    sources: dict[str, set[int]] = field(default_factory=dict)
+    spilled: set[int] = field(default_factory=set)
+
+    def writes(self) -> tuple[set[int], bool]:
+        """The pointers that are written through, and whether there is nothing else."""
+        # Loops carry addresses back to what stands before, so this goes on until nothing is learnt any more.
+        while sum(map(self._learns, self.instructions)):
+            pass
+        written: set[int] = set()
+        is_known = True
+        for each in self.instructions:
+            if each.kind in _WRITES and each.addresses and each.space not in _OWN and not _is_of_registers(each):
+                targets = self._taken(each.addresses)
+                is_known = is_known and (bool(targets) or each.kind == "call")
+                written |= targets
+        return written, is_known
+
+    def _learns(self, each: _Instruction) -> int:
+        """How much more the instruction tells of what it computes."""
+        if each.kind == "st":
+            taken = self._taken(each.operands[1:]) if each.space in _OWN else set[int]()
+            return _add(self.spilled, taken)
+        if not each.operands:
+            return 0
+        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
+        # What comparisons give is no address.
+        registers = [name for name in _REGISTER.findall(each.operands[0]) if not name.startswith("%p")]
+        return sum(_add(self.sources.setdefault(name, set()), made) for name in registers)
+
+    def _loaded(self, load: _Instruction) -> set[int]:
+        if load.space == "param":
+            named = {self.pointers[name] for name in _NAME.findall(load.operands[1]) if name in self.pointers}
+            return named or self.spilled
+        return set() if load.space in ("global", "const") else self.spilled
+
+    def _taken(self, operands: Sequence[str]) -> set[int]:
+        registers = _REGISTER.findall(" ".join(operands))
+        return set().union(*(self.sources.get(register, set()) for register in registers))
+
+
+def _is_of_registers(each: _Instruction) -> bool:
+    return each.name.startswith(("wmma.load", "wmma.mma"))
+
+
+def _add(known: set[int], more: set[int]) -> int:
+    """Adds `more` to `known`; how many of these are new."""
+    count = len(known)
+    known |= more
+    return len(known) - count

@@ -1,0 +1,120 @@
+"""What each launch of a job must take and give, and what slots must hold, by form placed and form scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dmc.errors import ProofError
+from dmc.mesh import Mesh
+from dmc.program.dataflow import Call, Dataflow, Step
+from dmc.program.labels import short
+from dmc.proof.meaning import Held, Meaning
+from dmc.proof.values import Values
+
+# Of the pieces of a value so many are told.
+_MOST_TOLD = 3
+_HINT = "a pass of stage scheduled changed what is computed; replay the stage with dmc-opt, pass by pass"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of form scheduled on one rank: what it takes, and what it gives."""
+
+    call: Call
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+    @property
+    def told(self) -> str:
+        """Its function and its label: `@matmul_0 (h.1)`."""
+        return f"@{self.call.function}" + (f" ({short(self.call.label)})" if self.call.label else "")
+
+
+@dataclass
+class Expected:
+    """By rank: the kernels in the order of issue, and what state and outputs are at the end, by name."""
+
+    values: Values
+    calls: Sequence[list[Kernel]]
+    state: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
+    outputs: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
+
+    def note(self, call: Call, rank: int, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+        """Notes a kernel of form scheduled."""
+        self.calls[rank].append(Kernel(call, operands, results))
+
+    def told(self, value: int) -> str:
+        """What a value is, for people."""
+        for kernel in (kernel for calls in self.calls for kernel in calls if value in kernel.results):
+            which = f"result {kernel.results.index(value)}" if len(kernel.results) > 1 else "the result"
+            return f"{which} of {kernel.told}"
+        match self.values.how(value):
+            case ("argument", str(name), rank):
+                return f"'{name}' of rank {rank}"
+            case ("unwritten",):
+                return "bytes that nobody has written"
+            case ("reduced", how, wholes):
+                return f"the {how[0]} of {self.told(wholes[0][0])} and its like on {len(wholes)} ranks"
+            case ("row", segments):
+                return self._told_row(segments)
+            case _:
+                return "a value of which only parts of kernels are made"
+
+    def _told_row(self, segments: Sequence[tuple[int, int, int]]) -> str:
+        pieces = [f"bytes [{first}, {first + length}) of {self.told(whole)}" for whole, first, length in segments]
+        more = len(pieces) - _MOST_TOLD
+        return ", ".join(pieces[:_MOST_TOLD]) + (f" and {more} pieces more" if more > 0 else "")
+
+
+def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
+    """Finds the values of every rank. Raises ProofError where a form gives others than the one before it.
+
+    What upstream's canonicalize and cse make of the opened form is taken as it is.
+    """
+    values = Values()
+    expected = Expected(values, [[] for _ in mesh.ranks])
+    placed, opened, simplified = (
+        Meaning(mesh, values, step.functions).of_step(step)
+        for step in (dataflow.placed, dataflow.opened, dataflow.simplified)
+    )
+    scheduled = Meaning(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
+    for rank in mesh.ranks:
+        if name := _other(_ends(dataflow.placed, placed[rank]), _ends(dataflow.opened, opened[rank])):
+            fact = f"'{name}' of rank {rank} is computed otherwise than in form placed"
+            raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)
+        state, outputs = ends = _ends(dataflow.simplified, simplified[rank])
+        if name := _other(ends, _ends(dataflow.scheduled, scheduled[rank])):
+            raise _first_difference(expected, rank, simplified[rank], name)
+        expected.state.append(state)
+        expected.outputs.append(outputs)
+    return expected
+
+
+_Ends = tuple[dict[str, int], dict[str, int]]
+
+
+def _ends(step: Step, held: Held) -> _Ends:
+    state, outputs = ({name: held[i] for name, i in ends.items()} for ends in (step.state, step.outputs))
+    return state, outputs
+
+
+def _other(wanted: _Ends, found: _Ends) -> str:
+    """The first of state and outputs that is not the same, or ""."""
+    pairs = [
+        (mine.get(name), theirs.get(name), name)
+        for mine, theirs in zip(wanted, found, strict=True)
+        for name in {**mine, **theirs}
+    ]
+    return next((name for mine, theirs, name in pairs if mine != theirs), "")
+
+
+def _first_difference(expected: Expected, rank: int, known: Held, name: str) -> ProofError:
+    """Tells the first kernel that computes what form placed does not."""
+    values, fact = set(known), f"'{name}' of rank {rank} is not what form placed says"
+    for kernel in expected.calls[rank]:
+        if not values.issuperset(kernel.results):
+            taken = ", ".join(map(expected.told, kernel.operands))
+            fact = f"computes, of {taken}, what form placed does not; so {fact}"
+            return ProofError("V11", f"stage scheduled, {kernel.told}", fact, _HINT)
+    return ProofError("V11", "stage scheduled", fact, _HINT)

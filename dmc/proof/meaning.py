@@ -1,0 +1,161 @@
+"""What a dataflow says that each rank's values are: steps of all ranks, and functions on values of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmc.mesh import Mesh
+from dmc.program.dataflow import (
+    NOBODY,
+    Apply,
+    Body,
+    Call,
+    Choice,
+    Local,
+    Moved,
+    Moving,
+    Node,
+    Pointwise,
+    Read,
+    Rows,
+    Step,
+)
+from dmc.proof.values import Values
+
+# The values of a body on one rank, by their numbers in it.
+Held = list[int]
+# What is told of each call of a function: the call, and on each rank what it takes and what it gives.
+OnCall = Callable[[Call, int, tuple[int, ...], tuple[int, ...]], None]
+
+
+@dataclass
+class Meaning:
+    """Finds the values of steps and functions on a mesh. A function on the same values is looked at once."""
+
+    mesh: Mesh
+    values: Values
+    functions: Mapping[str, Body]
+    on_call: OnCall | None = None
+    _known: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
+    _moves: dict[str, bool] = field(default_factory=dict)
+
+    def of_step(self, step: Step) -> list[Held]:
+        """The values of every rank. Linear in the nodes, times the ranks."""
+        held = [
+            [self.values.made(("argument", name, rank), size) for name, size in step.arguments]
+            for rank in self.mesh.ranks
+        ]
+        self._run(step.nodes, held, self.mesh.ranks)
+        return held
+
+    def of_call(self, function: str, operands: tuple[int, ...]) -> tuple[int, ...]:
+        """What a function that moves nothing between ranks gives of these."""
+        known = self._known.get((function, operands))
+        if known is None:
+            body = self.functions[function]
+            held = list(operands)
+            self._run(body.nodes, [held], range(1))
+            known = self._known[function, operands] = tuple(held[i] for i in body.results)
+        return known
+
+    def _run(self, nodes: Iterable[Node], held: Sequence[Held], ranks: Sequence[int]) -> None:
+        for node in nodes:
+            if isinstance(node, Moved):
+                self._moved(node, held)
+            elif isinstance(node, Call) and self._is_moving(node.function):
+                self._call_of_all(self.functions[node.function], node, held, ranks)
+            else:
+                for rank, own in zip(ranks, held, strict=True):
+                    local = node
+                    if isinstance(node, Choice):
+                        local = node.choices[self.mesh.index_in_group(rank, node.axes)]
+                    own += _RULES[type(local)](self, local, own, rank)
+
+    def _call_of_all(self, body: Body, call: Call, held: Sequence[Held], ranks: Sequence[int]) -> None:
+        inner = [[own[i] for i in call.operands] for own in held]
+        self._run(body.nodes, inner, ranks)
+        for own, given in zip(held, inner, strict=True):
+            own += [given[i] for i in body.results]
+
+    def _is_moving(self, function: str) -> bool:
+        """Whether a function is another on each rank, or moves something between ranks."""
+        if function not in self._moves:
+            nodes = self.functions[function].nodes
+            self._moves[function] = any(
+                isinstance(node, Moved | Choice) or (isinstance(node, Call) and self._is_moving(node.function))
+                for node in nodes
+            )
+        return self._moves[function]
+
+    def _moved(self, node: Moved, held: Sequence[Held]) -> None:
+        for group in self.mesh.groups(node.axes):
+            results = delivered(self.values, node.kind, [held[rank][node.operand] for rank in group], node.how)
+            for rank, result in zip(group, results, strict=True):
+                held[rank].append(result)
+
+
+def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> list[int]:
+    """What each member of a group gets of what the members give, in the order of the group."""
+    members = len(given)
+    match kind:
+        case "all_reduce":
+            return [values.reduced(given, how.reduction, how.size)] * members
+        case "reduce_scatter":
+            reduced, piece = values.reduced(given, how.reduction, how.size), how.size // members
+            return [values.part(reduced, i * piece, piece) for i in range(members)]
+        case "all_gather":
+            return [values.row((value, 0, how.size) for value in given)] * members
+        case "all_to_all":
+            piece = how.size // members
+            return [values.row((value, i * piece, piece) for value in given) for i in range(members)]
+        case "broadcast":
+            return [given[how.root]] * members
+        case _:
+            assert kind == "permute", f"{kind} has no meaning"
+            sources = {target: source for source, target in how.pairs}
+            zero = values.made(("zero",), 0, everywhere=True)
+            return [given[sources[i]] if i in sources else zero for i in range(members)]
+
+
+def _pointwise(meaning: Meaning, node: Pointwise, own: Held, rank: int) -> Iterable[int]:
+    values = meaning.values
+    operands = tuple(own[i] for i in node.operands)
+    everywhere = all(map(values.is_everywhere, operands))
+    return (values.made((node.code, operands), node.size, everywhere),)
+
+
+def _read(meaning: Meaning, node: Read, own: Held, rank: int) -> Iterable[int]:
+    operand = own[node.operand]
+    if meaning.values.is_everywhere(operand):
+        return (operand,)
+    return (meaning.values.made((node.code, operand), node.size, node.everywhere),)
+
+
+def _apply(meaning: Meaning, node: Apply, own: Held, rank: int) -> Iterable[int]:
+    operands = tuple(own[i] for i in node.operands)
+    return [meaning.values.made((node.code, operands, i), size) for i, size in enumerate(node.sizes)]
+
+
+def _rows(meaning: Meaning, node: Rows, own: Held, rank: int) -> Iterable[int]:
+    values = meaning.values
+    pieces = [(values.unwritten if i == NOBODY else own[i], first, length) for i, first, length in node.pieces]
+    return (values.part(*pieces[0]) if len(pieces) == 1 else values.row(pieces),)
+
+
+def _call(meaning: Meaning, node: Call, own: Held, rank: int) -> Iterable[int]:
+    operands = tuple(own[i] for i in node.operands)
+    results = meaning.of_call(node.function, operands)
+    if meaning.on_call is not None:
+        meaning.on_call(node, rank, operands, results)
+    return results
+
+
+_RULES: dict[type[Local], Callable[[Meaning, Any, Held, int], Iterable[int]]] = {
+    Pointwise: _pointwise,
+    Read: _read,
+    Apply: _apply,
+    Rows: _rows,
+    Call: _call,
+}

@@ -1,0 +1,125 @@
+"""Numbers for values: what is made in the same way of the same is one number, however it came to lie where it lies.
+
+A number stands either for a *whole*, of which nothing is known but how it was made, or for a row of segments of wholes,
+one behind the other. No row has a row as a segment, and no segment goes on where the one before it ends, so equal rows
+have one number (hash-consing).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+# A whole, its first byte, and how many.
+Segment = tuple[int, int, int]
+
+
+class Values:
+    """All values of a job and of what it is checked against."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._how: list[Hashable] = []
+        self._sizes: list[int] = []
+        self._everywhere: set[int] = set()
+        self._rows: dict[int, tuple[Segment, ...]] = {}
+        self._ends: dict[int, list[int]] = {}
+        self._parts: dict[Segment, int] = {}
+        self.unwritten = self.made(("unwritten",), 0, everywhere=True)
+
+    def made(self, how: Hashable, size: int, everywhere: bool = False) -> int:
+        """What is made so; of so many bytes, or the same at every place."""
+        number = self._numbers.get(how)
+        if number is None:
+            number = self._numbers[how] = len(self._how)
+            self._how.append(how)
+            self._sizes.append(size)
+            if everywhere:
+                self._everywhere.add(number)
+        return number
+
+    def how(self, value: int) -> Any:
+        """How a value is made, as `made` was told."""
+        return self._how[value]
+
+    def is_everywhere(self, value: int) -> bool:
+        """Whether the value is the same at every place."""
+        return value in self._everywhere
+
+    def segments(self, value: int, size: int) -> Sequence[Segment]:
+        """What a value of so many bytes is a row of."""
+        return self._rows.get(value) or ((value, 0, size),)
+
+    def row(self, pieces: Iterable[Segment]) -> int:
+        """Pieces of values, one behind the other."""
+        found: list[Segment] = []
+        for value, first, length in (segment for piece in pieces for segment in self._cut(*piece)):
+            if found and found[-1][0] == value and (value in self._everywhere or first == sum(found[-1][1:])):
+                found[-1] = (value, found[-1][1], found[-1][2] + length)
+            elif length:
+                found.append((value, first, length))
+        if len(found) == 1 and self._is_whole(found[0]):
+            return found[0][0]
+        number = self.made(("row", tuple(found)), sum(length for *_, length in found))
+        self._rows[number] = tuple(found)
+        return number
+
+    def part(self, value: int, first: int, length: int) -> int:
+        """So many bytes of a value, from one on."""
+        if self._is_whole((value, first, length)):
+            return value
+        key = (value, first, length)
+        if key not in self._parts:
+            self._parts[key] = self.row([key])
+        return self._parts[key]
+
+    def reduced(self, members: Sequence[int], how: tuple[str, ...], size: int) -> int:
+        """The members' values, all of so many bytes, reduced element by element in their order.
+
+        A row of reductions is the reduction of rows, so what travels in a bucket is what travels alone.
+        """
+        rows = [self.segments(value, size) for value in members]
+        ends = sorted({end for row in rows for end in accumulate(length for *_, length in row)})
+        pieces: list[Segment] = []
+        at = [0] * len(rows)
+        begins = [0] * len(rows)
+        start = 0
+        for end in ends:
+            wholes: list[tuple[int, int]] = []
+            for i, row in enumerate(rows):
+                while begins[i] + row[at[i]][2] <= start:
+                    begins[i] += row[at[i]][2]
+                    at[i] += 1
+                wholes.append((row[at[i]][0], row[at[i]][1] + start - begins[i]))
+            pieces.append(self._reduced(wholes, how, end - start))
+            start = end
+        return self.row(pieces)
+
+    def _reduced(self, wholes: Sequence[tuple[int, int]], how: tuple[str, ...], length: int) -> Segment:
+        placed = [(whole, first) for whole, first in wholes if whole not in self._everywhere]
+        leader, base = placed[0] if placed else (self.unwritten, 0)
+        # Where the members' elements lie apart in their wholes, the result is of elements that lie so.
+        apart = tuple((whole, None if whole in self._everywhere else first - base) for whole, first in wholes)
+        return self.made(("reduced", how, apart), self._sizes[leader], everywhere=not placed), base, length
+
+    def _is_whole(self, piece: Segment) -> bool:
+        value, first, length = piece
+        return value in self._everywhere or (first == 0 and length == self._sizes[value])
+
+    def _cut(self, value: int, first: int, length: int) -> Iterator[Segment]:
+        """A piece of a value as segments of wholes."""
+        row = self._rows.get(value)
+        if row is None:
+            yield value, 0 if value in self._everywhere else first, length
+            return
+        if value not in self._ends:
+            self._ends[value] = list(accumulate(each for *_, each in row))
+        ends, at = self._ends[value], bisect_right(self._ends[value], first)
+        while length > 0 and at < len(row):
+            whole, begin, full = row[at]
+            skipped = first - (ends[at] - full)
+            taken = min(full - skipped, length)
+            yield whole, 0 if whole in self._everywhere else begin + skipped, taken
+            first, length, at = first + taken, length - taken, at + 1

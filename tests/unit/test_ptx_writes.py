@@ -1,0 +1,104 @@
+"""Which buffers PTX may write, followed from its parameters to its stores."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.errors import ProofError
+from dmc.lowering.device_code import device_code
+from dmc.lowering.kernels import compile_kernels
+from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
+from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.device_contract import check_device_code
+from dmc.program.ptx_writes import Writes, written_parameters
+from dmc.target import CUDA
+
+LOADS = """
+  ld.param.b64 %rd1, [e_param_0];
+  ld.param.b64 %rd2, [e_param_1];
+  ld.param.b32 %r1, [e_param_2]; // not a pointer"""
+
+
+def entry(body: str) -> str:
+    """An entry of two pointers and a number."""
+    pointers = ", ".join(f".param .u64 .ptr .global .align 16 e_param_{i}" for i in range(2))
+    return f".visible .entry e({pointers}, .param .b32 e_param_2)\n.maxntid 32, 1, 1\n{{ {LOADS}\n{body}\nret; }}"
+
+
+@pytest.mark.parametrize(
+    ("body", "written", "is_known"),
+    [
+        ("ld.global.nc.b32 %r2, [%rd1]; st.global.b32 [%rd2], %r2;", {1}, True),
+        ("mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; @%p1 st.global.v2.b32 [%rd4+8], {%r2, %r3};", {0}, True),
+        ("setp.eq.b64 %p1, %rd1, 0; selp.b64 %rd3, %rd4, %rd2, %p1; st.global.b32 [%rd3], %r2;", {1}, True),
+        ("$L0: st.global.b32 [%rd3], %r2; add.s64 %rd3, %rd4, 4; mov.b64 %rd4, %rd1; bra $L0;", {0}, True),
+        ("st.local.b64 [%SPL], %rd1; ld.local.b64 %rd3, [%SPL]; st.global.b32 [%rd3], %r2;", {0}, True),
+        ("atom.global.add.f32 %f1, [%rd1], %f2; red.global.add.f32 [%rd2], %f1;", {0, 1}, True),
+        (
+            "cvta.to.global.u64 %rd3, %rd2; cp.async.cg.shared.global [%r4], [%rd1], 16; st.global.b8 [%rd3], %r2;",
+            {1},
+            True,
+        ),
+        ("st.shared.b32 [%r4], %r2; cp.async.commit_group; bar.sync 0;", set[int](), True),
+        ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r2;", set[int](), False),
+        (".loc 1 96 24\nst.global.b32 [%rd1], %r2;", {0}, True),
+        ("ST.odd [%rd1], %r2;", set[int](), False),
+        ("{ .param .b64 param0; st.param.b64 [param0], %rd1; call (retval0), f, (%rd2); }", {1}, True),
+    ],
+)
+def test_stores_are_followed_to_parameters(body: str, written: set[int], is_known: bool) -> None:
+    assert written_parameters(entry(body)) == {"e": Writes(frozenset(written), 3, is_known)}
+
+
+COPIED = """
+func.func private @copied(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %z = arith.negf %x : tensor<64xf32>
+  return %z : tensor<64xf32>
+}"""
+OPERAND = Operand("f32", (64,))
+LAUNCH = Launch(0, "copied", (Range("device", 0, 256),), (Range("device", 256, 256),))
+PROGRAM = Program(0, {"device": 512}, (Lane("compute", "compute"),), (), (LAUNCH,))
+JOB = Job({"rank": 1}, (), {"copied": Kernel("copied", (OPERAND,), (OPERAND,), 64, 512)}, (PROGRAM,))
+
+
+@pytest.fixture(scope="module")
+def code() -> DeviceCode:
+    """Of a kernel with one operand and one result."""
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        library = compile_kernels(ir.Module.parse(COPIED), ["copied"], CUDA)
+    return device_code(JOB, library, CUDA)
+
+
+def _planted(code: DeviceCode, access: str) -> DeviceCode:
+    """The code with another access of its operand."""
+    (step,) = code.kernels["copied"]
+    assert isinstance(step, Dispatch)
+    first, result = step.bindings
+    return replace(code, kernels={"copied": (replace(step, bindings=(replace(first, access=access), result)),)})
+
+
+def test_code_is_refused_that_writes_its_operand(code: DeviceCode) -> None:
+    check_device_code(JOB, code)
+    with pytest.raises(ProofError, match="launch of @copied: V12: writes operand 0, which the launch only reads"):
+        check_device_code(JOB, _planted(code, "rw"))
+    target = re.search(r"st\.global\.b32\s+\[(%rd\d+)\]", code.ptx)
+    source = re.search(r"ld\.global\.nc\.b32\s+%r\d+, \[(%rd\d+)\]", code.ptx)
+    assert target and source
+    swapped = code.ptx.replace(target[0], target[0].replace(target[1], source[1]))
+    with pytest.raises(ProofError, match="V12: may write through parameter 0, which its dispatch only reads"):
+        check_device_code(JOB, replace(code, ptx=swapped))
+
+
+def test_code_is_refused_that_is_not_called_as_it_is_written(code: DeviceCode) -> None:
+    with pytest.raises(ProofError, match="is not in the code"):
+        check_device_code(JOB, replace(code, ptx=""))
+    (step,) = code.kernels["copied"]
+    more = replace(code, kernels={"copied": (replace(step, scalars=(7,)),)})
+    with pytest.raises(ProofError, match="takes 2 parameters, but gets 3"):
+        check_device_code(JOB, more)
