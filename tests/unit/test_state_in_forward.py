@@ -57,12 +57,6 @@ def _counted(m: Inner, x: Tensor) -> Tensor:
     return m.linear(x) * m.scale / m.count
 
 
-def _counted_in_place(m: Inner, x: Tensor) -> Tensor:
-    y = m.linear(x) * m.scale / (m.count + 1)
-    m.count += 1
-    return y
-
-
 def _queued(m: Inner, x: Tensor) -> Tensor:
     h = m.linear(x) * m.scale
     before = m.queue
@@ -129,7 +123,6 @@ CARRIED: dict[str, Any] = {
     each.__name__.removeprefix("_"): each
     for each in (
         _counted,
-        _counted_in_place,
         _queued,
         _swapped,
         _taught,
@@ -153,7 +146,7 @@ def test_registered_state_is_carried_as_in_eager(context: Any, name: str) -> Non
 @pytest.mark.parametrize("name", ["counted", "taught", "clamped"])
 def test_state_changes_once_in_each_micro_batch(context: Any, name: str) -> None:
     torch.manual_seed(0)
-    # The queue has as many rows as a batch, so that what reads it is left out here.
+    # Not those that read the queue, which has as many rows as a batch.
     assert_trains_as_eager(context, Model(CARRIED[name]), nn.functional.mse_loss, _batches(), accumulate=2)
 
 
