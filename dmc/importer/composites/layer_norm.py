@@ -41,9 +41,14 @@ def layer_norm_backward(
     offset = scaled.mean(dims, keepdim=True)
     slope = (scaled * normal).mean(dims, keepdim=True)
     dx = (scaled - offset - normal * slope) * rstd
-    dweight = (wide * normal).sum(rows)
-    dbias = wide.sum(rows)
+    dweight = summed(wide * normal, rows)
+    dbias = summed(wide, rows)
     return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype)
+
+
+def summed(x: Tensor, dims: list[int]) -> Tensor:
+    """The sum over `dims`, of which there may be none: PyTorch takes none for all."""
+    return x.sum(dims) if dims else x
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
