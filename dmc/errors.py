@@ -47,7 +47,7 @@ class PlanError(DmcError):
 class ProofError(DmcError):
     """A program of ranks that breaks a property which every job must have; the fact tells a counterexample.
 
-    property: its short name, "V1" to "V10" (docs/design.md).
+    property: its short name, "V1" to "V11" (`dmc.program.certificate.PROPERTIES`).
     """
 
     def __init__(self, property: str, where: Any, fact: str, hint: str = "") -> None:
