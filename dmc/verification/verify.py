@@ -32,9 +32,9 @@ _HINT = "please report it; verify=False compiles without the comparison"
 
 @dataclass(frozen=True)
 class Verification:
-    """One comparison. asked: True for whatever it takes, None for where it is cheap. amount: what the step does.
+    """One comparison. asked: True for whatever it takes, None for where it is cheap, False for not at all.
 
-    seconds: how long compilation took.
+    amount: what the step does. seconds: how long compilation took.
     """
 
     request: Request
@@ -45,10 +45,16 @@ class Verification:
     observer: Observer
 
     def run(self) -> None:
-        """Compares the first step of the artifact with eager's; one line says so where it does not.
+        """Compares the first step of the artifact with eager's, as a stage; one line says so where it does not.
 
         Raises VerificationError where they differ and, if asked, where eager itself fails.
         """
+        if self.asked is False:
+            return
+        with self.observer.stage("verify"):
+            self._compare()
+
+    def _compare(self) -> None:
         if not self.asked and (reason := self._too_long()):
             self.observer.note(f"not verified: {reason}; verify=True compares the step with PyTorch eager all the same")
             return
