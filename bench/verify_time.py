@@ -1,8 +1,8 @@
 """What verification adds to the time of compilation, on the models of the README, for the CPU.
 
 `python -m bench.verify_time` compiles each model in a process of its own, as a user does by default and, where that
-does not compare, once more asking for it. It writes `bench/results/verify_time.json`: seconds of the whole call and of the
-comparison, which is a stage of its own.
+does not compare, once more asking for it. It writes `bench/results/verify_time.json`: seconds of the whole call and of
+the comparison, which is a stage of its own.
 """
 
 from __future__ import annotations
