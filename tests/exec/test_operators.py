@@ -33,11 +33,11 @@ class Heads(nn.Module):
         stretched = functional.interpolate(self.image, size=(1, 9))
         ramp = torch.arange(9.0)
         values, places = (self.scores + mask).topk(2)
-        routed = torch.where(values.isinf(), 0.0, values).sum() + (places[1] * torch.tensor([1, 3])).sum()
+        routed = torch.where(values == -math.inf, 0.0, values + places * torch.tensor([1.0, 3.0])).sum()
         return weighted, (stretched * ramp).sum() / 9.0 + routed
 
 
-def _total(outputs: tuple[torch.Tensor, torch.Tensor], scale: torch.Tensor) -> torch.Tensor:
+def _total(outputs: Any, scale: torch.Tensor) -> torch.Tensor:
     first, second = outputs
     return scale * (first + second)
 
@@ -45,7 +45,7 @@ def _total(outputs: tuple[torch.Tensor, torch.Tensor], scale: torch.Tensor) -> t
 def test_heads_descend_as_eager() -> None:
     torch.manual_seed(0)
     model = Heads()
-    # With one score left in the first row, the second largest is any of the others, which have no place of their own.
+    # With one score left in the first row, the second largest is minus infinity, wherever that is.
     mask = torch.tensor([[0.0, -math.inf, -math.inf, -math.inf], [0.0, 0.0, 0.0, -math.inf]])
     batch = (mask, torch.ones(()))
     step = dmc.compile(model, loss=_total, optimizer=dmc.optim.SGD(lr=1.0), example=batch)
