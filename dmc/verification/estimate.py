@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -19,17 +20,19 @@ _PRODUCT, _VECTOR = 384, 1 << 20
 
 @dataclass(frozen=True)
 class Amount:
-    """flops: of matrix products and convolutions. elements: that all other operations make."""
+    """flops: of matrix products and convolutions. elements: that all other operations make. longest: terms of a sum."""
 
     flops: int = 0
     elements: int = 0
+    longest: int = 1
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.flops + other.flops, self.elements + other.elements)
+        longest = max(self.longest, other.longest)
+        return Amount(self.flops + other.flops, self.elements + other.elements, longest)
 
     def times(self, count: int) -> Amount:
         """As much, so many times."""
-        return Amount(self.flops * count, self.elements * count)
+        return Amount(self.flops * count, self.elements * count, self.longest)
 
     def seconds(self) -> float:
         """The time that eager needs for this much, by a product and a sum that are timed here and now."""
@@ -67,7 +70,10 @@ class _Amounts:
         if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
             return Amount()
         work = work_of(op)
-        return Amount(flops=work.flops) if work.kind == "matmul" else Amount(elements=work.iterations)
+        longest = max(1, work.iterations // max(1, min(prod(result.type.shape) for result in op.results)))
+        if work.kind == "matmul":
+            return Amount(flops=work.flops, longest=longest)
+        return Amount(elements=work.iterations, longest=longest)
 
 
 def _rounds(loop: Any) -> int:

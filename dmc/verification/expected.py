@@ -14,6 +14,8 @@ from dmc.verification.reference import Reference
 
 # How much further a right computation may be from eager than eager from itself.
 MARGIN = 4.0
+# How far an operation rounds a number in f32, in which sums are taken.
+ROUNDING = 2.0**-24
 
 
 def expected_of(artifact: Artifact, reference: Reference) -> Expected:
@@ -27,9 +29,27 @@ def expected_of(artifact: Artifact, reference: Reference) -> Expected:
     return Expected(known, specs, start, max(reference.rates), TOLERANCE[artifact.precision])
 
 
-def slack_of(reference: Reference, disturbed: Reference) -> dict[str, Slack]:
-    """How far eager is from itself when its parameters are rounded otherwise, by tensor."""
-    return {name: _apart(value, disturbed.values[name]) for name, value in reference.values.items()}
+def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, longest: int) -> dict[str, Slack]:
+    """What is allowed beside the table, by tensor.
+
+    How far eager is from itself when its parameters are rounded otherwise; and what the order of a sum of `longest`
+    terms does at most: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2). Eager adds in pairs, a loop one by one.
+    """
+    starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
+    return {
+        name: _apart(value, disturbed.values[name]).plus(_of_a_sum(value, starts.get(name), longest))
+        for name, value in reference.values.items()
+    }
+
+
+def _of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
+    """Of state, what was added to it is the sum."""
+    if value.dtype.kind not in "fV":
+        return Slack()
+    added = value.astype(np.float64) - (0.0 if start is None else start.astype(np.float64))
+    added = np.abs(added[np.isfinite(added)])
+    return Slack(terms * ROUNDING * float(added.max(initial=0.0)), terms * ROUNDING * float(np.linalg.norm(added)))
 
 
 def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:
