@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer import nonfinite, power, selection
+from dmc.importer import nonfinite, power, scalars, selection
 
 aten = torch.ops.aten
 MAX_ROUNDS = selection.MAX_ROUNDS
@@ -23,7 +23,7 @@ MAX_ROUNDS = selection.MAX_ROUNDS
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **nonfinite.OWN, **selection.OWN, **power.OWN, **_OWN}
+    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **selection.OWN, **power.OWN, **_OWN}
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -137,6 +137,26 @@ def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
     return aten.constant_pad_nd.default(x, [max(size, 0) for size in pad], value)
 
 
+def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor:
+    """torch-mlir takes a shift by more than the size for one by less than nothing."""
+    if not dims:
+        return _roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        kept = size - shift % size
+        x = torch.cat([x.narrow(dim, kept, size - kept), x.narrow(dim, 0, kept)], dim) if kept < size else x
+    return x
+
+
+def _converting(scatter: Any) -> Callable[..., Any]:
+    """A scatter that gives its target's type; torch-mlir would give that of what is written."""
+
+    def decomposed(x: Tensor, source: Tensor, *place: Any, **options: Any) -> Any:
+        return NotImplemented if source.dtype == x.dtype else scatter(x, source.to(x.dtype), *place, **options)
+
+    return decomposed
+
+
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -181,6 +201,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.mean.dim: _mean,
     aten.log10.default: _log10,
     aten.constant_pad_nd.default: _constant_pad,
+    aten.roll.default: _roll,
+    aten.select_scatter.default: _converting(aten.select_scatter.default),
+    aten.slice_scatter.default: _converting(aten.slice_scatter.default),
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

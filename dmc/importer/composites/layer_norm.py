@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composite import composite, differentiable, sum_over
 
 
 @composite(
@@ -41,14 +41,9 @@ def layer_norm_backward(
     offset = scaled.mean(dims, keepdim=True)
     slope = (scaled * normal).mean(dims, keepdim=True)
     dx = (scaled - offset - normal * slope) * rstd
-    dweight = summed(wide * normal, rows)
-    dbias = summed(wide, rows)
+    dweight = sum_over(wide * normal, rows)
+    dbias = sum_over(wide, rows)
     return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype)
-
-
-def summed(x: Tensor, dims: list[int]) -> Tensor:
-    """The sum over `dims`, of which there may be none: PyTorch takes none for all."""
-    return x.sum(dims) if dims else x
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
