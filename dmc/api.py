@@ -160,7 +160,8 @@ def compile_artifact(
         built = builder.static() if way == "static" else builder.by_iree()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
-        Verification(request, artifact, verify, amount, time.perf_counter() - begin, observer).run()
+        seconds = time.perf_counter() - begin
+        Verification(request, artifact, verify, amount, seconds, observer, is_named=":" in target).run()
     return artifact
 
 

@@ -7,7 +7,7 @@ written as comparisons with a range and a reduction, whose order of summation is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,16 +47,6 @@ def _convolution_backward(dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any
     mask = [wants_x, wants_weight, False]
     dx, dweight, _ = aten.convolution_backward.default(dy, x, weight, None, *window, mask)
     return dx, dweight, dy.sum([0, *range(2, dy.dim())])
-
-
-def _roll(x: Tensor, shifts: list[int], dims: Sequence[int] = ()) -> Tensor:
-    """torch-mlir's own lowering gives slices of unknown size."""
-    if not dims:
-        return _roll(x.flatten(), shifts, [0]).view_as(x)
-    for shift, dim in zip(shifts, dims, strict=True):
-        rest = (-shift) % x.shape[dim] if x.shape[dim] else 0
-        x = torch.cat([x.narrow(dim, rest, x.shape[dim] - rest), x.narrow(dim, 0, rest)], dim)
-    return x
 
 
 _NARROW = (torch.bfloat16, torch.float16)
@@ -193,7 +183,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
-    aten.roll.default: _roll,
     aten.convolution_backward.default: _convolution_backward,
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,

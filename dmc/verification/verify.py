@@ -10,7 +10,7 @@ from dmc.importer import origin
 from dmc.importer.precision import Precision
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.cpu import check_cpu
+from dmc.runtime.cpu import check_cpu, is_checked
 from dmc.runtime.difference import Difference
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
@@ -35,7 +35,8 @@ _HINT = "please report it; verify=False compiles without the comparison"
 class Verification:
     """One comparison. asked: True for whatever it takes, None for where it is cheap, False for not at all.
 
-    amount: what the step does. seconds: how long compilation took.
+    amount: what the step does. seconds: how long compilation took. is_named: whether a processor was named to compile
+    for, which need not be this machine's.
     """
 
     request: Request
@@ -44,6 +45,7 @@ class Verification:
     amount: Amount
     seconds: float
     observer: Observer
+    is_named: bool = False
 
     def run(self) -> None:
         """Compares the first step of the artifact with eager's, as a stage; one line says so where it does not.
@@ -82,6 +84,8 @@ class Verification:
 
     def _runs_here(self) -> bool:
         if "cpu" not in self.artifact.target.split("+"):
+            return False
+        if self.is_named and not is_checked(self.artifact.requires):
             return False
         try:
             check_cpu(self.artifact.requires, "the step")
