@@ -15,15 +15,15 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer import nonfinite, scalars
+from dmc.importer import nonfinite, power, scalars, selection
 
 aten = torch.ops.aten
-MAX_ROUNDS = 64
+MAX_ROUNDS = selection.MAX_ROUNDS
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **_OWN}
+    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **selection.OWN, **power.OWN, **_OWN}
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -74,7 +74,9 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = _normal(dim, x)
     _refuse_partial("scatter_add", x, dim, index)
     hit = index.unsqueeze(dim) == _range(x, dim).unsqueeze(dim + 1)
-    return x + torch.where(hit, source.unsqueeze(dim), 0.0).sum(dim + 1).to(x.dtype)
+    # A zero of the same type: 0.0 would make integers f32.
+    spread = torch.where(hit, source.unsqueeze(dim), torch.zeros([], dtype=source.dtype, device=x.device))
+    return x + spread.sum(dim + 1).to(x.dtype)
 
 
 def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -107,23 +109,6 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     position = torch.arange(moved.shape[-1], device=x.device)
     earlier = position.unsqueeze(0) <= position.unsqueeze(1)
     return torch.where(earlier, moved.unsqueeze(-2), 0).sum(-1, dtype=dtype).movedim(-1, dim)
-
-
-def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    if k > MAX_ROUNDS:
-        raise ImportFailure(None, f"topk with k = {k} is not compiled", hint=f"k up to {MAX_ROUNDS} is")
-    dim = _normal(dim, x)
-    places = _range(x, dim)
-    remaining = x if largest else -x
-    values: list[Tensor] = []
-    indices: list[Tensor] = []
-    for _ in range(k):
-        index = remaining.argmax(dim, keepdim=True)
-        hit = index == places
-        values.append(torch.where(hit, x, 0).sum(dim, keepdim=True).to(x.dtype))
-        indices.append(index)
-        remaining = torch.where(hit, float("-inf"), remaining)
-    return torch.cat(values, dim), torch.cat(indices, dim)
 
 
 def _log10(x: Tensor) -> Tensor:
@@ -199,7 +184,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
-    aten.topk.default: _topk,
     aten.convolution_backward.default: _convolution_backward,
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,

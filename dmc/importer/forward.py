@@ -15,7 +15,8 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.precision import autocast
 from dmc.importer.python_calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.rules import DECLINE, RULES, Randomness
+from dmc.importer.randomness import Randomness
+from dmc.importer.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.torch_internals import is_written
 
 higher_order = torch.ops.higher_order
@@ -72,6 +73,8 @@ class Forward(fx.Interpreter):
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
         rule = RULES.get(target)
+        if rule is None:
+            refuse_randomness(target, args, kwargs)
         result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)
         return super().call_function(target, args, kwargs) if result is DECLINE else result
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmc._mlir import ir
+from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array
 from dmc.interpreter.scalars import compute, dtype_of
@@ -134,6 +135,10 @@ def _from_elements(op: Any, values: Values) -> Array:
     return np.array([values[operand] for operand in op.operands]).reshape(op.results[0].type.shape)
 
 
+def _same(op: Any, values: Values) -> Array:
+    return values[op.operands[0]]
+
+
 RULES: dict[str, Callable[[Any, Values], Array]] = {
     "arith.constant": _constant,
     "tensor.empty": _empty,
@@ -152,4 +157,5 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "tensor.insert": _insert,
     "tensor.splat": _splat,
     "tensor.from_elements": _from_elements,
+    FUSION_BARRIER: _same,
 }
