@@ -1,6 +1,6 @@
 """Python numbers as operands of tensors, where torch-mlir takes them for something else.
 
-Folding a constant tensor of floats with an integer, it compares bits; with int8 it reads past the end of a type.
+Folding the comparison of a constant tensor of floats with an integer, it compares bits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from dmc.errors import ImportFailure
 
 aten = torch.ops.aten
 Number = bool | int | float
@@ -28,22 +26,6 @@ def _comparison(compare: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor
     return decomposed
 
 
-def _arithmetic(operation: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Arithmetic of int8 with a number, in 32 bits; what is cut off there is what wraps around here."""
-
-    def decomposed(left: Tensor | Number, right: Tensor | Number, **options: Any) -> Any:
-        x, number = (left, right) if isinstance(left, Tensor) else (right, left)
-        if not isinstance(x, Tensor) or x.dtype != torch.int8 or isinstance(number, Tensor | float):
-            return NotImplemented
-        bounds = torch.iinfo(x.dtype)
-        if not bounds.min <= number <= bounds.max:
-            raise ImportFailure(None, f"{number} is no number of {x.dtype}", hint="convert the tensor, as in x.int()")
-        wide = (each.to(torch.int32) if isinstance(each, Tensor) else each for each in (left, right))
-        return operation(*wide, **options).to(x.dtype)
-
-    return decomposed
-
-
 def _bits(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], Tensor]:
     """An operation on bits with a number is one with a tensor of it."""
     return lambda x, number: operation(x, torch.full([], number, dtype=x.dtype, device=x.device))
@@ -56,11 +38,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.le.Scalar: _comparison(torch.le),
     aten.gt.Scalar: _comparison(torch.gt),
     aten.ge.Scalar: _comparison(torch.ge),
-    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _arithmetic(torch.mul)),
-    **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _arithmetic(torch.sub)),
-    aten.remainder.Scalar: _arithmetic(torch.remainder),
-    aten.floor_divide.default: lambda x, y: torch.div(x, y, rounding_mode="floor"),
-    **dict.fromkeys((aten.div.Tensor_mode, aten.div.Scalar_mode), _arithmetic(torch.div)),
     aten.bitwise_and.Scalar: _bits(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bits(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _bits(torch.bitwise_xor),
