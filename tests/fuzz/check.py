@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dmc.errors import DmcError
+from dmc.errors import DmcError, VerificationError
 from tests.fuzz.compare import first_difference, is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter, case_of
 
@@ -37,6 +37,8 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
         return Verdict("refused", f"eager: {_first_line(error)}", f"eager: {_shape(error)}")
     try:
         actual = _run(way, case_of(text), mode)
+    except VerificationError as error:
+        return _verified(text, mode, expected, error)
     except DmcError as error:
         return _refusal(error)
     # Anything else is what we look for.
@@ -48,6 +50,14 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
 
 def _run(way: Way, case: Case, mode: Mode) -> list[Trace]:
     return by_interpreter(case) if way == "interpreter" else by_compiled(case, mode)
+
+
+def _verified(text: str, mode: Mode, expected: Sequence[Trace], error: VerificationError) -> Verdict:
+    """Verification at compile time refuses the step: rightly, or it is verification that is wrong."""
+    verdict = _compared(text, mode, by_compiled(case_of(text), mode, verify=False), expected)
+    if verdict.outcome == "agrees":
+        return Verdict("differs", f"verification refuses what agrees: {error}", "verification: false alarm")
+    return verdict
 
 
 def _refusal(error: DmcError) -> Verdict:

@@ -182,8 +182,8 @@ def _trace(values: Mapping[str, Array], module: nn.Module) -> Trace:
     return {name: _tensor(array) for name, array in found.items()}
 
 
-def by_compiled(case: Case, mode: Mode = PLAIN, steps: int = STEPS) -> list[Trace]:
-    """What a compiled step on the CPU leaves."""
+def by_compiled(case: Case, mode: Mode = PLAIN, steps: int = STEPS, verify: bool | None = None) -> list[Trace]:
+    """What a compiled step on the CPU leaves; `verify` as `dmc.compile` takes it."""
     case = case.fresh()
     loss = mean_objective if mode.accumulate > 1 else objective
     mesh = dmc.Mesh(dp=mode.ranks) if mode.ranks > 1 else None
@@ -199,6 +199,7 @@ def by_compiled(case: Case, mode: Mode = PLAIN, steps: int = STEPS) -> list[Trac
             accumulate=mode.accumulate,
             mesh=mesh,
             plan=plan,
+            verify=verify,
         )
     return [_compiled_trace(step, case) for _ in range(steps)]
 
