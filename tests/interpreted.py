@@ -1,16 +1,36 @@
-"""Recipes in Triton's interpreter, on the CPU."""
+"""Recipes in Triton's interpreter, on the CPU.
+
+Triton decides when its functions are decorated whether they are interpreted, so this module must be imported before any
+of `dmc.kernels.jit`, and a process that interprets kernels cannot compile them.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from typing import Any
+
+# Before the first import of Triton.
+os.environ["TRITON_INTERPRET"] = "1"
+
 import torch
 from torch import Tensor
+from triton.runtime import interpreter
 
 from dmc.kernels.code import function_of
-from dmc.kernels.implementation import Candidate, Implementation
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Recipe, table_rows
 from dmc.kernels.references.draws import empty
+
+_patch_tensor: Any = interpreter._patch_lang_tensor
+
+
+def _patch_tensor_for_new_numpy(tensor: Any, scope: Any) -> None:
+    """Triton 3.6 takes int() of arrays with one element, which NumPy no longer does."""
+    _patch_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+
+interpreter._patch_lang_tensor = _patch_tensor_for_new_numpy
 
 
 def interpret(problem: Problem, recipe: Recipe, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

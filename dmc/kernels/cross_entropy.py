@@ -1,8 +1,8 @@
 """Softmax cross entropy over logits: composites `softmax_cross_entropy` and its backward pass.
 
 `softmax_cross_entropy_both` is the two in one, for a loss whose own gradient is known beforehand:
-(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may lie where the
-logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is neither read nor written.
+(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may lie where
+the logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _SUM_BLOCK = 4096
 
 @dataclass(frozen=True)
 class CrossEntropyShape:
-    """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead."""
+    """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead.
+
+    whole: the classes in whole blocks; the others are one block of `tail_block`.
+    """
 
     rows: int
     classes: int
@@ -31,6 +34,8 @@ class CrossEntropyShape:
     smoothing: float
     mean: bool
     block: int
+    whole: int
+    tail_block: int
     stages: int
     sum_block: int
 
@@ -52,6 +57,7 @@ def _refuses(problem: Problem) -> str | None:
 
 def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
     rows, classes = _logits(problem).shape
+    whole = classes // chosen["block"] * chosen["block"]
     return CrossEntropyShape(
         rows=rows,
         classes=classes,
@@ -60,7 +66,9 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         ignore_index=int(problem.get("ignore_index", -100)),
         smoothing=problem.number("label_smoothing"),
         mean=bool(problem.get("mean", True)),
-        block=min(chosen["block"], max(16, 1 << (classes - 1).bit_length())),
+        block=chosen["block"],
+        whole=whole,
+        tail_block=max(16, 1 << max(0, classes - whole - 1).bit_length()),
         stages=chosen.stages,
         sum_block=_SUM_BLOCK,
     )

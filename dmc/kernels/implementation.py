@@ -26,7 +26,9 @@ class Candidate:
         return dict(self.tiles)[name]
 
     def __str__(self) -> str:
-        return " ".join([*(f"{name}={value}" for name, value in self.tiles), f"warps={self.warps} stages={self.stages}"])
+        return " ".join(
+            [*(f"{name}={value}" for name, value in self.tiles), f"warps={self.warps} stages={self.stages}"]
+        )
 
 
 def candidate(warps: int = 4, stages: int = 2, **tiles: int) -> Candidate:
@@ -39,8 +41,8 @@ class Implementation:
     """How problems of one kind may be computed.
 
     refuses: why it does not take a problem, or None. candidates: the most promising first, which is taken where no
-    measurement says otherwise. reference: the results in float64, from operands as PyTorch tensors. sample: such operands,
-    from `Draws`. cost: a lower bound.
+    measurement says otherwise. reference: the results in float64, from operands as PyTorch tensors. sample: such
+    operands, from `Draws`. cost: a lower bound.
     """
 
     name: str

@@ -17,6 +17,8 @@ from dmc.kernels.references import optimizer as reference
 
 _TABLE = Buffer("table", 0)
 _SCALARS = 5
+# Without copies.
+_COLUMNS = 7
 _TYPES = ("f32", "bf16", "f16")
 
 
@@ -24,17 +26,15 @@ _TYPES = ("f32", "bf16", "f16")
 class ManyShape:
     """What is static: types of the columns, the chunk of a program, the block that it handles at once, and the rule.
 
-    copy: empty without one. parts: how many partial sums there are.
+    parts: how many partial sums there are.
     """
 
+    types: tuple[str, ...]
     table_width: int
     chunk: int
     block: int
-    parts: int
-    parameter: str = ""
-    gradient: str = ""
-    moment: str = ""
-    copy: str = ""
+    parts: int = 0
+    copied: bool = False
     decoupled: bool = False
     decay: float = 0.0
     one_minus_beta1: float = 0.0
@@ -60,8 +60,6 @@ def _refuses_update(problem: Problem) -> str | None:
         return "tensors of one role have several types"
     if any(tensor.strides or tensor.dtype not in _TYPES for column in columns for tensor in column):
         return "a tensor is not contiguous, or not of floating-point numbers"
-    if columns[2][0].dtype != columns[3][0].dtype:
-        return "the moments have two types"
     return None
 
 
@@ -75,14 +73,11 @@ def _update(problem: Problem, chosen: Candidate) -> Recipe:
     table = Table(roles, tuple(tensor.elements for tensor in columns[0]), chosen["block"])
     beta1, beta2 = problem.number("beta1"), problem.number("beta2")
     shape = ManyShape(
-        table_width=len(roles) + 1,
+        types=tuple(column[0].dtype for column in columns),
+        table_width=len(columns) + 1,
         chunk=chosen["block"],
         block=chosen["block"],
-        parts=0,
-        parameter=columns[0][0].dtype,
-        gradient=columns[1][0].dtype,
-        moment=columns[2][0].dtype,
-        copy=columns[7][0].dtype if len(columns) > 7 else "",
+        copied=len(columns) > _COLUMNS,
         decoupled=problem.kind == "optimizer_update_adamw",
         decay=problem.number("weight_decay"),
         one_minus_beta1=1.0 - beta1,
@@ -112,7 +107,7 @@ def _squares(problem: Problem, chosen: Candidate) -> Recipe:
     count = len(given)
     table = Table((operands(*range(count)),), tuple(tensor.elements for tensor in given), chosen["chunk"])
     parts = table.type().shape[0]
-    shape = ManyShape(table_width=2, chunk=chosen["chunk"], block=chosen["block"], parts=parts, gradient=given[0].dtype)
+    shape = ManyShape((given[0].dtype,), table_width=2, chunk=chosen["chunk"], block=chosen["block"], parts=parts)
     calls = (
         Call("optimizer.squares", parts, (_TABLE, *scratch(0)), shape, chosen.warps),
         Call("optimizer.norm", 1, (*scratch(0), *operands(count), *results(0)), shape, warps=8),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 Parameter = bool | int | float | str
 
 ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1, "i1": 1}
+# So many types are listed in a message.
+_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,14 @@ class Problem:
         return float(self.get(name, default))
 
     def __str__(self) -> str:
-        types = f"{', '.join(map(str, self.operands))} -> {', '.join(map(str, self.results))}"
+        types = f"{_listed(self.operands)} -> {_listed(self.results)}"
         settings = ", ".join(f"{name}={value}" for name, value in self.parameters)
         return f"{self.kind}({types}; {settings})"
+
+
+def _listed(tensors: tuple[TensorType, ...]) -> str:
+    shown = [str(tensor) for tensor in tensors[:_SHOWN]]
+    return ", ".join([*shown, f"… ({len(tensors)})"] if len(tensors) > _SHOWN else shown)
 
 
 @dataclass(frozen=True)

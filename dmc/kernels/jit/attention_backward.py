@@ -1,6 +1,6 @@
 """Flash attention, backward (Dao et al., 2022, algorithm 4), without atomics: gradients of rows, then of columns.
 
-Both launches recompute the probabilities from the log-sum-exp of each row. The first leaves sum(dout · out) of each row.
+Both launches recompute the probabilities from the log-sum-exp of rows. The first leaves sum(dout · out) of each row.
 """
 
 import triton
@@ -19,8 +19,14 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.const
     batch, head = index // c.heads, index % c.heads
     first_row = tile * c.block_rows
     row = first_row + tl.arange(0, c.block_rows)
-    q_head, dout_head = head_of(q, batch, head, c.q_at[0], c.q_at[1]), head_of(dout, batch, head, c.out_at[0], c.out_at[1])
-    k_head, v_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1]), head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
+    q_head, dout_head = (
+        head_of(q, batch, head, c.q_at[0], c.q_at[1]),
+        head_of(dout, batch, head, c.out_at[0], c.out_at[1]),
+    )
+    k_head, v_head = (
+        head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1]),
+        head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1]),
+    )
     q_tile = load_rows(q_head, first_row, c.block_rows, c.q_at[2], c.rows, c.width, c.block_width)
     dout_tile = load_rows(dout_head, first_row, c.block_rows, c.out_at[2], c.rows, c.value_width, c.block_value)
     sums = _delta(out, delta, dout_tile, batch, head, index, first_row, c)
@@ -36,7 +42,9 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.const
             slope = tl.dot(dout_tile, v_tile.T, input_precision=c.precision)
             column = first + tl.arange(0, c.block_columns)
             if c.biased:
-                scores = biased(scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[:, None], column[None, :], c)
+                scores = biased(
+                    scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[:, None], column[None, :], c
+                )
             if part:
                 scores = hidden(scores, row[:, None], column[None, :], c)
             probability = tl.exp2(scores * c.factor - level[:, None])
@@ -44,7 +52,9 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.const
                 slope = tl.where(kept_tile(seed, draw, index, first_row, first, c), slope * c.dropout.scale, 0.0)
             dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
-    store_rows(head_of(dq, batch, head, c.q_at[0], c.q_at[1]), first_row, accumulator * c.scale, c.q_at[2], c.rows, c.width)
+    store_rows(
+        head_of(dq, batch, head, c.q_at[0], c.q_at[1]), first_row, accumulator * c.scale, c.q_at[2], c.rows, c.width
+    )
 
 
 @triton.jit
@@ -72,21 +82,48 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, dk, dv, c: tl.con
     first = tl.program_id(0) % tiles * c.block_columns
     batch, kv_head = tl.program_id(0) // tiles // kv_heads, tl.program_id(0) // tiles % kv_heads
     k_tile = load_rows(
-        head_of(k, batch, kv_head, c.k_at[0], c.k_at[1]), first, c.block_columns, c.k_at[2], c.columns, c.width, c.block_width
+        head_of(k, batch, kv_head, c.k_at[0], c.k_at[1]),
+        first,
+        c.block_columns,
+        c.k_at[2],
+        c.columns,
+        c.width,
+        c.block_width,
     )
     v_tile = load_rows(
-        head_of(v, batch, kv_head, c.v_at[0], c.v_at[1]), first, c.block_columns, c.v_at[2], c.columns, c.value_width, c.block_value
+        head_of(v, batch, kv_head, c.v_at[0], c.v_at[1]),
+        first,
+        c.block_columns,
+        c.v_at[2],
+        c.columns,
+        c.value_width,
+        c.block_value,
     )
     dk_sum = tl.full([c.block_columns, c.block_width], 0.0, tl.float32)
     dv_sum = tl.full([c.block_columns, c.block_value], 0.0, tl.float32)
     for member in range(c.groups):
         dk_sum, dv_sum = _head_columns(
-            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, dk_sum, dv_sum,
-            batch, kv_head * c.groups + member, first, c,
+            dout,
+            q,
+            k_tile,
+            v_tile,
+            bias,
+            logsumexp,
+            seed,
+            draw,
+            delta,
+            dk_sum,
+            dv_sum,
+            batch,
+            kv_head * c.groups + member,
+            first,
+            c,
         )
     if c.dropout is not None:
         dv_sum *= c.dropout.scale
-    store_rows(head_of(dk, batch, kv_head, c.k_at[0], c.k_at[1]), first, dk_sum * c.scale, c.k_at[2], c.columns, c.width)
+    store_rows(
+        head_of(dk, batch, kv_head, c.k_at[0], c.k_at[1]), first, dk_sum * c.scale, c.k_at[2], c.columns, c.width
+    )
     store_rows(head_of(dv, batch, kv_head, c.v_at[0], c.v_at[1]), first, dv_sum, c.v_at[2], c.columns, c.value_width)
 
 
@@ -96,7 +133,10 @@ def _head_columns(
 ):
     """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
     index = batch * c.heads + head
-    q_head, dout_head = head_of(q, batch, head, c.q_at[0], c.q_at[1]), head_of(dout, batch, head, c.out_at[0], c.out_at[1])
+    q_head, dout_head = (
+        head_of(q, batch, head, c.q_at[0], c.q_at[1]),
+        head_of(dout, batch, head, c.out_at[0], c.out_at[1]),
+    )
     column = first + tl.arange(0, c.block_columns)
     # Rows above the tile see none of it; rows beside it see a part; rows below see all.
     begin = first // c.block_rows * c.block_rows if c.causal else 0
@@ -112,7 +152,9 @@ def _head_columns(
             scores = tl.dot(k_tile, q_tile.T, input_precision=c.precision)
             slope = tl.dot(v_tile, dout_tile.T, input_precision=c.precision)
             if c.biased:
-                scores = biased(scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[None, :], column[:, None], c)
+                scores = biased(
+                    scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[None, :], column[:, None], c
+                )
             if c.causal and part == 0:
                 scores = tl.where(column[:, None] <= row[None, :], scores, float("-inf"))
             probability = tl.exp2(scores * c.factor - level[None, :])

@@ -28,9 +28,18 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
     first_row = tile * c.block_rows
     row = first_row + tl.arange(0, c.block_rows)
     q_tile = load_rows(
-        head_of(q, batch, head, c.q_at[0], c.q_at[1]), first_row, c.block_rows, c.q_at[2], c.rows, c.width, c.block_width
+        head_of(q, batch, head, c.q_at[0], c.q_at[1]),
+        first_row,
+        c.block_rows,
+        c.q_at[2],
+        c.rows,
+        c.width,
+        c.block_width,
     )
-    k_head, v_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1]), head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
+    k_head, v_head = (
+        head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1]),
+        head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1]),
+    )
     peak = tl.full([c.block_rows], float("-inf"), tl.float32)
     total = tl.full([c.block_rows], 0.0, tl.float32)
     accumulator = tl.full([c.block_rows, c.block_value], 0.0, tl.float32)
@@ -43,7 +52,9 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
             scores = tl.dot(q_tile, k_tile.T, input_precision=c.precision)
             column = first + tl.arange(0, c.block_columns)
             if c.biased:
-                scores = biased(scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[:, None], column[None, :], c)
+                scores = biased(
+                    scores, head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]), row[:, None], column[None, :], c
+                )
             if part:
                 scores = hidden(scores, row[:, None], column[None, :], c)
             probability, peak, total, accumulator = _online(scores, peak, total, accumulator, c)
@@ -70,7 +81,9 @@ def _finish(out, logsumexp, batch, head, index, first_row, peak, total, accumula
     if c.dropout is not None:
         scale *= c.dropout.scale
     result = accumulator * scale[:, None]
-    store_rows(head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, result, c.out_at[2], c.rows, c.value_width)
+    store_rows(
+        head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, result, c.out_at[2], c.rows, c.value_width
+    )
     # Infinity makes the recomputed probabilities of an empty row zero.
     value = tl.where(empty, float("inf"), (peak + tl.log2(total)) * LN_2)
     row = first_row + tl.arange(0, c.block_rows)

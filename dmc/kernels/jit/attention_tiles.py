@@ -1,7 +1,7 @@
 """What the kernels of attention share: tiles of operands, scores and what they hide.
 
-`c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they still
-wait for `c.factor`, which is fused into what follows.
+`c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they
+still wait for `c.factor`, which is fused into what follows.
 """
 
 import triton
@@ -19,7 +19,13 @@ def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.co
 
 @triton.jit
 def load_rows(
-    pointer, first, count: tl.constexpr, stride: tl.constexpr, limit: tl.constexpr, width: tl.constexpr, block: tl.constexpr
+    pointer,
+    first,
+    count: tl.constexpr,
+    stride: tl.constexpr,
+    limit: tl.constexpr,
+    width: tl.constexpr,
+    block: tl.constexpr,
 ):
     """Rows first … first + count - 1, [count, block]; zeros beyond row `limit` and beyond `width`."""
     row = first + tl.arange(0, count)
@@ -31,9 +37,7 @@ def load_rows(
 
 
 @triton.jit
-def store_rows(
-    pointer, first, value, stride: tl.constexpr, limit: tl.constexpr, width: tl.constexpr
-):
+def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr, width: tl.constexpr):
     """The inverse of `load_rows`."""
     row = first + tl.arange(0, value.shape[0])
     column = tl.arange(0, value.shape[1])

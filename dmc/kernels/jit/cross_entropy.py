@@ -1,6 +1,6 @@
 """Softmax cross entropy of rows of logits, online over classes. `c` is a `CrossEntropyShape`.
 
-A row of logits is read from memory once: where its gradient is wanted at once, the second reading finds it in the cache.
+A row of logits is read from memory once: where its gradient is wanted too, the second reading finds it in the cache.
 """
 
 import triton
@@ -11,20 +11,31 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
+def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
+    """Peak, sum of exponentials relative to it, and sum, with a block of logits taken in."""
+    column = first + tl.arange(0, block)
+    value = tl.load(
+        logits + column, mask=column < c.classes if masked else None, other=float("-inf") if masked else None
+    )
+    value = value.to(tl.float32)
+    new_peak = tl.maximum(peak, tl.max(value, 0))
+    base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
+    total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
+    if c.smoothing > 0.0:
+        plain += tl.sum(tl.where(column < c.classes, value, 0.0), 0)
+    return new_peak, total, plain
+
+
+@triton.jit
 def _level(logits, c: tl.constexpr):
-    """The log-sum-exp of a row, and the sum of its logits."""
+    """The log-sum-exp of a row, and the sum of its logits. Whole blocks need no mask, so that accesses are wide."""
     peak = tl.full([], float("-inf"), tl.float32)
     total = tl.full([], 0.0, tl.float32)
     plain = tl.full([], 0.0, tl.float32)
-    for first in tl.range(0, c.classes, c.block, num_stages=c.stages):
-        column = first + tl.arange(0, c.block)
-        value = tl.load(logits + column, mask=column < c.classes, other=float("-inf")).to(tl.float32)
-        new_peak = tl.maximum(peak, tl.max(value, 0))
-        base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
-        total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
-        if c.smoothing > 0.0:
-            plain += tl.sum(tl.where(column < c.classes, value, 0.0), 0)
-        peak = new_peak
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        peak, total, plain = _online(logits, first, c.block, False, peak, total, plain, c)
+    if c.whole < c.classes:
+        peak, total, plain = _online(logits, c.whole, c.tail_block, True, peak, total, plain, c)
     # As in PyTorch, a row without a finite logit has no softmax.
     level = tl.where(peak == float("-inf"), float("nan"), peak + tl.log2(total) * LN_2)
     return level, plain
@@ -52,17 +63,24 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
 
 
 @triton.jit
-def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
-    """The gradient of a row. It may lie where the logits lie: a thread reads a logit before it writes there."""
-    counted = target != c.ignore_index
+def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, c: tl.constexpr):
+    """The gradient of a block of logits. It may lie where they lie: a thread reads a logit before it writes there."""
+    column = first + tl.arange(0, block)
+    mask = column < c.classes if masked else None
+    value = tl.load(logits + column, mask=mask).to(tl.float32)
     rest: tl.constexpr = c.smoothing / c.classes
-    for first in tl.range(0, c.classes, c.block, num_stages=c.stages):
-        column = first + tl.arange(0, c.block)
-        value = tl.load(logits + column, mask=column < c.classes, other=0.0).to(tl.float32)
-        wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
-        change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
-        change = tl.where(counted, change, 0.0).to(gradient.dtype.element_ty)
-        tl.store(gradient + column, change, mask=column < c.classes)
+    wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
+    change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
+    change = tl.where(target == c.ignore_index, 0.0, change)
+    tl.store(gradient + column, change.to(gradient.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        _slope(logits, gradient, first, c.block, False, target, level, factor, c)
+    if c.whole < c.classes:
+        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, c)
 
 
 @triton.jit

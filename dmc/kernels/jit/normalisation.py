@@ -1,4 +1,4 @@
-"""Layer and RMS normalisation of rows, with what may stand before them: a residual to which the input is added, dropped.
+"""Layer and RMS normalisation of rows, and what may stand before: a residual to which the input is added, dropped.
 
 `c` is a `NormShape`. Gradients of weights are summed in two stages: each program leaves a partial sum of its rows, and
 `dmc.kernels.jit.sums` adds these up in order.
@@ -18,7 +18,7 @@ def _rows(pointer, row, column, inside, c: tl.constexpr):
 @triton.jit
 def _dropped(value, first, seed, draw, c: tl.constexpr):
     dropout: tl.constexpr = c.dropout
-    keep = kept(first.to(tl.int64), 0, tl.load(seed), tl.load(draw), c.block_rows, c.block_width, dropout)
+    keep = kept(first, 0, tl.load(seed), tl.load(draw), c.block_rows, c.block_width, dropout)
     return tl.where(keep, value * c.dropout.scale, 0.0)
 
 

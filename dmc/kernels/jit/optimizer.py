@@ -8,10 +8,10 @@ import triton.language as tl
 
 
 @triton.jit
-def _places(row, column: tl.constexpr, dtype: tl.constexpr, place):
+def _places(row, column: tl.constexpr, place, c: tl.constexpr):
     """Addresses of elements of the chunk in a column."""
-    # Chunks begin at multiples of 16 bytes, so that accesses can be wide.
-    address = tl.multiple_of(tl.load(row + column), 16)
+    address = tl.load(row + column)
+    dtype: tl.constexpr = c.types[column]
     if dtype == "f32":
         pointer = address.to(tl.pointer_type(tl.float32))
     elif dtype == "bf16":
@@ -19,18 +19,20 @@ def _places(row, column: tl.constexpr, dtype: tl.constexpr, place):
     else:
         tl.static_assert(dtype == "f16", "a type that tables do not hold")
         pointer = address.to(tl.pointer_type(tl.float16))
-    return pointer + place
+    # Chunks begin at multiples of 16 bytes, so that accesses can be wide.
+    return tl.multiple_of(pointer, 16) + place
 
 
 @triton.jit
-def _load(row, column: tl.constexpr, dtype: tl.constexpr, place, count):
-    return tl.load(_places(row, column, dtype, place), mask=place < count, other=0.0).to(tl.float32)
+def _load(row, column: tl.constexpr, place, count, c: tl.constexpr):
+    mask = None if count is None else place < count
+    return tl.load(_places(row, column, place, c), mask=mask).to(tl.float32)
 
 
 @triton.jit
-def _store(row, column: tl.constexpr, dtype: tl.constexpr, place, count, value):
-    address = _places(row, column, dtype, place)
-    tl.store(address, value.to(address.dtype.element_ty), mask=place < count)
+def _store(row, column: tl.constexpr, place, count, value, c: tl.constexpr):
+    address = _places(row, column, place, c)
+    tl.store(address, value.to(address.dtype.element_ty), mask=None if count is None else place < count)
 
 
 @triton.jit
@@ -41,13 +43,22 @@ def adam(table, clip, lr, apply, correction1, correction2_sqrt, c: tl.constexpr)
     """
     row = table + tl.program_id(0).to(tl.int64) * c.table_width
     count = tl.load(row + (c.table_width - 1))
+    # Whole chunks, which are most, need no mask, so that accesses are wide.
+    if count == c.block:
+        _adam(row, None, clip, lr, apply, correction1, correction2_sqrt, c)
+    else:
+        _adam(row, count, clip, lr, apply, correction1, correction2_sqrt, c)
+
+
+@triton.jit
+def _adam(row, count, clip, lr, apply, correction1, correction2_sqrt, c: tl.constexpr):
     place = tl.arange(0, c.block)
     rate = tl.load(lr)
     accepted = tl.load(apply) != 0
-    old = _load(row, 0, c.parameter, place, count)
-    old_first = _load(row, 2, c.moment, place, count)
-    old_second = _load(row, 3, c.moment, place, count)
-    slope = _load(row, 1, c.gradient, place, count) * tl.load(clip)
+    old = _load(row, 0, place, count, c)
+    old_first = _load(row, 2, place, count, c)
+    old_second = _load(row, 3, place, count, c)
+    slope = _load(row, 1, place, count, c) * tl.load(clip)
     if not c.decoupled:
         slope += old * c.decay
     start = old * (1.0 - rate * c.decay) if c.decoupled else old
@@ -55,11 +66,11 @@ def adam(table, clip, lr, apply, correction1, correction2_sqrt, c: tl.constexpr)
     second = old_second * c.beta2 + slope * slope * c.one_minus_beta2
     spread = tl.sqrt(second) / tl.load(correction2_sqrt) + c.eps
     new = tl.where(accepted, start - (rate / tl.load(correction1)) * (first / spread), old)
-    _store(row, 4, c.parameter, place, count, new)
-    _store(row, 5, c.moment, place, count, tl.where(accepted, first, old_first))
-    _store(row, 6, c.moment, place, count, tl.where(accepted, second, old_second))
-    if c.copy != "":
-        _store(row, 7, c.copy, place, count, new)
+    _store(row, 4, place, count, new, c)
+    _store(row, 5, place, count, tl.where(accepted, first, old_first), c)
+    _store(row, 6, place, count, tl.where(accepted, second, old_second), c)
+    if c.copied:
+        _store(row, 7, place, count, new, c)
 
 
 @triton.jit
@@ -68,9 +79,15 @@ def squares(table, parts, c: tl.constexpr):
     row = table + tl.program_id(0).to(tl.int64) * c.table_width
     count = tl.load(row + (c.table_width - 1))
     total = tl.full([c.block], 0.0, tl.float32)
-    for first in range(0, c.chunk, c.block):
-        value = _load(row, 0, c.gradient, first + tl.arange(0, c.block), count)
-        total += value * value
+    if count == c.chunk:
+        for first in range(0, c.chunk, c.block):
+            value = _load(row, 0, first + tl.arange(0, c.block), None, c)
+            total += value * value
+    else:
+        for first in range(0, c.chunk, c.block):
+            place = first + tl.arange(0, c.block)
+            value = tl.where(place < count, _load(row, 0, place, count, c), 0.0)
+            total += value * value
     tl.store(parts + tl.program_id(0), tl.sum(total, 0))
 
 

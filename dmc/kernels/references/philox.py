@@ -11,8 +11,7 @@ _MASK = 0xFFFFFFFF
 def keep_scale(shape: tuple[int, ...], first: int, seed: Tensor, draw: Tensor, p: float) -> Tensor:
     """float64: 1/(1-p) where an element is kept, else 0; for elements `first`, … of a tensor, in `shape`."""
     count = torch.Size(shape).numel()
-    index = torch.arange(first, first + count, device=seed.device)
-    block = torch.div(index, 4, rounding_mode="floor").unique_consecutive()
+    block = torch.arange(first // 4, (first + count + 3) // 4, device=seed.device)
     word = torch.stack(_words(block, seed, draw), 1).flatten()[first % 4 : first % 4 + count]
     return (word >= round(p * 2**32)).double().div_(1.0 - p).view(shape)
 
