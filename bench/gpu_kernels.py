@@ -51,21 +51,29 @@ def _supervise(directory: Path, cases: list[str], out: Path, deadline: float) ->
     with tempfile.TemporaryDirectory() as scratch:
         journal = Path(scratch) / "journal"
         journal.touch()
-        code = _LOST
-        while code:
+        while True:
             left = str(max(0.0, deadline - time.monotonic()))
             command = [sys.executable, "-m", "bench.kernel_worker", str(directory), str(journal), left, *cases]
             code = subprocess.run(command, check=False).returncode
+            died = _note_death(journal, code)
             records = _records(journal)
-            if records and records[-1]["state"] == "begun":
-                failed = {**records[-1], "state": "done", "error": f"ended the process ({code})"}
-                with journal.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(failed) + "\n")
-            elif code not in (0, _LOST):
-                print(f"the measuring process failed ({code})", file=sys.stderr)
+            _write(out, records)
+            if code != _LOST and not died:
                 break
-            _write(out, _records(journal))
-        return [record for record in _records(journal) if record["state"] == "done"]
+        if code:
+            print(f"the measuring process failed ({code})", file=sys.stderr)
+        return [record for record in records if record["state"] == "done"]
+
+
+def _note_death(journal: Path, code: int) -> bool:
+    """Whether the process died at something, which then is recorded as failed."""
+    records = _records(journal)
+    if not records or records[-1]["state"] != "begun":
+        return False
+    failed = {**records[-1], "state": "done", "error": f"ended the process ({code})"}
+    with journal.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(failed) + "\n")
+    return True
 
 
 def _records(journal: Path) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """What the kernels of attention share: tiles of operands, scores and what they hide.
 
 `c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they
-still wait for `c.factor`, which is fused into what follows.
+still wait for `c.factor`, which is fused into what follows. `index` counts heads over the whole batch.
 """
 
 import triton
 import triton.language as tl
+
+from dmc.kernels.jit.philox import kept
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -18,15 +20,40 @@ def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.co
 
 
 @triton.jit
-def load_rows(
-    pointer,
-    first,
-    count: tl.constexpr,
-    stride: tl.constexpr,
-    limit: tl.constexpr,
-    width: tl.constexpr,
-    block: tl.constexpr,
-):
+def tile_of_rows(c: tl.constexpr):
+    """Which tile of rows this program takes: index, batch, head and first row. Those with most columns come first."""
+    tiles: tl.constexpr = (c.rows + c.block_rows - 1) // c.block_rows
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    index = tl.program_id(0) // tiles
+    return index, index // c.heads, index % c.heads, tile * c.block_rows
+
+
+@triton.jit
+def queries(q, first, c: tl.constexpr):
+    """Rows of q, [block_rows, block_width]."""
+    return _load(q, first, c.block_rows, c.q_at[2], c.rows, c.width, c.block_width)
+
+
+@triton.jit
+def keys(k, first, c: tl.constexpr):
+    """Rows of k, [block_columns, block_width]."""
+    return _load(k, first, c.block_columns, c.k_at[2], c.columns, c.width, c.block_width)
+
+
+@triton.jit
+def values(v, first, c: tl.constexpr):
+    """Rows of v, [block_columns, block_value]."""
+    return _load(v, first, c.block_columns, c.v_at[2], c.columns, c.value_width, c.block_value)
+
+
+@triton.jit
+def outputs(out, first, c: tl.constexpr):
+    """Rows of the result or of its gradient, [block_rows, block_value]."""
+    return _load(out, first, c.block_rows, c.out_at[2], c.rows, c.value_width, c.block_value)
+
+
+@triton.jit
+def _load(pointer, first, count: tl.constexpr, stride, limit: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
     """Rows first … first + count - 1, [count, block]; zeros beyond row `limit` and beyond `width`."""
     row = first + tl.arange(0, count)
     column = tl.arange(0, block)
@@ -38,7 +65,7 @@ def load_rows(
 
 @triton.jit
 def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr, width: tl.constexpr):
-    """The inverse of `load_rows`."""
+    """Writes rows first … of a head, in its type."""
     row = first + tl.arange(0, value.shape[0])
     column = tl.arange(0, value.shape[1])
     address = pointer + row[:, None] * stride + column[None, :]
@@ -47,23 +74,33 @@ def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr,
 
 
 @triton.jit
-def biased(scores, bias, row, column, c: tl.constexpr):
-    """Scaled scores with the bias added; `row` and `column` broadcast to the tile."""
-    address = bias + row.to(tl.int64) * c.bias_at[2] + column * c.bias_at[3]
-    if c.bias_at[2] == 0:
-        # One row for all: each value is loaded once.
-        address = bias + column * c.bias_at[3]
-        added = tl.load(address, mask=column < c.columns, other=0.0)
-    else:
-        added = tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0)
-    return scores * c.scale_log2 + added.to(tl.float32) * LOG2_E
+def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.constexpr):
+    """Scores with the bias added, which scales them, and -∞ where a row does not see a column.
+
+    `row` and `column` broadcast to the tile; `masked`: some columns are hidden from some rows, or beyond the last.
+    """
+    if c.biased:
+        scores = scores * c.scale_log2 + _bias(bias, batch, head, row, column, c) * LOG2_E
+    if masked and c.causal:
+        scores = tl.where(column <= row, scores, float("-inf"))
+    if masked and c.columns % c.block_columns != 0:
+        scores = tl.where(column < c.columns, scores, float("-inf"))
+    return scores
 
 
 @triton.jit
-def hidden(scores, row, column, c: tl.constexpr):
-    """Scores with -∞ where a row does not see a column, and beyond the last column."""
-    if c.causal:
-        scores = tl.where(column <= row, scores, float("-inf"))
-    if c.columns % c.block_columns != 0:
-        scores = tl.where(column < c.columns, scores, float("-inf"))
-    return scores
+def _bias(bias, batch, head, row, column, c: tl.constexpr):
+    address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
+    if c.bias_at[2] == 0:
+        # One row for all: each value is loaded once.
+        return tl.load(address, mask=column < c.columns, other=0.0).to(tl.float32)
+    address += row.to(tl.int64) * c.bias_at[2]
+    return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
+
+
+@triton.jit
+def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """Which probabilities of a tile are kept, [block_rows, block_columns]."""
+    row = index.to(tl.int64) * c.rows + first_row
+    dropout: tl.constexpr = c.dropout
+    return kept(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
