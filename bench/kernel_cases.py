@@ -19,17 +19,23 @@ def _bf16(*shape: int) -> TensorType:
 
 
 def _attention(
-    batch: int, heads: int, kv_heads: int, length: int, width: int, p: float, causal: bool, padded: bool = False
+    shape: tuple[int, int, int, int], kv_heads: int, p: float, causal: bool, padded: bool = False, **drawn: int
 ) -> dict[str, Problem]:
-    q, k = _bf16(batch, heads, length, width), _bf16(batch, kv_heads, length, width)
-    return _attention_of(q, k, q, p, causal, (_f32(batch, 1, 1, length),) if padded else ())
+    q, k = _bf16(*shape), _bf16(shape[0], kv_heads, *shape[2:])
+    return _attention_of(q, k, q, p, causal, (_f32(shape[0], 1, 1, shape[2]),) if padded else (), **drawn)
 
 
 def _attention_of(
-    q: TensorType, k: TensorType, out: TensorType, p: float, causal: bool, bias: tuple[TensorType, ...] = ()
+    q: TensorType,
+    k: TensorType,
+    out: TensorType,
+    p: float,
+    causal: bool,
+    bias: tuple[TensorType, ...] = (),
+    **drawn: int,
 ) -> dict[str, Problem]:
     level = _f32(*q.shape[:3], 1)
-    settings: dict[str, Parameter] = {"p": p, "scale": q.shape[3] ** -0.5, "causal": causal}
+    settings: dict[str, Parameter] = {"p": p, "scale": q.shape[3] ** -0.5, "causal": causal, **drawn}
     inputs = (q, k, k, *bias)
     return {
         "": problem("attention", (*inputs, _SEED, _SEED), (out, level), **settings),
@@ -110,8 +116,10 @@ def _named(name: str, problems: Mapping[str, Problem]) -> dict[str, Problem]:
 
 
 CASES: Mapping[str, Problem] = {
-    **_named("gpt2_attention", _attention(16, 12, 12, 1024, 64, 0.0, True)),
-    **_named("gpt2_attention_dropout", _attention(16, 12, 12, 1024, 64, 0.1, True)),
+    **_named("gpt2_attention", _attention((16, 12, 1024, 64), 12, 0.0, True)),
+    **_named("gpt2_attention_dropout", _attention((16, 12, 1024, 64), 12, 0.1, True)),
+    **_named("gpt2_attention_dropout16", _attention((16, 12, 1024, 64), 12, 0.1, True, bits=16, rounds=7)),
+    **_named("gpt2_attention_dropout8", _attention((16, 12, 1024, 64), 12, 0.1, True, bits=8, rounds=7)),
     **_named("gpt2_attention_beside", _beside(16, 12, 1024, 64)),
     **_named("gpt2_add_norm", _add_norm("layer_norm", 16384, 768, 0.1, "f32")),
     **_named("gpt2_norm", _norm(16384, 768)),
@@ -120,9 +128,9 @@ CASES: Mapping[str, Problem] = {
     "gpt2_embedding_backward": _embedding(16384, 50257, 768),
     "gpt2_positions_backward": _embedding(16384, 1024, 768),
     "gpt2_loss_unaligned_both": _cross_entropy(16384, 50257, 50257)["_both"],
-    **_named("llama_attention", _attention(4, 32, 8, 2048, 64, 0.0, True)),
+    **_named("llama_attention", _attention((4, 32, 2048, 64), 8, 0.0, True)),
     **_named("llama_add_norm", _add_norm("rms_norm", 8192, 2048, 0.0, "bf16")),
-    **_named("bert_attention_padded", _attention(32, 16, 16, 512, 64, 0.1, False, padded=True)),
+    **_named("bert_attention_padded", _attention((32, 16, 512, 64), 16, 0.1, False, padded=True)),
     **_named("bert_add_norm", _add_norm("layer_norm", 16384, 1024, 0.1, "f32")),
-    **_named("wide_attention", _attention(4, 32, 32, 2048, 128, 0.0, True)),
+    **_named("wide_attention", _attention((4, 32, 2048, 128), 32, 0.0, True)),
 }

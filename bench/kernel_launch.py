@@ -63,12 +63,12 @@ class Instance:
         """Makes everything that will be written NaN, or a large number."""
         for buffer, tensor in self.memory.items():
             if buffer.role in ("result", "scratch"):
-                tensor.fill_(float("nan") if tensor.is_floating_point() else 1 << 30)
+                tensor.fill_(float("nan") if tensor.is_floating_point() else 85)
 
-    def launch(self) -> None:
-        """Issues the candidate's launches on PyTorch's current stream."""
+    def launch(self, numbers: slice = slice(None)) -> None:
+        """Issues the candidate's launches, or some of them, on PyTorch's current stream."""
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            for launch in self.compiled.launches:
+            for launch in self.compiled.launches[numbers]:
                 pointers = [self.memory[buffer].data_ptr() for buffer in launch.buffers]
                 arguments = tuple(np.uint64(pointer) for pointer in (*pointers, *[0] * launch.nulls))
                 entry = entry_of(self.directory, launch)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -16,11 +17,11 @@ from dmc.kernels.problem import Problem
 Work = Callable[[], Any]
 Operands = tuple[Tensor, ...]
 
-_BACKENDS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-}
+_BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+
+
+# The same gradients are computed again and again from what one forward pass has kept.
+functorch.donated_buffer = False
 
 
 def peers(problem: Problem) -> Mapping[str, Callable[[Operands], Work]]:

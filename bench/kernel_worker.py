@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +161,11 @@ def _candidate(case: Case, compiled: Compiled, directory: Path) -> dict[str, Any
         raise ArithmeticError(f"errors {errors_text}; repeats: {same}")
     del kept
     instances = [first, *(Instance.of(compiled, directory, problem, recipe, each) for each in case.sets()[1:])]
-    return {"us": microseconds([each.launch for each in instances]), "error": "", "relative_error": worst, "same": same}
+    found: dict[str, Any] = {"us": microseconds([each.launch for each in instances]), "error": ""}
+    if len(compiled.launches) > 1:
+        slices = [slice(number, number + 1) for number in range(len(compiled.launches))]
+        found["launch_us"] = [microseconds([partial(each.launch, part) for each in instances]) for part in slices]
+    return {**found, "relative_error": worst, "same": same}
 
 
 def _error(made: Tensor, wanted: Tensor) -> float:

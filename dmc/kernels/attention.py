@@ -26,7 +26,8 @@ class AttentionShape:
     """What is static in the kernels: sizes, where tensors lie (strides of batch, head, row), scale, mask and tiles.
 
     groups: heads of q that share one of k and v. bias_at: of all four dimensions, 0 where it broadcasts. factor: what
-    scores still have to be multiplied by to be in units of log₂ e. precision: of products of f32.
+    scores still have to be multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves
+    for the second what dropout keeps. precision: of products of f32.
     """
 
     rows: int
@@ -46,6 +47,7 @@ class AttentionShape:
     factor: float
     causal: bool
     dropout: Dropout | None
+    stored: bool
     precision: str
     block_rows: int
     block_columns: int
@@ -91,7 +93,7 @@ def _refuses(problem: Problem) -> str | None:
         return "the gradient of the bias is not computed"
     if problem.kind == "attention_backward" and _lies(problem.results) != _lies((named.q, named.k, named.v)):
         return "gradients do not lie as what they are of"
-    return refuses_dropout(problem.number("p"))
+    return refuses_dropout(problem)
 
 
 def _lies(tensors: tuple[TensorType, ...]) -> list[Strides]:
@@ -103,6 +105,7 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
     batch, heads, rows, width = named.q.shape
     columns, value_width = named.k.shape[2], named.v.shape[3]
     scale = problem.number("scale")
+    dropout = dropout_of(problem, batch * heads * rows * columns, columns)
     return AttentionShape(
         rows=rows,
         columns=columns,
@@ -120,7 +123,8 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
         scale_log2=scale * math.log2(math.e),
         factor=1.0 if named.bias else scale * math.log2(math.e),
         causal=bool(problem.get("causal", False)),
-        dropout=dropout_of(problem.number("p"), batch * heads * rows * columns, columns),
+        dropout=dropout,
+        stored=dropout is not None and dropout.is_aligned,
         precision="ieee" if named.q.dtype == "f32" else "tf32",
         block_rows=chosen["rows"],
         block_columns=chosen["columns"],
@@ -147,35 +151,43 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
         return (
             candidate(rows=128, columns=64, warps=8, stages=3),
             candidate(rows=128, columns=128, warps=8, stages=2),
-            candidate(rows=64, columns=64, warps=4, stages=2),
+            candidate(rows=64, columns=64, warps=4, stages=3),
+            candidate(rows=128, columns=32, warps=8, stages=4),
         )
     return (
-        candidate(rows=128, columns=64, warps=4, stages=3),
-        candidate(rows=128, columns=128, warps=8, stages=3),
-        candidate(rows=128, columns=64, warps=8, stages=3),
         candidate(rows=64, columns=64, warps=4, stages=3),
-        candidate(rows=128, columns=32, warps=4, stages=4),
+        candidate(rows=64, columns=64, warps=4, stages=2),
+        candidate(rows=64, columns=128, warps=4, stages=2),
+        candidate(rows=64, columns=32, warps=4, stages=4),
+        candidate(rows=128, columns=64, warps=8, stages=3),
     )
 
 
 def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
-    """`rows` and `columns` tile the gradient of rows; the gradients of columns take them the other way round."""
+    """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = _Operands.of(problem)
     if named.q.dtype == "f32":
-        return (candidate(rows=32, columns=32, warps=4), candidate(rows=64, columns=32, warps=8))
+        return (_pair(32, 32, 4, 2, 32, 32, 4, 2), _pair(64, 32, 8, 2, 32, 64, 8, 2))
     if max(named.q.shape[3], named.v.shape[3]) > 64:
         return (
-            candidate(rows=128, columns=64, warps=8, stages=2),
-            candidate(rows=64, columns=64, warps=4, stages=2),
-            candidate(rows=64, columns=32, warps=4, stages=3),
+            _pair(64, 64, 4, 2, 64, 64, 4, 2),
+            _pair(128, 64, 8, 2, 64, 128, 8, 2),
+            _pair(64, 32, 4, 3, 32, 64, 4, 2),
         )
     return (
-        candidate(rows=128, columns=64, warps=8, stages=3),
-        candidate(rows=64, columns=64, warps=4, stages=3),
-        candidate(rows=128, columns=32, warps=4, stages=3),
-        candidate(rows=128, columns=64, warps=4, stages=2),
-        candidate(rows=128, columns=128, warps=8, stages=2),
+        _pair(64, 64, 4, 3, 64, 64, 4, 3),
+        _pair(64, 64, 4, 2, 64, 64, 4, 2),
+        _pair(64, 128, 4, 2, 32, 64, 4, 3),
+        _pair(64, 32, 4, 3, 64, 128, 8, 3),
+        _pair(128, 64, 8, 3, 128, 64, 4, 2),
     )
+
+
+def _pair(
+    rows: int, columns: int, warps: int, stages: int, k_rows: int, k_columns: int, k_warps: int, k_stages: int
+) -> Candidate:
+    second = {"k_rows": k_rows, "k_columns": k_columns, "k_warps": k_warps, "k_stages": k_stages}
+    return candidate(warps, stages, rows=rows, columns=columns, **second)
 
 
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:
@@ -188,33 +200,30 @@ def _forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
-    turned = _shape(problem, candidate(rows=chosen["columns"], columns=chosen["rows"]))
+    turned = _shape(problem, candidate(rows=chosen["k_rows"], columns=chosen["k_columns"]))
     count = len(problem.operands)
     out, logsumexp, seed, draw = operands(*range(count - 4, count))
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
-    (delta,) = scratch(0)
+    delta, mask = scratch(0, 1) if shape.stored else scratch(0, 0)
     dq, dk, dv = results(0, 1, 2)
+    of_rows = (*inputs, out, logsumexp, seed, draw, dq, delta, mask)
+    of_columns = (*inputs, logsumexp, seed, draw, delta, mask, dk, dv)
     named = _Operands.of(problem)
-    of_columns = -(-turned.columns // turned.block_columns) * named.k.shape[0] * named.k.shape[1]
+    tiles = _tiles(problem, shape.rows, shape.block_rows)
+    k_tiles = named.k.shape[0] * named.k.shape[1] * -(-turned.columns // turned.block_columns)
     calls = (
-        Call(
-            "attention_backward.rows",
-            _tiles(problem, shape.rows, shape.block_rows),
-            (*inputs, out, logsumexp, seed, draw, dq, delta),
-            shape,
-            chosen.warps,
-            chosen.stages,
-        ),
-        Call(
-            "attention_backward.columns",
-            of_columns,
-            (*inputs, logsumexp, seed, draw, delta, dk, dv),
-            turned,
-            chosen.warps,
-            chosen.stages,
-        ),
+        Call("attention_backward.rows", tiles, of_rows, shape, chosen.warps, chosen.stages),
+        Call("attention_backward.columns", k_tiles, of_columns, turned, chosen["k_warps"], chosen["k_stages"]),
     )
-    return Recipe(calls, scratch=(TensorType("f32", named.q.shape[:3]),))
+    return Recipe(calls, (TensorType("f32", named.q.shape[:3]), *_mask(shape, named.q)))
+
+
+def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
+    """The packed bits that say what dropout keeps."""
+    if shape.dropout is None or not shape.stored:
+        return ()
+    lanes = shape.dropout.lanes
+    return (TensorType("i16" if lanes > 8 else "i8", (*q.shape[:3], shape.columns // lanes)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:

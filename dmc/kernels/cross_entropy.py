@@ -23,7 +23,8 @@ _SUM_BLOCK = 4096
 class CrossEntropyShape:
     """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead.
 
-    whole: the classes in whole blocks; the others are one block of `tail_block`.
+    whole: the classes in whole blocks; the others are one block of `tail_block`. kept: the cache is asked to keep the
+    logits until they are read again.
     """
 
     rows: int
@@ -37,6 +38,7 @@ class CrossEntropyShape:
     whole: int
     tail_block: int
     stages: int
+    kept: bool
     sum_block: int
 
 
@@ -70,17 +72,25 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         whole=whole,
         tail_block=max(16, 1 << max(0, classes - whole - 1).bit_length()),
         stages=chosen.stages,
+        kept=problem.kind == _BOTH and bool(chosen["kept"]),
         sum_block=_SUM_BLOCK,
     )
 
 
 def _candidates(problem: Problem) -> tuple[Candidate, ...]:
+    if problem.kind == _BOTH:
+        return (
+            candidate(block=8192, kept=1, warps=16, stages=1),
+            candidate(block=8192, kept=1, warps=8, stages=1),
+            candidate(block=4096, kept=1, warps=8, stages=1),
+            candidate(block=16384, kept=1, warps=16, stages=1),
+            candidate(block=16384, kept=0, warps=16, stages=1),
+            candidate(block=16384, kept=1, warps=32, stages=1),
+        )
     return (
-        candidate(block=8192, warps=8, stages=2),
         candidate(block=4096, warps=8, stages=3),
-        candidate(block=4096, warps=4, stages=2),
         candidate(block=16384, warps=16, stages=1),
-        candidate(block=2048, warps=4, stages=4),
+        candidate(block=4096, warps=4, stages=2),
     )
 
 

@@ -20,7 +20,11 @@ _PROGRAMS = 2048
 
 @dataclass(frozen=True)
 class EmbeddingShape:
-    """What is static. parts: programs that share the occurrences of one row; bisections: enough to find any place."""
+    """What is static. parts: programs that share the occurrences of one row; bisections: enough to find any place.
+
+    shares: programs that compare one occurrence with all others, with `share` of them each. wide: the keys by which
+    occurrences are sorted need 64 bits.
+    """
 
     occurrences: int
     rows: int
@@ -28,6 +32,9 @@ class EmbeddingShape:
     padding_index: int
     parts: int
     bisections: int
+    shares: int
+    share: int
+    wide: bool
     block_rank: int
     block_scan: int
     block_bounds: int
@@ -47,6 +54,7 @@ def _refuses(problem: Problem) -> str | None:
 def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
     rows, width = problem.results[0].shape
     occurrences = problem.operands[1].elements
+    share = -(-occurrences // (chosen["shares"] * chosen["scan"])) * chosen["scan"]
     return EmbeddingShape(
         occurrences=occurrences,
         rows=rows,
@@ -54,6 +62,10 @@ def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
         padding_index=int(problem.get("padding_index", -1)),
         parts=max(1, min(_PROGRAMS // rows, -(-occurrences // (rows * chosen["gather"])))),
         bisections=occurrences.bit_length(),
+        shares=-(-occurrences // share),
+        share=share,
+        # Beyond the last occurrence keys are larger than all others.
+        wide=(rows + 2) * (occurrences + share) >= 2**31,
         block_rank=chosen["rank"],
         block_scan=chosen["scan"],
         block_bounds=_BLOCK_BOUNDS,
@@ -64,21 +76,23 @@ def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
 
 def _candidates(problem: Problem) -> tuple[Candidate, ...]:
     return (
-        candidate(rank=64, scan=256, gather=4, warps=4),
-        candidate(rank=32, scan=512, gather=2, warps=4),
-        candidate(rank=64, scan=512, gather=8, warps=8),
+        candidate(shares=8, rank=64, scan=128, gather=4, warps=4),
+        candidate(shares=8, rank=128, scan=64, gather=2, warps=4),
+        candidate(shares=16, rank=128, scan=128, gather=8, warps=8),
+        candidate(shares=4, rank=32, scan=64, gather=4, warps=2),
     )
 
 
 def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     dy, index = operands(0, 1)
-    order, sorted_rows, starts, parts = scratch(0, 1, 2, 3)
+    order, sorted_rows, starts, counts, parts = scratch(0, 1, 2, 3, 4)
     (out,) = results(0)
     direct = shape.parts == 1
-    programs = -(-shape.occurrences // shape.block_rank)
+    blocks = -(-shape.occurrences // shape.block_rank)
     calls = [
-        Call("embedding.rank", programs, (index, order, sorted_rows), shape, chosen.warps),
+        Call("embedding.count", blocks * shape.shares, (index, counts), shape, chosen.warps),
+        Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, counts, order, sorted_rows), shape),
         Call("embedding.bounds", -(-(shape.rows + 1) // _BLOCK_BOUNDS), (sorted_rows, starts), shape),
         Call(
             "embedding.gather",
@@ -89,6 +103,7 @@ def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
         ),
     ]
     integers = [TensorType("i32", (size,)) for size in (shape.occurrences, shape.occurrences, shape.rows + 1)]
+    integers.append(TensorType("i32", (shape.shares, shape.occurrences)))
     if direct:
         return Recipe(tuple(calls), tuple(integers))
     elements = shape.rows * shape.width

@@ -65,7 +65,7 @@ def _refuses(problem: Problem) -> str | None:
         return f"rows are empty, or wider than {_MAX_WIDTH}"
     if any(tensor.strides for tensor in (*problem.operands, *problem.results)):
         return "a tensor is not contiguous"
-    return refuses_dropout(problem.number("p"))
+    return refuses_dropout(problem)
 
 
 def _shape(problem: Problem, chosen: Candidate) -> NormShape:
@@ -77,7 +77,7 @@ def _shape(problem: Problem, chosen: Candidate) -> NormShape:
         centred=_is_centred(problem),
         residual=_is_added(problem),
         eps=problem.number("eps"),
-        dropout=dropout_of(problem.number("p"), rows * width, width),
+        dropout=dropout_of(problem, rows * width, width),
         block_rows=chosen["rows"],
         block_width=max(16, 1 << (width - 1).bit_length()),
         rows_of_program=per_program,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 Parameter = bool | int | float | str
 
-ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1, "i1": 1}
+ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 # So many types are listed in a message.
 _SHOWN = 8
 

@@ -9,7 +9,8 @@ import triton.language as tl
 from dmc.kernels.jit.attention_tiles import (
     LOG2_E,
     head_of,
-    kept_tile,
+    kept_and_stored,
+    kept_as_stored,
     keys,
     outputs,
     queries,
@@ -27,8 +28,8 @@ def _of_rows(pointer, index, row, other, c: tl.constexpr):
 
 
 @triton.jit
-def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.constexpr):
-    """One tile of `dq`, and of `delta` f32 [heads, rows]."""
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl.constexpr):
+    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout what it kept."""
     index, batch, head, first_row = tile_of_rows(c)
     row = first_row + tl.arange(0, c.block_rows)
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
@@ -51,7 +52,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.const
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability = tl.exp2(scores * c.factor - level[:, None])
             if c.dropout is not None:
-                slope = tl.where(kept_tile(seed, draw, index, first_row, first, c), slope * c.dropout.scale, 0.0)
+                keep = kept_and_stored(mask, seed, draw, index, first_row, first, c)
+                slope = tl.where(keep, slope * c.dropout.scale, 0.0)
             dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
     dq_head = head_of(dq, batch, head, c.q_at[0], c.q_at[1])
@@ -59,7 +61,7 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, c: tl.const
 
 
 @triton.jit
-def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, dk, dv, c: tl.constexpr):
+def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: tl.constexpr):
     """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
     tiles: tl.constexpr = (c.columns + c.block_columns - 1) // c.block_columns
     kv_heads: tl.constexpr = c.heads // c.groups
@@ -72,7 +74,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, dk, dv, c: tl.con
     for member in range(c.groups):
         head = kv_head * c.groups + member
         dk_sum, dv_sum = _of_head(
-            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, dk_sum, dv_sum, batch, head, first, c
+            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, batch, head, first, c
         )
     if c.dropout is not None:
         dv_sum *= c.dropout.scale
@@ -84,7 +86,22 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, dk, dv, c: tl.con
 
 @triton.jit
 def _of_head(
-    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, dk_sum, dv_sum, batch, head, first, c: tl.constexpr
+    dout,
+    q,
+    k_tile,
+    v_tile,
+    bias,
+    logsumexp,
+    seed,
+    draw,
+    delta,
+    mask,
+    dk_sum,
+    dv_sum,
+    batch,
+    head,
+    first,
+    c: tl.constexpr,
 ):
     """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
     index = batch * c.heads + head
@@ -106,7 +123,7 @@ def _of_head(
             probability = tl.exp2(scores * c.factor - level[None, :])
             shared = probability
             if c.dropout is not None:
-                keep = tl.trans(kept_tile(seed, draw, index, first_row, first, c))
+                keep = tl.trans(kept_as_stored(mask, seed, draw, index, first_row, first, c))
                 shared = tl.where(keep, probability, 0.0)
                 slope = tl.where(keep, slope * c.dropout.scale, 0.0)
             dv_sum = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv_sum, input_precision=c.precision)

@@ -7,7 +7,7 @@ still wait for `c.factor`, which is fused into what follows. `index` counts head
 import triton
 import triton.language as tl
 
-from dmc.kernels.jit.philox import kept
+from dmc.kernels.jit.philox import expanded, kept, packed
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -104,3 +104,36 @@ def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
     row = index.to(tl.int64) * c.rows + first_row
     dropout: tl.constexpr = c.dropout
     return kept(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+
+
+@triton.jit
+def _mask_places(mask, index, first_row, first_column, c: tl.constexpr):
+    """Addresses of the packed bits of a tile, and which of them exist."""
+    lanes: tl.constexpr = c.dropout.lanes
+    row = first_row + tl.arange(0, c.block_rows)
+    block = first_column // lanes + tl.arange(0, c.block_columns // lanes)
+    address = mask + (index.to(tl.int64) * c.rows + row)[:, None] * (c.columns // lanes) + block[None, :]
+    return address, (row < c.rows)[:, None] & (block < c.columns // lanes)[None, :]
+
+
+@triton.jit
+def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """`kept_tile`; its packed bits are left in `mask`, if that is wanted."""
+    if not c.stored:
+        return kept_tile(seed, draw, index, first_row, first_column, c)
+    row = index.to(tl.int64) * c.rows + first_row
+    dropout: tl.constexpr = c.dropout
+    bits = packed(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+    address, inside = _mask_places(mask, index, first_row, first_column, c)
+    tl.store(address, bits.to(mask.dtype.element_ty), mask=inside)
+    return expanded(bits, c.block_columns, dropout)
+
+
+@triton.jit
+def kept_as_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """`kept_tile`, from what `kept_and_stored` left."""
+    if not c.stored:
+        return kept_tile(seed, draw, index, first_row, first_column, c)
+    address, inside = _mask_places(mask, index, first_row, first_column, c)
+    dropout: tl.constexpr = c.dropout
+    return expanded(tl.load(address, mask=inside, other=0), c.block_columns, dropout)

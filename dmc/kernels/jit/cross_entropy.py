@@ -14,10 +14,13 @@ LN_2 = tl.constexpr(0.6931471805599453)
 def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
     """Peak, sum of exponentials relative to it, and sum, with a block of logits taken in."""
     column = first + tl.arange(0, block)
-    value = tl.load(
-        logits + column, mask=column < c.classes if masked else None, other=float("-inf") if masked else None
-    )
-    value = value.to(tl.float32)
+    mask = column < c.classes if masked else None
+    if c.kept:
+        value = tl.load(logits + column, mask=mask, eviction_policy="evict_last").to(tl.float32)
+    else:
+        value = tl.load(logits + column, mask=mask).to(tl.float32)
+    if masked:
+        value = tl.where(column < c.classes, value, float("-inf"))
     new_peak = tl.maximum(peak, tl.max(value, 0))
     base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
     total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
@@ -67,12 +70,16 @@ def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, t
     """The gradient of a block of logits. It may lie where they lie: a thread reads a logit before it writes there."""
     column = first + tl.arange(0, block)
     mask = column < c.classes if masked else None
-    value = tl.load(logits + column, mask=mask).to(tl.float32)
+    value = tl.load(logits + column, mask=mask, eviction_policy="evict_first").to(tl.float32)
     rest: tl.constexpr = c.smoothing / c.classes
     wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
     change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
     change = tl.where(target == c.ignore_index, 0.0, change)
-    tl.store(gradient + column, change.to(gradient.dtype.element_ty), mask=mask)
+    narrow = change.to(gradient.dtype.element_ty)
+    if c.kept:
+        tl.store(gradient + column, narrow, mask=mask, cache_modifier=".cs")
+    else:
+        tl.store(gradient + column, narrow, mask=mask)
 
 
 @triton.jit

@@ -16,20 +16,42 @@ def _row_of(index, place, c: tl.constexpr):
 
 
 @triton.jit
-def rank(index, order, sorted_rows, c: tl.constexpr):
-    """Puts the occurrences of this program in their places: how many rows are smaller, or equal and come before."""
-    own = tl.program_id(0) * c.block_rank + tl.arange(0, c.block_rank)
-    row = _row_of(index, own, c)
+def count(index, counts, c: tl.constexpr):
+    """For each occurrence, how many of a share of all others come before it: [shares, occurrences].
+
+    Those of smaller rows do, and those of the same row that stand before.
+    """
+    blocks: tl.constexpr = (c.occurrences + c.block_rank - 1) // c.block_rank
+    share = tl.program_id(0) // blocks
+    own = tl.program_id(0) % blocks * c.block_rank + tl.arange(0, c.block_rank)
+    key = _key(index, own, c)
     before = tl.full([c.block_rank], 0, tl.int32)
-    for first in range(0, c.occurrences, c.block_scan):
-        other = first + tl.arange(0, c.block_scan)
-        other_row = _row_of(index, other, c)
-        # Places beyond the end come after all, whatever their row.
-        smaller = other_row[None, :] < row[:, None]
-        earlier = (other_row[None, :] == row[:, None]) & (other[None, :] < own[:, None])
-        before += tl.sum((smaller | earlier).to(tl.int32), 1)
-    tl.store(order + before, own, mask=own < c.occurrences)
-    tl.store(sorted_rows + before, row, mask=own < c.occurrences)
+    begin = share * c.share
+    for first in range(begin, begin + c.share, c.block_scan):
+        other = _key(index, first + tl.arange(0, c.block_scan), c)
+        before += tl.sum((other[None, :] < key[:, None]).to(tl.int32), 1)
+    tl.store(counts + share * c.occurrences + own, before, mask=own < c.occurrences)
+
+
+@triton.jit
+def _key(index, place, c: tl.constexpr):
+    """What occurrences are sorted by, each another number. Beyond the last one they are larger than all."""
+    row = tl.where(place < c.occurrences, _row_of(index, place, c), c.rows + 1)
+    if c.wide:
+        return row.to(tl.int64) * c.occurrences + place
+    return row * c.occurrences + place
+
+
+@triton.jit
+def put(index, counts, order, sorted_rows, c: tl.constexpr):
+    """Puts occurrences into their places."""
+    own = tl.program_id(0) * c.block_bounds + tl.arange(0, c.block_bounds)
+    inside = own < c.occurrences
+    place = tl.full([c.block_bounds], 0, tl.int32)
+    for share in range(c.shares):
+        place += tl.load(counts + share * c.occurrences + own, mask=inside, other=0)
+    tl.store(order + place, own, mask=inside)
+    tl.store(sorted_rows + place, _row_of(index, own, c), mask=inside)
 
 
 @triton.jit

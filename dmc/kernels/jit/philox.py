@@ -1,6 +1,7 @@
-"""Dropout masks by Philox4x32-10, bit for bit those of the composite `dropout`.
+"""Dropout masks by Philox4x32, bit for bit those of the composite `dropout`.
 
-Element i of a tensor takes word i mod 4 of block i div 4, for the counter (block, draw) and the key seed.
+A block has 128 bits, so that it serves `lanes` elements of a tensor with 128 ÷ lanes bits each: element i takes lane
+i mod lanes of block i div lanes, for the counter (block, draw) and the key seed. `dropout` is a `Dropout`.
 """
 
 import triton
@@ -20,7 +21,7 @@ def _halves(word, multiplier: tl.constexpr):
 
 
 @triton.jit
-def words(block, seed, draw, wide: tl.constexpr):
+def words(block, seed, draw, rounds: tl.constexpr, wide: tl.constexpr):
     """The four words, uint32, of each of `block`: int64 where blocks are `wide`, else uint32. Seed, draw: int64."""
     a = block.to(tl.uint32)
     b = (block >> 32).to(tl.uint32) if wide else tl.zeros_like(a)
@@ -28,7 +29,7 @@ def words(block, seed, draw, wide: tl.constexpr):
     d = tl.zeros_like(a) + (draw >> 32).to(tl.uint32)
     first = seed.to(tl.uint32)
     second = (seed >> 32).to(tl.uint32)
-    for _ in tl.static_range(10):
+    for _ in tl.static_range(rounds):
         low0, high0 = _halves(a, FIRST_MULTIPLIER)
         low1, high1 = _halves(c, SECOND_MULTIPLIER)
         a = high1 ^ b ^ first
@@ -41,38 +42,61 @@ def words(block, seed, draw, wide: tl.constexpr):
 
 
 @triton.jit
-def _kept_blocks(block, seed, draw, threshold: tl.constexpr, wide: tl.constexpr):
-    """Whether to keep the elements of `block` [R, C]: [R, 4 C]."""
-    a, b, c, d = words(block, seed, draw, wide)
-    even = tl.join(a >= threshold, c >= threshold)
-    odd = tl.join(b >= threshold, d >= threshold)
-    return tl.join(even, odd).reshape(block.shape[0], 4 * block.shape[1])
+def _kept_lanes(word, dropout: tl.constexpr):
+    """A bit for each lane of a word: whether it is kept."""
+    bits: tl.constexpr = 128 // dropout.lanes
+    kept_bits = tl.zeros_like(word)
+    for lane in tl.static_range(dropout.lanes // 4):
+        value = (word >> (lane * bits)) & dropout.mask
+        kept_bits |= (value >= dropout.threshold).to(tl.uint32) << lane
+    return kept_bits
 
 
 @triton.jit
-def _kept_elements(index, seed, draw, threshold: tl.constexpr, wide: tl.constexpr):
+def packed(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
+    """Which elements of a tile of a matrix are kept, a bit for each lane: uint32 [rows, columns // lanes].
+
+    `first_row` counts all rows that the tensor has; rows and `first_column` begin with a block.
+    """
+    row = first_row + tl.arange(0, rows).to(tl.int64)
+    column = first_column // dropout.lanes + tl.arange(0, columns // dropout.lanes)
+    stride: tl.constexpr = dropout.columns // dropout.lanes
+    if dropout.wide:
+        block = row[:, None] * stride + column[None, :]
+    else:
+        block = row.to(tl.uint32)[:, None] * stride + column.to(tl.uint32)[None, :]
+    a, b, c, d = words(block, seed, draw, dropout.rounds, dropout.wide)
+    share: tl.constexpr = dropout.lanes // 4
+    low = _kept_lanes(a, dropout) | (_kept_lanes(b, dropout) << share)
+    return low | (_kept_lanes(c, dropout) << (2 * share)) | (_kept_lanes(d, dropout) << (3 * share))
+
+
+@triton.jit
+def expanded(bits, columns: tl.constexpr, dropout: tl.constexpr):
+    """The bits of `packed` as booleans, [rows, columns]."""
+    lane = tl.arange(0, dropout.lanes)
+    each = (bits.to(tl.int32)[:, :, None] >> lane[None, None, :]) & 1
+    return each.reshape(bits.shape[0], columns) != 0
+
+
+@triton.jit
+def _kept_elements(index, seed, draw, dropout: tl.constexpr):
     """Whether to keep the elements at `index`: a block for each, for tensors whose rows may begin within a block."""
-    block = index >> 2 if wide else (index >> 2).to(tl.uint32)
-    a, b, c, d = words(block, seed, draw, wide)
-    lane = index & 3
-    word = tl.where(lane < 2, tl.where(lane == 0, a, b), tl.where(lane == 2, c, d))
-    return word >= threshold
+    block = index // dropout.lanes
+    a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.rounds, dropout.wide)
+    lane = (index % dropout.lanes).to(tl.int32)
+    share: tl.constexpr = dropout.lanes // 4
+    bits: tl.constexpr = 128 // dropout.lanes
+    which = lane // share
+    word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
+    return ((word >> (lane % share * bits).to(tl.uint32)) & dropout.mask) >= dropout.threshold
 
 
 @triton.jit
 def kept(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
-    """Whether to keep the elements of a tile of `rows` × `columns` of a matrix; `dropout` is a `Dropout`.
-
-    `first_row` is int64, of all rows that the tensor has; `first_column` is a multiple of 4.
-    """
+    """Which elements of a tile of a matrix are kept, [rows, columns]; see `packed`."""
+    if dropout.columns % dropout.lanes == 0:
+        return expanded(packed(first_row, first_column, seed, draw, rows, columns, dropout), columns, dropout)
     row = first_row + tl.arange(0, rows).to(tl.int64)
-    if dropout.columns % 4 == 0:
-        column = first_column // 4 + tl.arange(0, columns // 4)
-        stride: tl.constexpr = dropout.columns // 4
-        if dropout.wide:
-            block = row[:, None] * stride + column[None, :]
-        else:
-            block = row.to(tl.uint32)[:, None] * stride + column.to(tl.uint32)[None, :]
-        return _kept_blocks(block, seed, draw, dropout.threshold, dropout.wide)
     index = row[:, None] * dropout.columns + (first_column + tl.arange(0, columns))[None, :]
-    return _kept_elements(index, seed, draw, dropout.threshold, dropout.wide)
+    return _kept_elements(index, seed, draw, dropout)

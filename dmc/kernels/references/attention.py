@@ -16,13 +16,13 @@ from dmc.kernels.references.philox import keep_scale
 class _Attention:
     """What both passes read, by name."""
 
+    problem: Problem
     q: Tensor
     k: Tensor
     v: Tensor
     bias: Tensor | None
     seed: Tensor
     draw: Tensor
-    p: float
     scale: float
     causal: bool
 
@@ -31,7 +31,7 @@ class _Attention:
         q, k, v, *bias, seed, draw = operands
         whole = bias[0].double().view((1,) * (4 - bias[0].dim()) + tuple(bias[0].shape)) if bias else None
         causal = bool(problem.get("causal", False))
-        return _Attention(q, k, v, whole, seed, draw, problem.number("p"), problem.number("scale"), causal)
+        return _Attention(problem, q, k, v, whole, seed, draw, problem.number("scale"), causal)
 
     def scores(self, entry: int) -> Tensor:
         scores = self.q[entry].double() @ self.keys(entry).transpose(-1, -2) * self.scale
@@ -43,10 +43,10 @@ class _Attention:
         return scores
 
     def dropped(self, value: Tensor, entry: int) -> Tensor:
-        if self.p == 0.0:
+        if not self.problem.number("p"):
             return value
         first = entry * value.numel()
-        return value * keep_scale(tuple(value.shape), first, self.seed, self.draw, self.p)
+        return value * keep_scale(self.problem, tuple(value.shape), first, self.seed, self.draw)
 
     def keys(self, entry: int) -> Tensor:
         return self._of_every_head(self.k[entry])

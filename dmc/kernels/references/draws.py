@@ -16,6 +16,7 @@ DTYPES = {
     "f16": torch.float16,
     "i64": torch.int64,
     "i32": torch.int32,
+    "i16": torch.int16,
     "i8": torch.int8,
     "i1": torch.bool,
 }

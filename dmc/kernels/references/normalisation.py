@@ -56,8 +56,7 @@ def _backward(problem: Problem, operands: tuple[Tensor, ...], centred: bool, add
 
 
 def _dropped(value: Tensor, problem: Problem, seed: Tensor, draw: Tensor) -> Tensor:
-    p = problem.number("p")
-    return value * keep_scale(tuple(value.shape), 0, seed, draw, p) if p else value
+    return value * keep_scale(problem, tuple(value.shape), 0, seed, draw) if problem.number("p") else value
 
 
 def _dims(problem: Problem, x: Tensor) -> list[int]:
