@@ -65,7 +65,10 @@ def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, .
     levels: list[Tensor] = []
     for entry in range(given.q.shape[0]):
         scores = given.scores(entry)
-        level = torch.logsumexp(scores, -1, keepdim=True)
+        # `torch.logsumexp` is infinite where a score is, and the softmax of such a row is NaN.
+        peak = scores.amax(-1, keepdim=True)
+        peak = torch.where(peak == float("-inf"), 0.0, peak)
+        level = peak + (scores - peak).exp().sum(-1, keepdim=True).log()
         level = torch.where(level == float("-inf"), float("inf"), level)
         probability = given.dropped((scores - level).exp(), entry)
         outs.append(probability @ given.values(entry))

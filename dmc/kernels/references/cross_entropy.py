@@ -13,8 +13,9 @@ def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...
     """`loss`, `logsumexp` and `scale` of (logits, target)."""
     logits, target = operands
     wide = logits.double()
-    level = wide.logsumexp(1)
-    level = torch.where(level == float("-inf"), float("nan"), level)
+    # `torch.logsumexp` is infinite where a logit is, and the softmax of such a row is NaN.
+    peak = wide.amax(1, keepdim=True)
+    level = (wide - peak).exp_().sum(1).log() + peak.squeeze(1)
     smoothing = problem.number("label_smoothing")
     valid = (target >= 0) & (target < wide.shape[1])
     loss = level - wide.gather(1, torch.where(valid, target, 0).unsqueeze(1)).squeeze(1)
