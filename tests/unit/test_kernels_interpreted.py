@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dmc.errors import DmcError
-from dmc.kernels.implementation import Candidate, implementation_of
+from dmc.kernels.implementation import Candidate, candidate, implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
 from tests.interpreted import interpret
@@ -29,13 +29,11 @@ def f32(*shape: int) -> TensorType:
     return TensorType("f32", shape)
 
 
-def assert_right(
-    wanted: Problem, operands: tuple[Tensor, ...] | None = None, candidate: Candidate | None = None
-) -> None:
+def assert_right(wanted: Problem, operands: tuple[Tensor, ...] | None = None, tuned: Candidate | None = None) -> None:
     """Interprets the first candidate and compares every result with the reference: where it is NaN or infinite, too."""
     implementation = implementation_of(wanted)
     operands = implementation.sample(wanted, Draws.of(0)) if operands is None else operands
-    recipe = implementation.recipe(wanted, candidate or implementation.candidates(wanted)[0])
+    recipe = implementation.recipe(wanted, tuned or implementation.candidates(wanted)[0])
     made = interpret(wanted, recipe, operands)
     for result, exact in zip(made, implementation.reference(wanted, operands), strict=True):
         assert result.shape == exact.shape
@@ -131,6 +129,14 @@ def test_normalisation(rows: int, width: int, kind: str, added: bool) -> None:
     slopes, changes = ((y, x), (y, x)) if added else ((y,), (x,))
     operands = (*slopes, x, weight, *statistics, *drawn)
     assert_right(problem(f"{name}_backward", operands, (*changes, *weights), axes=1, p=p))
+
+
+@pytest.mark.parametrize(("rows", "programs"), [(2, 3), (1, 150)])
+def test_gradients_of_weights_over_many_rows_and_many_programs(rows: int, programs: int) -> None:
+    x, weight, statistic = f32(150, 8), f32(8), f32(150, 1)
+    operands = (x, x, weight, statistic, statistic)
+    wanted = problem("layer_norm_backward", operands, (x, weight, weight), axes=1)
+    assert_right(wanted, tuned=candidate(rows=rows, programs=programs, warps=4, stages=1))
 
 
 def test_normalisation_of_rows_that_are_not_finite() -> None:
