@@ -6,6 +6,7 @@ of `dmc.kernels.jit`, and a process that interprets kernels cannot compile them.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -14,14 +15,14 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 from torch import Tensor
-from triton.runtime import interpreter
 
 from dmc.kernels.code import function_of
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Recipe, table_rows
 from dmc.kernels.references.draws import empty
 
-_patch_tensor: Any = interpreter._patch_lang_tensor
+_interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+_patch_tensor = _interpreter._patch_lang_tensor
 
 
 def _patch_tensor_for_new_numpy(tensor: Any, scope: Any) -> None:
@@ -30,7 +31,7 @@ def _patch_tensor_for_new_numpy(tensor: Any, scope: Any) -> None:
     scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
 
-interpreter._patch_lang_tensor = _patch_tensor_for_new_numpy
+_interpreter._patch_lang_tensor = _patch_tensor_for_new_numpy
 
 
 def interpret(problem: Problem, recipe: Recipe, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -80,17 +80,14 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
 def _candidates(problem: Problem) -> tuple[Candidate, ...]:
     if problem.kind == _BOTH:
         return (
-            candidate(block=8192, kept=1, warps=16, stages=1),
-            candidate(block=8192, kept=1, warps=8, stages=1),
-            candidate(block=4096, kept=1, warps=8, stages=1),
             candidate(block=16384, kept=1, warps=16, stages=1),
+            candidate(block=8192, kept=1, warps=16, stages=1),
             candidate(block=16384, kept=0, warps=16, stages=1),
-            candidate(block=16384, kept=1, warps=32, stages=1),
         )
     return (
-        candidate(block=4096, warps=8, stages=3),
-        candidate(block=16384, warps=16, stages=1),
         candidate(block=4096, warps=4, stages=2),
+        candidate(block=16384, warps=16, stages=1),
+        candidate(block=4096, warps=8, stages=3),
     )
 
 

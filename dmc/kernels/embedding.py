@@ -78,8 +78,7 @@ def _candidates(problem: Problem) -> tuple[Candidate, ...]:
     return (
         candidate(shares=8, rank=64, scan=128, gather=4, warps=4),
         candidate(shares=8, rank=128, scan=64, gather=2, warps=4),
-        candidate(shares=16, rank=128, scan=128, gather=8, warps=8),
-        candidate(shares=4, rank=32, scan=64, gather=4, warps=2),
+        candidate(shares=8, rank=64, scan=128, gather=16, warps=8),
     )
 
 

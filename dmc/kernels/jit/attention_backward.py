@@ -72,9 +72,9 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
     dk_sum = tl.full([c.block_columns, c.block_width], 0.0, tl.float32)
     dv_sum = tl.full([c.block_columns, c.block_value], 0.0, tl.float32)
     for member in range(c.groups):
-        head = kv_head * c.groups + member
+        index = batch * c.heads + kv_head * c.groups + member
         dk_sum, dv_sum = _of_head(
-            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, batch, head, first, c
+            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c
         )
     if c.dropout is not None:
         dv_sum *= c.dropout.scale
@@ -86,25 +86,10 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
 
 @triton.jit
 def _of_head(
-    dout,
-    q,
-    k_tile,
-    v_tile,
-    bias,
-    logsumexp,
-    seed,
-    draw,
-    delta,
-    mask,
-    dk_sum,
-    dv_sum,
-    batch,
-    head,
-    first,
-    c: tl.constexpr,
+    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c: tl.constexpr
 ):
     """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
-    index = batch * c.heads + head
+    batch, head = index // c.heads, index % c.heads
     q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
     dout_head = head_of(dout, batch, head, c.out_at[0], c.out_at[1])
     column = first + tl.arange(0, c.block_columns)

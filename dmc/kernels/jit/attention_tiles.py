@@ -7,7 +7,7 @@ still wait for `c.factor`, which is fused into what follows. `index` counts head
 import triton
 import triton.language as tl
 
-from dmc.kernels.jit.philox import expanded, kept, packed
+from dmc.kernels.jit.philox import expanded, kept, packed, spread, words_of
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -123,10 +123,10 @@ def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.cons
         return kept_tile(seed, draw, index, first_row, first_column, c)
     row = index.to(tl.int64) * c.rows + first_row
     dropout: tl.constexpr = c.dropout
-    bits = packed(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+    x, y, z, w = words_of(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
     address, inside = _mask_places(mask, index, first_row, first_column, c)
-    tl.store(address, bits.to(mask.dtype.element_ty), mask=inside)
-    return expanded(bits, c.block_columns, dropout)
+    tl.store(address, packed(x, y, z, w, dropout).to(mask.dtype.element_ty), mask=inside)
+    return spread(x, y, z, w, dropout)
 
 
 @triton.jit

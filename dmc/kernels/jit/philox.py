@@ -42,19 +42,56 @@ def words(block, seed, draw, rounds: tl.constexpr, wide: tl.constexpr):
 
 
 @triton.jit
-def _kept_lanes(word, dropout: tl.constexpr):
-    """A bit for each lane of a word: whether it is kept."""
+def _lane(word, lane: tl.constexpr, dropout: tl.constexpr):
+    """Whether a lane of a word is kept."""
     bits: tl.constexpr = 128 // dropout.lanes
-    kept_bits = tl.zeros_like(word)
-    for lane in tl.static_range(dropout.lanes // 4):
-        value = (word >> (lane * bits)) & dropout.mask
-        kept_bits |= (value >= dropout.threshold).to(tl.uint32) << lane
-    return kept_bits
+    return ((word >> (lane * bits)) & dropout.mask) >= dropout.threshold
 
 
 @triton.jit
-def packed(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
-    """Which elements of a tile of a matrix are kept, a bit for each lane: uint32 [rows, columns // lanes].
+def _side_by_side(a, b, c, d):
+    """Four tensors as the last two dimensions, 2 × 2, of one."""
+    return tl.join(tl.join(a, c), tl.join(b, d))
+
+
+@triton.jit
+def _same_lane(a, b, c, d, lane: tl.constexpr, dropout: tl.constexpr):
+    kept_a, kept_b = _lane(a, lane, dropout), _lane(b, lane, dropout)
+    return _side_by_side(kept_a, kept_b, _lane(c, lane, dropout), _lane(d, lane, dropout))
+
+
+@triton.jit
+def spread(a, b, c, d, dropout: tl.constexpr):
+    """Which elements are kept by the words of blocks, [rows, blocks]: booleans [rows, blocks · lanes].
+
+    Joining what each thread has computed costs less than to bring packed bits to where they are used: there, many
+    threads would each compute the same block.
+    """
+    first = _same_lane(a, b, c, d, 0, dropout)
+    if dropout.lanes == 8:
+        first = tl.join(first, _same_lane(a, b, c, d, 1, dropout))
+    elif dropout.lanes == 16:
+        second, third = _same_lane(a, b, c, d, 1, dropout), _same_lane(a, b, c, d, 2, dropout)
+        first = _side_by_side(first, second, third, _same_lane(a, b, c, d, 3, dropout))
+    return first.reshape(a.shape[0], a.shape[1] * dropout.lanes)
+
+
+@triton.jit
+def packed(a, b, c, d, dropout: tl.constexpr):
+    """Which elements are kept by the words of blocks, a bit for each: uint32, of the shape of the words."""
+    share: tl.constexpr = dropout.lanes // 4
+    bits = tl.zeros_like(a)
+    for lane in tl.static_range(share):
+        bits |= _lane(a, lane, dropout).to(tl.uint32) << lane
+        bits |= _lane(b, lane, dropout).to(tl.uint32) << (share + lane)
+        bits |= _lane(c, lane, dropout).to(tl.uint32) << (2 * share + lane)
+        bits |= _lane(d, lane, dropout).to(tl.uint32) << (3 * share + lane)
+    return bits
+
+
+@triton.jit
+def words_of(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
+    """The words of the blocks of a tile of a matrix, each [rows, columns // lanes].
 
     `first_row` counts all rows that the tensor has; rows and `first_column` begin with a block.
     """
@@ -65,10 +102,7 @@ def packed(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.
         block = row[:, None] * stride + column[None, :]
     else:
         block = row.to(tl.uint32)[:, None] * stride + column.to(tl.uint32)[None, :]
-    a, b, c, d = words(block, seed, draw, dropout.rounds, dropout.wide)
-    share: tl.constexpr = dropout.lanes // 4
-    low = _kept_lanes(a, dropout) | (_kept_lanes(b, dropout) << share)
-    return low | (_kept_lanes(c, dropout) << (2 * share)) | (_kept_lanes(d, dropout) << (3 * share))
+    return words(block, seed, draw, dropout.rounds, dropout.wide)
 
 
 @triton.jit
@@ -94,9 +128,10 @@ def _kept_elements(index, seed, draw, dropout: tl.constexpr):
 
 @triton.jit
 def kept(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
-    """Which elements of a tile of a matrix are kept, [rows, columns]; see `packed`."""
+    """Which elements of a tile of a matrix are kept, [rows, columns]; see `words_of`."""
     if dropout.columns % dropout.lanes == 0:
-        return expanded(packed(first_row, first_column, seed, draw, rows, columns, dropout), columns, dropout)
+        a, b, c, d = words_of(first_row, first_column, seed, draw, rows, columns, dropout)
+        return spread(a, b, c, d, dropout)
     row = first_row + tl.arange(0, rows).to(tl.int64)
     index = row[:, None] * dropout.columns + (first_column + tl.arange(0, columns))[None, :]
     return _kept_elements(index, seed, draw, dropout)
