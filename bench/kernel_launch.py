@@ -60,7 +60,7 @@ class Instance:
         return Instance(compiled, directory, memory, results)
 
     def poison(self) -> None:
-        """Makes everything that will be written NaN, or a large number."""
+        """Makes everything that will be written NaN, or 85."""
         for buffer, tensor in self.memory.items():
             if buffer.role in ("result", "scratch"):
                 tensor.fill_(float("nan") if tensor.is_floating_point() else 85)

@@ -35,7 +35,7 @@ _interpreter._patch_lang_tensor = _patch_tensor_for_new_numpy
 
 
 def interpret(problem: Problem, recipe: Recipe, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The results of a recipe. Whatever it does not write is NaN, or a large number."""
+    """The results of a recipe. Whatever it does not write is NaN, or 85."""
     results = tuple(_poisoned(type) for type in problem.results)
     memory = {Buffer("operand", index): tensor for index, tensor in enumerate(operands)}
     memory |= {Buffer("result", index): tensor for index, tensor in enumerate(results)}

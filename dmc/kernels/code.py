@@ -20,8 +20,7 @@ _THREADS = 32
 class Entry:
     """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
 
-    Pointers are multiples of 16 bytes. threads: of a block; shared: bytes of its dynamic shared memory. registers: of a
-    thread; spilled: bytes of them that went to memory, if the assembler says so.
+    Pointers are multiples of 16 bytes. threads: of a block; shared: bytes of its dynamic shared memory.
     """
 
     name: str
