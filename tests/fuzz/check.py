@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dmc.errors import DmcError
+from dmc.errors import DmcError, VerificationError
 from tests.fuzz.compare import first_difference, is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter, case_of
 
@@ -37,6 +37,8 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
         return Verdict("refused", f"eager: {_first_line(error)}", f"eager: {_shape(error)}")
     try:
         actual = _run(way, case_of(text), mode)
+    except VerificationError as error:
+        return Verdict("differs", str(error), "found at compile time")
     except DmcError as error:
         return _refusal(error)
     # Anything else is what we look for.
