@@ -231,18 +231,13 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
     return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
 
 
-@rule(aten.expand.default)
-def _expand(random: Randomness, x: Tensor, sizes: Sequence[int], *, implicit: bool = False) -> Any:
+@rule(aten.expand.default, aten.expand_as.default)
+def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
     """A view where nothing is repeated. What is written through an expansion comes back as a difference added to what
     was there, which rounds, and makes NaN of infinities.
     """
-    expanded = x.expand(sizes)
+    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
     return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
-
-
-@rule(aten.expand_as.default)
-def _expand_as(random: Randomness, x: Tensor, other: Tensor) -> Any:
-    return _expand(random, x, other.shape)
 
 
 @rule(aten.max_pool2d.default)

@@ -1,4 +1,4 @@
-"""Python numbers as operands of tensors, where torch-mlir takes them for something else.
+"""Numbers as operands of tensors, where torch-mlir takes them for something else.
 
 Folding the comparison of a constant tensor of floats with an integer, it compares bits.
 """
@@ -26,6 +26,11 @@ def _comparison(compare: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor
     return decomposed
 
 
+def _negative(x: Tensor) -> Any:
+    """torch-mlir multiplies by -1.0, also integers, of which f32 holds few."""
+    return NotImplemented if x.is_floating_point() else torch.zeros_like(x) - x
+
+
 def _bits(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], Tensor]:
     """An operation on bits with a number is one with a tensor of it."""
     return lambda x, number: operation(x, torch.full([], number, dtype=x.dtype, device=x.device))
@@ -38,6 +43,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.le.Scalar: _comparison(torch.le),
     aten.gt.Scalar: _comparison(torch.gt),
     aten.ge.Scalar: _comparison(torch.ge),
+    aten.neg.default: _negative,
     aten.bitwise_and.Scalar: _bits(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bits(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _bits(torch.bitwise_xor),

@@ -15,7 +15,7 @@ from tests.fuzz.operators import EVERY
 
 
 def main() -> int:
-    """Runs a campaign and prints what it came to; gives the number of kinds of finds."""
+    """Runs a campaign and prints what it came to; gives 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=2)
@@ -37,7 +37,7 @@ def main() -> int:
     summary = summarised(tally, time.monotonic() - begin)
     (given.out / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
     print(told_in_words(tally, time.monotonic() - begin))
-    return len(tally.finds)
+    return int(bool(tally.finds))
 
 
 def summarised(tally: Tally, seconds: float) -> dict[str, object]:
@@ -68,7 +68,8 @@ def told_in_words(tally: Tally, seconds: float) -> str:
     lines.append(f"  {', '.join(f'{name} {count}' for name, count in tally.operators.most_common())}")
     lines.append(f"never: {', '.join(never_reached(tally))}")
     lines.append(f"kinds of finds: {len(tally.finds)}")
-    lines += [f"  {len(finds):4} {kind} (seed {finds[0].seed})" for kind, finds in tally.finds.items()]
+    counts = {kind: len(finds) + tally.repeats[kind] for kind, finds in tally.finds.items()}
+    lines += [f"  {counts[kind]:4} {kind} (seed {finds[0].seed})" for kind, finds in tally.finds.items()]
     return "\n".join(lines)
 
 

@@ -60,7 +60,8 @@ def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequen
     wide = by_eager(case_of(text, wide=True), mode)
     pairs = list(zip(wide, expected, strict=True))
     rounded = [{name: each.to(right[name].dtype) for name, each in left.items()} for left, right in pairs]
-    if first_difference(rounded, expected, (0.0, 0.0)) is None:
+    # Of few digits, a result comes out the same by chance.
+    if close == CLOSE[torch.float32] and first_difference(rounded, expected, (0.0, 0.0)) is None:
         return False
     eps = close[0] / 50
     others = [rounded, *(by_eager(perturbed(case_of(text), eps, seed), mode) for seed in range(RUNS))]
