@@ -14,6 +14,10 @@ from dmc.runtime.tolerance import Tolerance
 Array = NDArray[Any]
 
 
+# Roundings to the type of a tensor that is narrower than f32, whose unit in the last place is this.
+_ROUNDINGS, _F32 = 4, 2.0**-23
+
+
 @dataclass(frozen=True)
 class Slack:
     """What is allowed beside the table: an error of each element, and one of the norm of all."""
@@ -76,6 +80,8 @@ def _beyond(
         return None
     error, largest = np.abs(a - b), np.abs(b).max()
     relative = tolerance.loss if name == "loss" else tolerance.value
+    # Of a type narrower than f32 every operation on the way may have rounded so, or may not, where loops are fused.
+    relative = max(relative, _ROUNDINGS * eps) if eps > _F32 else relative
     bound = relative * largest + tolerance.floor + slack.element
     excess = float((error / bound).max())
     if excess > 1:

@@ -54,9 +54,9 @@ def test_compiled(group: str, executor: Executor) -> None:
     cases = {name: GROUPS[group][name] for name in COMPILED[group].split()}
     x, y = numbers(group, torch.float32)
     example = (x, y, torch.zeros(1))
-    step = dmc.compile(
-        Sweep(cases, x.shape, x.dtype), loss=loss, optimizer=dmc.optim.SGD(lr=1.0), example=example, executor=executor
-    )
+    model, optimizer = Sweep(cases, x.shape, x.dtype), dmc.optim.SGD(lr=1.0)
+    # Verification compares with eager as it is: with oneDNN, whose GELU of infinity is NaN.
+    step = dmc.compile(model, loss=loss, optimizer=optimizer, example=example, executor=executor, verify=False)
     _, results = step(*example)
     state = model_state(step)
     actual = Outcome({name: torch.as_tensor(np.asarray(results[name])) for name in cases}, (-state["p"], -state["q"]))

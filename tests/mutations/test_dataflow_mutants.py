@@ -17,7 +17,7 @@ from tests.mutations.check import refusal
 from tests.mutations.of_dataflow import DATAFLOW_MUTATORS, DataflowMutator
 from tests.mutations.plans import NAMES, planned_with_dataflow
 
-ATTEMPTS = range(4)
+ATTEMPTS = range(6)
 
 
 def _refused(job: Job, dataflow: Dataflow, mutator: DataflowMutator) -> Counter[bool]:
