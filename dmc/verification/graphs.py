@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,12 @@ class Trace:
         self.nodes[node.name] = node
         self.values[node.name] = [leaf.detach().clone() for leaf in leaves]
         if len(leaves) == 1 and leaves[0].requires_grad:
-            leaves[0].register_hook(lambda gradient: self.gradients.__setitem__(node.name, gradient.clone()))
+            leaves[0].register_hook(functools.partial(self._keep, node.name))
+
+    def _keep(self, name: str, gradient: Tensor | None) -> None:
+        # Where nothing flows back, as through a comparison, PyTorch may give none.
+        if gradient is not None:
+            self.gradients[name] = gradient.clone()
 
 
 @dataclass(frozen=True)
