@@ -4,7 +4,7 @@
 #   make test              every check there is; what continuous integration runs
 #   make lint | lit | pytest   parts of it
 #   make matrix            every model under every plan on a mesh, and the tests that take long; writes the table into
-#                          docs/status.md
+#                          docs/status.md; then an hour of random steps against PyTorch eager
 #   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
 #   make check-generated   fail where the committed files differ from what tablegen/ gives
 #
@@ -47,6 +47,7 @@ pytest: $(INSTALLED)
 matrix: $(INSTALLED)
 	@$(BIN)/python -m pytest -n $(WORKERS) -m large
 	@$(BIN)/python -m tests.matrix --jobs $(WORKERS) --write
+	@$(BIN)/python -m tests.fuzz --jobs $(WORKERS) --minutes 60
 
 generate: $(GENERATION)/build.ninja
 	@$(BIN)/cmake --build $(GENERATION) --target dialect

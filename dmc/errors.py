@@ -55,6 +55,10 @@ class ProofError(DmcError):
         super().__init__(where, f"{property}: {fact}", hint)
 
 
+class VerificationError(DmcError):
+    """A step that does not compute what it should on one batch: not what PyTorch eager does or, on a GPU, the CPU."""
+
+
 class PipelineError(DmcError):
     """A pass, an option or a form that does not exist or does not fit."""
 

@@ -5,6 +5,7 @@ The base layer: this file imports nothing of dmc, so every part of the compiler 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 
 class Observer:
-    """Watches a compilation and shows nothing; the base of every other observer.
+    """Watches a compilation and shows nothing but notes; the base of every other observer.
 
     The compiler calls `plan` once, with the names of the stages it is about to run, and then runs each of them inside
     `with observer.stage(name):`. Stages do not nest. A stage that raises is left by its exception, which an observer
@@ -32,6 +33,10 @@ class Observer:
     def finished(self, name: str, seconds: float, failed: bool) -> None:
         """A stage has ended after `seconds` of wall-clock time; `failed` if it raised."""
 
+    def note(self, text: str) -> None:
+        """One line that the user should see. Logged by "dmc", which Python writes to stderr unless told otherwise."""
+        logging.getLogger("dmc").warning(text)
+
 
 @dataclass(frozen=True)
 class StageTime:
@@ -43,11 +48,12 @@ class StageTime:
 
 
 class RecordingObserver(Observer):
-    """Keeps what it sees: `planned` (names, in order) and `times` (finished stages, in order)."""
+    """Keeps what it sees: `planned` (names, in order), `times` (finished stages, in order) and `notes`."""
 
     def __init__(self) -> None:
         self.planned: tuple[str, ...] = ()
         self.times: list[StageTime] = []
+        self.notes: list[str] = []
 
     def plan(self, stages: Sequence[str]) -> None:
         """Keeps the names."""
@@ -56,6 +62,10 @@ class RecordingObserver(Observer):
     def finished(self, name: str, seconds: float, failed: bool) -> None:
         """Keeps the time."""
         self.times.append(StageTime(name, seconds, failed))
+
+    def note(self, text: str) -> None:
+        """Keeps the line."""
+        self.notes.append(text)
 
 
 @contextmanager

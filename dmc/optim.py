@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -93,20 +95,41 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether an update depends on how many there were: Adam corrects for it; dampening spares the first."""
+        return self.kind in ("adam", "adamw") or (self.kind == "momentum" and self.dampening != 0.0)
+
 
 @dataclass(frozen=True)
 class Plan:
     """An optimizer applied to named parameters.
 
     `groups[group_of[name]]` are the settings of parameter `name`; a name not in `group_of` is not trained.
-    `state` holds tensors by "<parameter>.<slot>" that replace the initial zeros; `step` counts the steps done.
+    `state` holds tensors by "<parameter>.<slot>" that replace the initial zeros; `counts` says how many steps a
+    parameter has done, for those where its update depends on it.
     """
 
     groups: tuple[Settings, ...]
     group_of: dict[str, int]
     clip_grad_norm: float | None
     state: dict[str, Any]
-    step: int
+    counts: dict[str, int]
+
+    def steps_done(self, trained: Iterable[str]) -> int:
+        """The number of steps that all parameters in `trained` have done; raises DmcError where they differ."""
+        counted = [name for name in trained if name in self.counts]
+        if not counted:
+            return 0
+        least, most = (best(counted, key=self.counts.__getitem__) for best in (min, max))
+        if self.counts[least] != self.counts[most]:
+            raise DmcError(
+                "optimizer state",
+                f"'{least}' has done {self.counts[least]} steps, but '{most}' {self.counts[most]}",
+                hint="a compiled step counts one number of steps for all parameters: where some join later, start a new"
+                " optimizer, or give it all parameters from the first step on",
+            )
+        return self.counts[least]
 
 
 def plan(optimizer: Any, parameters: dict[str, Any]) -> Plan:
@@ -115,10 +138,35 @@ def plan(optimizer: Any, parameters: dict[str, Any]) -> Plan:
     Raises DmcError for an optimizer or option that is not supported, and for a group that matches nothing.
     """
     if isinstance(optimizer, Optimizer):
-        return _own_plan(optimizer, list(parameters))
-    if isinstance(optimizer, FromTorch):
-        return _torch_plan(optimizer.optimizer, optimizer.clip_grad_norm, parameters)
-    return _torch_plan(optimizer, None, parameters)
+        chosen = _own_plan(optimizer, list(parameters))
+    elif isinstance(optimizer, FromTorch):
+        chosen = _torch_plan(optimizer.optimizer, optimizer.clip_grad_norm, parameters)
+    else:
+        chosen = _torch_plan(optimizer, None, parameters)
+    _check(chosen)
+    return chosen
+
+
+def _check(plan: Plan) -> None:
+    """Raises DmcError for settings with which no training makes sense, as PyTorch does and for NaN as well."""
+    clip = plan.clip_grad_norm
+    if clip is not None and not (clip > 0.0 and math.isfinite(clip)):
+        raise DmcError("clip_grad_norm", f"is {clip!r}", hint="give a positive number, or None for no clipping")
+    for number, each in enumerate(plan.groups):
+        place = f"optimizer {each.kind}, group {number}" if len(plan.groups) > 1 else f"optimizer {each.kind}"
+        for name in ("lr", "weight_decay", "momentum", "eps"):
+            value = getattr(each, name)
+            if not (value >= 0.0 and math.isfinite(value)):
+                raise DmcError(place, f"{name} is {value!r}", hint="give a finite number that is not below 0")
+        if bad := [beta for beta in each.betas if not 0.0 <= beta < 1.0]:
+            raise DmcError(place, f"betas are {each.betas}, of which {bad[0]!r}", hint="give numbers in [0, 1)")
+        if not math.isfinite(each.dampening):
+            raise DmcError(place, f"dampening is {each.dampening!r}", hint="give a finite number")
+        if each.nesterov and (each.momentum <= 0.0 or each.dampening != 0.0):
+            raise DmcError(place, "Nesterov momentum needs momentum > 0 and dampening = 0")
+    for name, count in plan.counts.items():
+        if count < 0:
+            raise DmcError("optimizer state", f"'{name}' has done {count} steps", hint="load a state as it was saved")
 
 
 def _own_plan(optimizer: Optimizer, names: list[str]) -> Plan:
@@ -138,13 +186,11 @@ def _own_plan(optimizer: Optimizer, names: list[str]) -> Plan:
         decay = optimizer.weight_decay if group.weight_decay is None else group.weight_decay
         group_of.update(dict.fromkeys(members, len(groups)))
         groups.append(_settings(optimizer, lr, decay))
-    return Plan(tuple(groups), group_of, optimizer.clip_grad_norm, {}, 0)
+    return Plan(tuple(groups), group_of, optimizer.clip_grad_norm, {}, {})
 
 
 def _settings(optimizer: Optimizer, lr: float, weight_decay: float) -> Settings:
     if isinstance(optimizer, SGD):
-        if optimizer.nesterov and (optimizer.momentum <= 0.0 or optimizer.dampening != 0.0):
-            raise DmcError("SGD", "Nesterov momentum needs momentum > 0 and dampening = 0")
         kind = "momentum" if optimizer.momentum else "sgd"
         return Settings(kind, lr, weight_decay, optimizer.momentum, optimizer.dampening, optimizer.nesterov)
     if isinstance(optimizer, Adam | AdamW):
@@ -154,14 +200,12 @@ def _settings(optimizer: Optimizer, lr: float, weight_decay: float) -> Settings:
 
 
 def _torch_plan(optimizer: Any, clip: float | None, parameters: dict[str, Any]) -> Plan:
-    kind_name = type(optimizer).__name__
-    if kind_name not in ("SGD", "Adam", "AdamW") or not hasattr(optimizer, "param_groups"):
-        raise _unsupported(kind_name)
+    kind_name = _torch_kind(optimizer)
     name_of = {id(tensor): name for name, tensor in parameters.items()}
     group_of: dict[str, int] = {}
     state: dict[str, Any] = {}
-    steps: set[int] = set()
     settings = tuple(_torch_settings(kind_name, group) for group in optimizer.param_groups)
+    counts: dict[str, int] = {}
     for index, group in enumerate(optimizer.param_groups):
         for tensor in group["params"]:
             if (name := name_of.get(id(tensor))) is None:
@@ -170,13 +214,10 @@ def _torch_plan(optimizer: Any, clip: float | None, parameters: dict[str, Any]) 
             slots = optimizer.state.get(tensor, {})
             present = {slot: slots[slot] for slot in SLOTS[settings[index].kind] if slots.get(slot) is not None}
             state.update({f"{name}.{slot}": value for slot, value in present.items()})
-            if "step" in slots:
-                steps.add(int(slots["step"]))
-    if len(steps) > 1:
-        raise DmcError(f"torch.optim.{kind_name}", f"its parameters have done different numbers of steps: {steps}")
-    # PyTorch does not count the steps of SGD; a momentum buffer shows that there was one.
-    done = steps.pop() if steps else int(bool(state))
-    return Plan(settings, group_of, clip, state, done)
+            if settings[index].counts_steps or present:
+                # PyTorch does not count the steps of SGD; a momentum buffer shows that there was one.
+                counts[name] = int(slots["step"]) if "step" in slots else int(bool(present))
+    return Plan(settings, group_of, clip, state, counts)
 
 
 def _torch_settings(kind_name: str, group: dict[str, Any]) -> Settings:
@@ -190,6 +231,15 @@ def _torch_settings(kind_name: str, group: dict[str, Any]) -> Settings:
     decoupled = kind_name == "AdamW" or group.get("decoupled_weight_decay", False)
     betas = (float(group["betas"][0]), float(group["betas"][1]))
     return Settings("adamw" if decoupled else "adam", lr, decay, betas=betas, eps=group["eps"])
+
+
+def _torch_kind(optimizer: Any) -> str:
+    """Which optimizer of `torch.optim` this is, itself: another class of that name may do anything."""
+    kind = type(optimizer)
+    # By name, so that this module does not need torch.
+    if kind.__module__.startswith("torch.optim.") and kind.__name__ in ("SGD", "Adam", "AdamW"):
+        return kind.__name__
+    raise _unsupported(kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
 
 
 def _unsupported(name: str) -> DmcError:

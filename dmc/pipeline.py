@@ -155,8 +155,8 @@ def run(
 
     The texts, with locations, are keyed so that they sort (`01-imported`, `03-lowered`); `dump_dir` receives each as
     `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
-    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from a pass or verifier of ours and MLIRError from upstream's; a note on either says how to
-    replay the stage.
+    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from a pass or
+    verifier of ours and MLIRError from upstream's; a note on either says how to replay the stage.
     """
     observer = observer or Observer()
     first, *others = stages_between(from_form, to_form)
@@ -174,14 +174,15 @@ def run(
 
 def _run_stage(module: ir.Module, stage: Stage, options: PassManagerOptions, witness: Witness | None) -> None:
     passes = list(stage.passes)
-    for point in [each for each in stage.passes if str(each) in WITNESSED] if witness else ():
-        behind = passes.index(point) + 1
-        run_passes(module, passes[:behind], options)
-        witness(WITNESSED[str(point)], module)
-        del passes[:behind]
+    if witness is not None:
+        for point in [each for each in stage.passes if str(each) in WITNESSED]:
+            behind = passes.index(point) + 1
+            run_passes(module, passes[:behind], options)
+            witness(WITNESSED[str(point)], module)
+            del passes[:behind]
     run_passes(module, passes, options)
     verify_form(module, stage.form)
-    if witness:
+    if witness is not None:
         witness(stage.form.name, module)
 
 

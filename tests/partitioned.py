@@ -12,6 +12,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.sharding_ends import SHARDING
 from dmc.dialect.placements import placement_of, sharding_of
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.fold_collectives import FoldCollectives
 from dmc.passes.lower_reshard import LowerReshard
@@ -19,7 +20,6 @@ from dmc.passes.partition import Partition
 from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.placement.placement import Placement
 from dmc.step_function import NAME, find_step
-from tests import spmd
 from tests.placements import gathered, part_of
 
 Array = NDArray[Any]

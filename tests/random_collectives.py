@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmc.interpreter.dtypes import DTYPES
 from dmc.mesh import Mesh
-from tests.spmd import DTYPES
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]

@@ -37,6 +37,7 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
     "dmc/cli/plan_source.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
+    "dmc/lowering/kept_arguments.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/calibrate_cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",
@@ -45,7 +46,8 @@ CONTEXTS = {
 
 # In the base itself, a module may use those before it.
 BASE_ORDER = tuple("_mlir errors walk observer program machine target optim step_function mesh placement plans".split())
-# What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by api and cli only.
+# What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
+# above the compiler.
 CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
@@ -58,8 +60,9 @@ RANKS = {
     "passes": 5,
     "pipeline": 6,
     "executors": 7,
-    "api": 8,
-    "cli": 9,
+    "verification": 8,
+    "api": 9,
+    "cli": 10,
 }
 
 
@@ -172,7 +175,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "api", "cli")
+        return package in ("executors", "verification", "api", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

@@ -1,45 +1,22 @@
-"""How far a compiled step may be from PyTorch eager: one table, a reason beside each line.
+"""How far a compiled step may be from PyTorch eager: what `dmc.compile` itself allows, and what some tests ask for.
 
-Two numbers are checked for each tensor, because each alone can miss a fault. The *value* must agree relative to the
-largest element of the tensor. The *change* since the start of training must agree relative to its own norm: a layer
-norm's weights stay near one, where an entirely wrong gradient would still leave the value right to a thousandth.
+Numbers are those of five steps; `dmc.runtime.tolerance` says what they mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
+
+from dmc.runtime.tolerance import TOLERANCE as OF_PRECISION
+from dmc.runtime.tolerance import Tolerance
 
 State = Mapping[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class Tolerance:
-    """Bounds for one tensor b and the compiled step's a, both starting from s.
-
-    loss: |a - b| / |b| of each step's loss. value: max|a - b| / max|b|. change: ‖(a - s) - (b - s)‖ / ‖b - s‖.
-    floor: an absolute error per element that is always allowed, for tensors that are zero but for rounding.
-    """
-
-    loss: float
-    value: float
-    change: float
-    floor: float
-    reason: str
-
-
 TOLERANCE = {
-    "fp32": Tolerance(
-        loss=1e-5,
-        value=1e-4,
-        change=1e-3,
-        floor=2e-7,
-        reason="Sums are taken in another order. Eager in float32 differs from eager in float64 by up to 5e-7 of the "
-        "value after five SGD steps (1e-5 with batch norm, which divides by small variances). The floor is two units "
-        "of rounding at 1: a key's bias has no gradient in exact arithmetic, so its value is rounding alone.",
-    ),
+    **OF_PRECISION,
     "mesh": Tolerance(
         loss=1e-5,
         value=1e-5,
@@ -57,15 +34,6 @@ TOLERANCE = {
         "float64. These comparisons of whole models take epsilon 1e-5; the optimizer's own tests take 1e-8. The floor "
         "is a five hundredth of one step at learning rate 1e-3.",
     ),
-    "bf16-mixed": Tolerance(
-        loss=2e-3,
-        value=1e-2,
-        change=2.5e-2,
-        floor=1e-4,
-        reason="bfloat16 keeps eight bits (rounding 0.4 %), and where a value is rounded decides the last bit: "
-        "autocast rounds between operations that a compiled step fuses. After five steps autocast itself is up to "
-        "0.8 % of a tensor's change away from float32; the tolerance is three times that.",
-    ),
     "bf16-mixed-t5": Tolerance(
         loss=3e-3,
         value=2e-2,
@@ -73,14 +41,6 @@ TOLERANCE = {
         floor=1e-4,
         reason="T5 does not scale attention scores, so their rounding is not small beside their differences: autocast "
         "itself is up to 6 % of a tensor's change away from float32.",
-    ),
-    "bf16": Tolerance(
-        loss=2e-2,
-        value=1e-2,
-        change=1.5e-1,
-        floor=2e-3,
-        reason="Parameters are kept in bfloat16, so each update of one is rounded to 0.4 % of the parameter: with "
-        "updates of about one percent, two right runs differ by up to a tenth of the change.",
     ),
 }
 

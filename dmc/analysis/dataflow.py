@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dmc import dialect as dm
-from dmc._mlir import func, ir
+from dmc._mlir import ir
 from dmc.analysis import dataflow_elements as elements
 from dmc.analysis import dataflow_moves as moves
 from dmc.analysis.dataflow_reader import Module, Reader, Rule

@@ -135,10 +135,8 @@ class _Result:
         yielded = self.block.operations[len(self.block.operations) - 1].operation.operands
         if loops.is_parallel and not loops.reads[loops.inputs + index]:
             return self._scalar(yielded[index])
-        done: list[int] = []
-        # More results may turn out to be made together with this one while their elements are looked at.
-        for each in self.together:
-            done.append(self._scalar(yielded[each]))
+        # More results may turn out to be made together with this one while the elements of these are looked at.
+        done = [self._scalar(yielded[each]) for each in self.together]
         outputs = [loops.inputs + each for each in self.together]
         written = "; ".join(f"{loops.reads[i]} {self.op.operands[i].type}" for i in outputs)
         code = f"loops {loops.sizes} {loops.kinds} to {written}"

@@ -77,7 +77,9 @@ def read_start(reader: Reader, op: ir.Operation) -> None:
     if movement.name not in MOVEMENTS:
         raise DmcError(movement, "is no movement whose meaning can be followed", "use a collective")
     arguments = op.regions[0].blocks[0].arguments
-    reader.numbers.update((argument, reader[operand]) for argument, operand in zip(arguments, op.operands))
+    reader.numbers.update(
+        (argument, reader[operand]) for argument, operand in zip(arguments, op.operands, strict=False)
+    )
     MOVEMENTS[movement.name](reader, movement)
     reader[op.results[0]] = reader[movement.results[0]]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from dmc._mlir import func, ir
 from dmc.analysis.dataflow_text import Text, shortened
-from dmc.program.sizes import element_bytes
 from dmc.mesh import Mesh
 from dmc.program.dataflow import NOBODY, Apply, Body, Node, Pointwise, Read, Rows
+from dmc.program.sizes import element_bytes
 
 # A slice of more pieces than this, and than the mesh has ranks, is told by its bounds.
 _MOST_PIECES = 256

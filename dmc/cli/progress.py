@@ -23,6 +23,10 @@ class PlainObserver(Observer):
         """Prints the line."""
         print(f"{name:<24} {seconds:7.2f} s{'  failed' if failed else ''}", file=self._stream, flush=True)
 
+    def note(self, text: str) -> None:
+        """Prints the line."""
+        print(f"note: {text}", file=self._stream, flush=True)
+
 
 class BarObserver(Observer):
     """A bar over the planned stages, with the running one named and timed; finished stages stay above it as lines."""
@@ -51,6 +55,10 @@ class BarObserver(Observer):
         self._progress.console.print(f"{mark} {name:<24} {seconds:7.2f} s")
         if not failed:
             self._progress.advance(self._task)
+
+    def note(self, text: str) -> None:
+        """Prints the line above the bar."""
+        self._progress.console.print(f"note: {text}", markup=False)
 
     def _lengthen(self, count: int) -> None:
         self._progress.update(self._task, total=(self._progress.tasks[self._task].total or 0) + count)

@@ -101,16 +101,20 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
 def _convert(objective: Objective, dtype: torch.dtype) -> None:
     """Puts converted tensors in the place of parameters and buffers, for as long as the model is traced."""
     converted: dict[int, torch.Tensor] = {}
-    for module in objective.modules():
-        for registry in (parameters_of(module), buffers_of(module)):
-            for name, tensor in registry.items():
-                if tensor is None or not tensor.is_floating_point():
-                    continue
-                if id(tensor) not in converted:
-                    new = tensor.detach().to(dtype)
-                    is_parameter = isinstance(tensor, nn.Parameter)
-                    converted[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
-                registry[name] = converted[id(tensor)]
+    registries = [registry(module) for module in objective.modules() for registry in (parameters_of, buffers_of)]
+    for registry in registries:
+        floating = {
+            name: tensor for name, tensor in registry.items() if tensor is not None and tensor.is_floating_point()
+        }
+        for name, tensor in floating.items():
+            if id(tensor) not in converted:
+                converted[id(tensor)] = _converted(tensor, dtype)
+            registry[name] = converted[id(tensor)]
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    new = tensor.detach().to(dtype)
+    return nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
 
 
 def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

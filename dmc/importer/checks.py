@@ -1,4 +1,5 @@
-"""What an exported graph may hold: tensors of fixed shape, real and dense, and no arithmetic on unsigned integers."""
+"""What an exported graph may hold: tensors of fixed shape, real and dense, and no arithmetic on unsigned or narrow
+integers."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from dmc.importer import origin
 from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_NARROW = (torch.int8, torch.int16)
 
 
 def check_nodes(graph: fx.GraphModule, model: str) -> None:
@@ -30,6 +32,7 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
         for value in values if isinstance(values, tuple | list) else [values]:
             _check_value(value, str(place), origin.op_name(node.target))
         _check_unsigned(node, str(place))
+        _check_narrow(node, str(place))
 
 
 def _check_value(value: Any, place: str, op: str) -> None:
@@ -62,18 +65,38 @@ def _check_unsigned(node: fx.Node, place: str) -> None:
         )
 
 
+def _check_narrow(node: fx.Node, place: str) -> None:
+    """A backend computes with wider numbers, and may forget to wrap: -int8(-128), seen as int32, would be 128."""
+    moves = getattr(node.target, "is_view", node.target is operator.getitem)
+    if not moves and _has(node, _NARROW):
+        raise ImportFailure(
+            place,
+            f"{origin.op_name(node.target)} computes an integer of 8 or 16 bits",
+            hint="convert its operands first, as in x.int(), and the result afterwards",
+        )
+
+
 def _has_unsigned(node: fx.Node) -> bool:
+    return _has(node, _UNSIGNED)
+
+
+def _has(node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> bool:
     values = pytree.tree_leaves(node.meta.get("val"))
-    return any(isinstance(value, torch.Tensor) and value.dtype in _UNSIGNED for value in values)
+    return any(isinstance(value, torch.Tensor) and value.dtype in dtypes for value in values)
 
 
 def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Raises ImportFailure for a complex or sparse one among `tensors`, which are what `what` calls them, by place."""
+    """Raises ImportFailure for a complex, sparse or empty one among `tensors`, which are what `what` calls them, by
+    place.
+    """
     for name, tensor in tensors.items():
         if tensor.is_complex():
             raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
         if tensor.layout != torch.strided:
             raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
+        if 0 in tensor.shape:
+            fact = f"{what} has no elements (shape {list(tensor.shape)})"
+            raise ImportFailure(name, fact, hint="leave it out: every size must be at least 1")
 
 
 def check_hooks(objective: nn.Module) -> None:

@@ -57,6 +57,11 @@ def composite(schema: str) -> Callable[[Definition], Definition]:
     return register
 
 
+def sum_over(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """The sum over `dims`, over none if they are none; PyTorch would then take all."""
+    return x.sum(dims) if dims else x
+
+
 def _shapes_of(definition: Definition) -> Definition:
     """`definition` on fake tensors; run once for each kind of arguments, because repeated layers ask again."""
     known: dict[Any, Any] = {}

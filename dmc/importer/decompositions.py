@@ -15,15 +15,15 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer import nonfinite
+from dmc.importer import nonfinite, power, scalars, selection
 
 aten = torch.ops.aten
-MAX_ROUNDS = 64
+MAX_ROUNDS = selection.MAX_ROUNDS
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **nonfinite.OWN, **_OWN}
+    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **selection.OWN, **power.OWN, **_OWN}
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -74,7 +74,9 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = _normal(dim, x)
     _refuse_partial("scatter_add", x, dim, index)
     hit = index.unsqueeze(dim) == _range(x, dim).unsqueeze(dim + 1)
-    return x + torch.where(hit, source.unsqueeze(dim), 0.0).sum(dim + 1).to(x.dtype)
+    # A zero of the same type: 0.0 would make integers f32.
+    spread = torch.where(hit, source.unsqueeze(dim), torch.zeros([], dtype=source.dtype, device=x.device))
+    return x + spread.sum(dim + 1).to(x.dtype)
 
 
 def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -109,23 +111,6 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     return torch.where(earlier, moved.unsqueeze(-2), 0).sum(-1, dtype=dtype).movedim(-1, dim)
 
 
-def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    if k > MAX_ROUNDS:
-        raise ImportFailure(None, f"topk with k = {k} is not compiled", hint=f"k up to {MAX_ROUNDS} is")
-    dim = _normal(dim, x)
-    places = _range(x, dim)
-    remaining = x if largest else -x
-    values: list[Tensor] = []
-    indices: list[Tensor] = []
-    for _ in range(k):
-        index = remaining.argmax(dim, keepdim=True)
-        hit = index == places
-        values.append(torch.where(hit, x, 0).sum(dim, keepdim=True).to(x.dtype))
-        indices.append(index)
-        remaining = torch.where(hit, float("-inf"), remaining)
-    return torch.cat(values, dim), torch.cat(indices, dim)
-
-
 def _log10(x: Tensor) -> Tensor:
     """IREE knows no such function on the CPU."""
     return x.log() * (1.0 / math.log(10.0))
@@ -140,6 +125,27 @@ def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
         first, last = max(-pad[place], 0), max(-pad[place + 1], 0)
         x = x.narrow(dim, first, x.shape[dim] - first - last)
     return aten.constant_pad_nd.default(x, [max(size, 0) for size in pad], value)
+
+
+def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor:
+    """torch-mlir takes a shift by more than the size for one by less than nothing."""
+    if not dims:
+        return _roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        kept = size - shift % size
+        x = torch.cat([x.narrow(dim, kept, size - kept), x.narrow(dim, 0, kept)], dim) if kept < size else x
+    return x
+
+
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
+    at = index % x.shape[dim]
+    return aten.slice_scatter.default(x, source.unsqueeze(dim), dim, at, at + 1)
+
+
+def _slice_scatter(x: Tensor, source: Tensor, *place: Any) -> Any:
+    """The result is of the target's type; torch-mlir would give that of what is written."""
+    return NotImplemented if source.dtype == x.dtype else aten.slice_scatter.default(x, source.to(x.dtype), *place)
 
 
 def _split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
@@ -178,7 +184,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
-    aten.topk.default: _topk,
     aten.convolution_backward.default: _convolution_backward,
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
@@ -186,6 +191,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.mean.dim: _mean,
     aten.log10.default: _log10,
     aten.constant_pad_nd.default: _constant_pad,
+    aten.roll.default: _roll,
+    aten.select_scatter.default: _select_scatter,
+    aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,

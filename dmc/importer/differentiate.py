@@ -23,7 +23,7 @@ from dmc.importer.checks import check_traced
 from dmc.importer.forward import Forward, Setting
 from dmc.importer.objective import carries_gradient
 from dmc.importer.python_calls import add_hook, untraceable
-from dmc.importer.rules import Randomness
+from dmc.importer.randomness import Randomness
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,12 @@ class Gradients:
     aux: int
 
 
-def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str], accumulate: int = 1) -> Gradients:
+def differentiate(
+    capture: Capture, mixed: bool, trainable: frozenset[str], accumulate: int = 1, decompose: bool = True
+) -> Gradients:
     """Traces forward, loss and backward of `capture`; `mixed` applies the rules of `precision.autocast`,
-    `trainable` names the parameters that the optimizer holds, `accumulate` counts the micro-batches.
+    `trainable` names the parameters that the optimizer holds, `accumulate` counts the micro-batches. Without
+    `decompose` all operations stay whole.
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
@@ -80,7 +83,8 @@ def differentiate(capture: Capture, mixed: bool, trainable: frozenset[str], accu
 
     state = [_leaf(capture.state[name], name in wanted) for name in names]
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
-    graph = trace(dispatch_functionalize(step), [*state, *scalars, *(tensor for _, tensor in capture.batch)])
+    arguments = [*state, *scalars, *(tensor for _, tensor in capture.batch)]
+    graph = trace(dispatch_functionalize(step), arguments, decompose)
     check_traced(graph)
     return _select(graph, names, wanted)
 
@@ -105,10 +109,11 @@ def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | 
     return [gradient if gradient is None or parts == 1 else gradient * parts for gradient in gradients]
 
 
-def trace(function: Any, arguments: list[Tensor]) -> fx.GraphModule:
+def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.GraphModule:
     """The graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
+    table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta():
-        return make_fx(function, decomposition_table=decompositions.table(), tracing_mode="fake")(*arguments)
+        return make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
 
 
 def _note_origin(node: fx.Node) -> None:

@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.precision import autocast
-from dmc.importer.python_calls import PYTHON_CALL, PythonCall
-from dmc.importer.rules import DECLINE, RULES, Randomness
+from dmc.importer.python_calls import PYTHON_CALL, PythonCall, untraceable
+from dmc.importer.randomness import Randomness
+from dmc.importer.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.torch_internals import is_written
 
 higher_order = torch.ops.higher_order
@@ -50,6 +51,11 @@ class Forward(fx.Interpreter):
             place = n.meta["custom"][origin.META_KEY]
             what = "" if n.target is PYTHON_CALL else f": {origin.op_name(n.target)}"
             raise ImportFailure(f"{place}{what}", error.fact, error.hint) from error
+        except Exception as error:  # PyTorch reports what it cannot trace by many types.
+            if n.op != "call_function":
+                raise
+            failure = untraceable(origin.op_name(n.target), error)
+            raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
         _mark_backward(n, pytree.tree_leaves(result))
         return result
 
@@ -67,6 +73,8 @@ class Forward(fx.Interpreter):
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
         rule = RULES.get(target)
+        if rule is None:
+            refuse_randomness(target, args, kwargs)
         result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)
         return super().call_function(target, args, kwargs) if result is DECLINE else result
 

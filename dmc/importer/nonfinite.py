@@ -123,6 +123,24 @@ def _fmod(x: Tensor, y: Tensor | Number) -> Any:
     return torch.where(x < 0.0, -rest, rest)
 
 
+def _atan2(y: Tensor, x: Tensor) -> Tensor:
+    """By the angle in the first quadrant; zeros, too, say by their sign in which quadrant they are.
+
+    IREE's own code for the CPU gives NaN of two infinities.
+    """
+    dtype = torch.result_type(y, x)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    y, x = (each.to(torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype) for each in (y, x))
+    slope = torch.where(y.abs() == x.abs(), torch.where(y == 0, 0.0, 1.0).to(y.dtype), y.abs() / x.abs())
+    angle = torch.atan(slope)
+    angle = torch.where(_is_negative(x), math.pi - angle, angle)
+    return torch.where(_is_negative(y), -angle, angle).to(dtype)
+
+
+def _is_negative(x: Tensor) -> Tensor:
+    return (x < 0) | (1 / x < 0)
+
+
 def _divide(x: Tensor, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division by way of the remainder, as in Python: infinity divided so is NaN."""
     wide = [each.is_floating_point() for each in (x, y) if isinstance(each, Tensor)]
@@ -171,6 +189,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.logaddexp.default: _logaddexp,
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
+    aten.atan2.default: _atan2,
     aten.div.Tensor_mode: _divide,
     aten.div.Scalar_mode: _divide,
 }

@@ -181,10 +181,12 @@ def _is_write(node: fx.Node) -> bool:
 
 
 def _has_effect(node: fx.Node) -> bool:
-    # In-place operations on buffers have no users but must stay, in regions of another mode as well.
+    # In-place operations on buffers have no users but must stay, in regions of another mode as well; so must what
+    # draws, since draws are counted.
     regions = [region for argument in node.args if (region := _region(argument)) is not None]
     inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
-    return node.op in ("placeholder", "output") or _is_write(node) or any(_has_effect(child) for child in inner)
+    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return node.op in ("placeholder", "output") or _is_write(node) or draws or any(map(_has_effect, inner))
 
 
 def _region(argument: Any) -> fx.GraphModule | None:

@@ -9,53 +9,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
-from dmc.importer import composites, rnn
+from dmc.importer import composites, losses, rnn, upsampling
+from dmc.importer.randomness import Randomness
+from dmc.importer.torch_internals import argument_names
 
 __all__ = ["DECLINE", "RULES", "Randomness", "composites"]
 
 aten = torch.ops.aten
 DECLINE: Final = object()
-
-
-MAX_SITES = 1 << 14
-
-
-@dataclass
-class Randomness:
-    """The random state of one step: seed and counter (int64 scalars), and a fresh draw for each place that needs one.
-
-    The draw of site s in step c is c · MAX_SITES + s. All draws are made by one operation, so that the kernels of
-    repeated layers read theirs from memory and are the same code.
-    """
-
-    seed: Tensor
-    counter: Tensor
-    sites: int = 0
-
-    @cached_property
-    def draws(self) -> Tensor:
-        """The draws of every site, int64[MAX_SITES]."""
-        return self.counter * MAX_SITES + torch.arange(MAX_SITES, device=self.counter.device)
-
-    def draw(self) -> Tensor:
-        """A number, int64 [], that no other place of any step has."""
-        if self.sites == MAX_SITES:
-            raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
-        self.sites += 1
-        return self.draws[self.sites - 1]
-
-    def dropout(self, x: Tensor, p: float) -> Tensor:
-        """`x` with elements dropped by a fresh draw."""
-        return torch.ops.dmc.dropout(x, self.seed, self.draw(), p)
-
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
@@ -72,9 +40,44 @@ def rule(*targets: Any) -> Callable[[Rule], Rule]:
     return register
 
 
-@rule(aten.dropout.default, aten.dropout_.default, aten.feature_dropout.default)
+@rule(aten.dropout.default)
 def _dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
     return random.dropout(x, p) if train and p > 0.0 else x
+
+
+@rule(aten.feature_dropout.default)
+def _feature_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.feature_dropout(x, p) if train and p > 0.0 else x
+
+
+@rule(aten.alpha_dropout.default)
+def _alpha_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.alpha_dropout(x, p, by_channel=False) if train and p > 0.0 else x
+
+
+@rule(aten.feature_alpha_dropout.default)
+def _feature_alpha_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.alpha_dropout(x, p, by_channel=True) if train and p > 0.0 else x
+
+
+@rule(aten.dropout_.default)
+def _dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_dropout(random, x, p, train))
+
+
+@rule(aten.feature_dropout_.default)
+def _feature_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_feature_dropout(random, x, p, train))
+
+
+@rule(aten.alpha_dropout_.default)
+def _alpha_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_alpha_dropout(random, x, p, train))
+
+
+@rule(aten.feature_alpha_dropout_.default)
+def _feature_alpha_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_feature_alpha_dropout(random, x, p, train))
 
 
 @rule(aten.native_dropout.default)
@@ -84,10 +87,13 @@ def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None)
     return x * mask, mask != 0
 
 
-@rule(aten.bernoulli.default, aten.bernoulli.p, aten.rand.default, aten.rand_like.default, aten.randn.default)
-@rule(aten.randn_like.default, aten.randint.low, aten.multinomial.default, aten.normal_.default, aten.uniform_.default)
-@rule(aten.alpha_dropout.default, aten.feature_alpha_dropout.default, aten.randperm.default, aten.bernoulli_.float)
-def _other_randomness(random: Randomness, *args: Any, **kwargs: Any) -> Any:
+def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
+    """Raises ImportFailure for an operation without a rule that would draw random numbers."""
+    if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return
+    given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
+    if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
+        return
     raise ImportFailure(
         None,
         "draws random numbers in a way dmc does not compile",
@@ -156,8 +162,10 @@ def _cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    if weight is not None or target.is_floating_point() or reduction == 0 or logits.dim() < 2:
+    if target.is_floating_point():
         return DECLINE
+    if weight is not None or reduction == 0 or logits.dim() < 2:
+        return losses.cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
     flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
     return torch.ops.dmc.softmax_cross_entropy(
         flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
@@ -167,6 +175,18 @@ def _cross_entropy(
 @rule(aten._weight_norm.default)
 def _weight_norm(random: Randomness, v: Tensor, g: Tensor, dim: int = 0) -> Any:
     return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
+@rule(aten.nll_loss.default, aten.nll_loss2d.default, aten.nll_loss_nd.default)
+def _nll_loss(
+    random: Randomness,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> Any:
+    return losses.nll(x, target, weight, reduction, ignore_index)
 
 
 @rule(aten.embedding.default)
@@ -211,6 +231,15 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
     return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
 
 
+@rule(aten.expand.default, aten.expand_as.default)
+def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
+    """A view where nothing is repeated. What is written through an expansion comes back as a difference added to what
+    was there, which rounds, and makes NaN of infinities.
+    """
+    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
+    return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
+
+
 @rule(aten.max_pool2d.default)
 def _max_pool2d(
     random: Randomness,
@@ -225,6 +254,16 @@ def _max_pool2d(
         return DECLINE
     kernel = _pair(kernel)
     return torch.ops.dmc.max_pool2d(x, kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
+
+
+@rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return upsampling.nearest(x, size, scales, offset=0.0)
+
+
+@rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
+def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return upsampling.nearest(x, size, scales, offset=0.5)
 
 
 @rule(aten.lstm.input)

@@ -63,12 +63,15 @@ def import_step(
 
     Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
     """
+    if not -(2**63) <= seed < 2**63:
+        raise ImportFailure("seed", f"{seed} does not fit 64 bits", hint="give a smaller number")
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
     with _default_type(torch.float32):
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
+        steps_done = plan.steps_done(gradients.trained)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
         signature = _signature(captured, gradients, update, plan, accumulate, dtype)
         _check_names(signature)
@@ -79,7 +82,9 @@ def import_step(
     order = link.Order(tuple(captured.state), gradients.written, gradients.trained, update.slots, gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
-    return ImportedStep(torch_module.module, signature, _first_state(signature, captured, plan, seed), paths)
+    return ImportedStep(
+        torch_module.module, signature, _first_state(signature, captured, plan, steps_done, seed), paths
+    )
 
 
 @contextmanager
@@ -211,12 +216,14 @@ def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     return tensor.detach().to(dtype) if dtype is not None and tensor.is_floating_point() else tensor.detach()
 
 
-def _first_state(signature: Signature, captured: Capture, plan: optim.Plan, seed: int) -> dict[str, torch.Tensor]:
+def _first_state(
+    signature: Signature, captured: Capture, plan: optim.Plan, steps_done: int, seed: int
+) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for spec in signature.state:
         match spec.role:
             case "counter":
-                state[spec.name] = torch.tensor(plan.step)
+                state[spec.name] = torch.tensor(steps_done)
             case "seed":
                 state[spec.name] = torch.tensor(seed)
             case "optimizer":

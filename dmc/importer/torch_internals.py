@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as nn_module
@@ -50,6 +51,11 @@ def has_hooks_after_accumulation(tensor: Tensor) -> bool:
 def apply(function: type[torch.autograd.Function], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """What `function.apply` does once it has bound its arguments."""
     return super(FUNCTION_BASE, function).apply(*args, **kwargs)
+
+
+def argument_names(overload: OpOverload) -> tuple[str, ...]:
+    """The names of an operation's arguments, in order."""
+    return tuple(argument.name for argument in overload._schema.arguments)
 
 
 def without_torch_functions() -> Any:

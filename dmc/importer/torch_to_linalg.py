@@ -18,7 +18,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 
 from dmc._mlir import ir, passmanager
 from dmc.errors import ImportFailure
-from dmc.importer import origin
+from dmc.importer import origin, windows
 from dmc.importer.differentiate import trace
 from dmc.importer.torch_operators import Use, is_composite, specialise, to_composite, use_of
 from dmc.walk import walk
@@ -59,7 +59,10 @@ class TorchModule:
 
     def add(self, graph: fx.Graph, name: str) -> None:
         """Imports `graph` as private function `name`, with the decompositions that its composites need."""
-        function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
+        try:
+            function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
+        except Exception as error:  # torch-mlir reports what it cannot import by many types.
+            raise ImportFailure(f"@{name}", f"cannot be imported by torch-mlir: {error}", hint=_WAY_OUT) from error
         for op in walk(function):
             if is_composite(op):
                 use = use_of(op)
@@ -77,6 +80,7 @@ class TorchModule:
         for op in [op for op in walk(self.module.operation) if is_composite(op)]:
             to_composite(op)
         _erase_asserts(self.module)
+        windows.crop(self.module)
         passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
 
     def _import_decomposition(self, use: Use) -> str:
@@ -132,6 +136,7 @@ def _refuse_leftover(op: ir.Operation) -> None:
     raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{name.removeprefix('torch.')}'")
 
 
+_WAY_OUT = "write this operation with simpler ones, or compute it outside the step and pass it as an input"
 _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
 
 
@@ -149,5 +154,5 @@ def _cannot_compile(location: str, reason: str) -> ImportFailure:
     return ImportFailure(
         str(place),
         f"{found[2]} cannot be compiled ({reason})",
-        hint="write this operation with simpler ones, or compute it outside the step and pass it as an input",
+        hint=_WAY_OUT,
     )

@@ -85,8 +85,10 @@ class Bodies:
 
 def _typed(op: Any, type_: Any, value: Any) -> Any:
     """The value, if it is of the type. Else the interpreter is wrong."""
-    shape = tuple(type_.shape) if isinstance(type_, ir.RankedTensorType) else ()
-    if np.shape(value) != shape or value.dtype != dtype_of(type_):
+    given, shape = np.shape(value), tuple(type_.shape) if isinstance(type_, ir.RankedTensorType) else ()
+    unknown = ir.ShapedType.get_dynamic_size()
+    fits = len(given) == len(shape) and all(size in (own, unknown) for own, size in zip(given, shape, strict=True))
+    if not fits or value.dtype != dtype_of(type_):
         raise DmcError(op, f"gives {value.dtype} of shape {np.shape(value)} for {type_}", "mend dmc/interpreter")
     return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -19,6 +19,9 @@ from dmc.interpreter.waits import Deadlock, Delivered, Done, Place, Signalled, s
 from dmc.interpreter.work import compute, move_between
 from dmc.program import Await, Collective, Job, Launch, Move, Program, Record
 
+# Is told of each launch, a rank and a place among its commands, with its results.
+Watch = Callable[[Place, Sequence[Array]], None]
+
 
 def run(
     job: Job,
@@ -28,6 +31,7 @@ def run(
     seed: int,
     *,
     held: Mapping[Place, Place] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
     """One step of a job in one interleaving: the outputs of each rank by name, and its new state.
 
@@ -36,11 +40,12 @@ def run(
     same bits; a correct job gives the same bits with every seed.
     held: the command at a key does not begin before that at its value is done (each a rank and a place among its
     commands), so that one order of two commands can be asked for.
+    watch: is told what each launch computes.
 
     Raises Deadlock, saying who waits for whom; InputError for arrays that do not fit; DmcError where a command cannot
     be carried out.
     """
-    step = _Step(job, kernels, held or {}, Interleaving(Random(seed)), np.random.default_rng(seed))
+    step = _Step(job, kernels, held or {}, watch, Interleaving(Random(seed)), np.random.default_rng(seed))
     for program, memory, before, given in zip(job.programs, step.memories, state, inputs, strict=True):
         fill(program, memory, before, given)
     step.run()
@@ -53,6 +58,7 @@ class _Step:
     job: Job
     kernels: Mapping[str, KernelFunction]
     held: Mapping[Place, Place]
+    watch: Watch | None
     interleaving: Interleaving
     noise: np.random.Generator
     # Of each movement, the parts that ranks have reached.
@@ -91,7 +97,11 @@ class _Step:
                 yield Signalled(program.rank, command.event)
             case Launch():
                 yield from compute(
-                    memory, command.reads, command.writes, command.scratch, lambda: self._launch(memory, command)
+                    memory,
+                    command.reads,
+                    command.writes,
+                    command.scratch,
+                    lambda: self._launch(memory, command, (program.rank, place)),
                 )
             case Move():
                 source, target = command.source, command.target
@@ -99,9 +109,14 @@ class _Step:
             case Collective():
                 yield from self._take_part(program.rank, command)
 
-    def _launch(self, memory: Memory, command: Launch) -> Sequence[Array]:
+    def _launch(self, memory: Memory, command: Launch, where: Place) -> Sequence[Array]:
         types = zip(command.reads, self.job.kernels[command.kernel].reads, strict=True)
-        return self.kernels[command.kernel]([memory.read(range_, type_.dtype, type_.shape) for range_, type_ in types])
+        results = self.kernels[command.kernel](
+            [memory.read(range_, type_.dtype, type_.shape) for range_, type_ in types]
+        )
+        if self.watch is not None:
+            self.watch(where, results)
+        return results
 
     def _take_part(self, rank: int, command: Collective) -> Task:
         movement = movement_of(rank, command)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dmc._mlir import ir
+from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array
 from dmc.interpreter.scalars import compute, dtype_of
@@ -30,7 +32,20 @@ def _constant(op: Any, values: Values) -> Array:
     if isinstance(value, ir.DenseElementsAttr):
         content = value.get_splat_value().value if value.is_splat else np.array(value)
         return np.broadcast_to(np.asarray(content, dtype_of(type_)), type_.shape).copy()
+    if isinstance(type_, ir.RankedTensorType):
+        return _resource(op, str(value), type_)
     return np.asarray(value.value, dtype_of(type_))
+
+
+def _resource(op: Any, name: str, type_: Any) -> Array:
+    """A constant whose numbers stand beside the module. The bindings do not give them, but its text does."""
+    while op.parent is not None:
+        op = op.parent
+    key = name.removeprefix("dense_resource<").partition(">")[0]
+    found = re.search(rf'\b{re.escape(key)}: "0x([0-9A-F]+)"', op.get_asm())
+    assert found is not None, f"no resource {key}"
+    # Four bytes say how it is aligned.
+    return np.frombuffer(bytes.fromhex(found[1])[4:], dtype_of(type_)).reshape(type_.shape).copy()
 
 
 def _empty(op: Any, values: Values) -> Array:
@@ -82,7 +97,10 @@ def _pad(op: Any, values: Values) -> Array:
     for inner in body:
         local.update(zip(inner.results, evaluate(inner, local), strict=True))
     edges = list(zip(op.attributes["static_low"], op.attributes["static_high"], strict=True))
-    return np.pad(values[op.operands[0]], edges, constant_values=local[terminator.operands[0]])
+    # An edge below zero cuts off.
+    kept = tuple(slice(max(-low, 0), -max(-high, 0) or None) for low, high in edges)
+    added = [(max(low, 0), max(high, 0)) for low, high in edges]
+    return np.pad(values[op.operands[0]][kept], added, constant_values=local[terminator.operands[0]])
 
 
 def _concat(op: Any, values: Values) -> Array:
@@ -117,10 +135,16 @@ def _from_elements(op: Any, values: Values) -> Array:
     return np.array([values[operand] for operand in op.operands]).reshape(op.results[0].type.shape)
 
 
+def _same(op: Any, values: Values) -> Array:
+    return values[op.operands[0]]
+
+
 RULES: dict[str, Callable[[Any, Values], Array]] = {
     "arith.constant": _constant,
     "tensor.empty": _empty,
     "linalg.fill": _fill,
+    # Only what is known of the shape changes.
+    "tensor.cast": lambda op, values: values[op.operands[0]],
     "tensor.expand_shape": _reshape,
     "tensor.collapse_shape": _reshape,
     "linalg.transpose": _transpose,
@@ -133,4 +157,5 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "tensor.insert": _insert,
     "tensor.splat": _splat,
     "tensor.from_elements": _from_elements,
+    FUSION_BARRIER: _same,
 }

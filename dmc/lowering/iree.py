@@ -23,6 +23,13 @@ _ASYNC = "--iree-execution-model=async-external"
 # What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
 # passes as well takes a third of its time.
 _FAST = "--verify=false"
+# Where a dispatch gives equal results, IREE's folding of flow.dispatch.region puts others in their place. That two are
+# equal shows once their loops are fused: here that is done, and the two become one, before dispatches are formed.
+_FUSED_FIRST = (
+    "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
+    "iree-dispatch-creation-fold-unit-extent-dims-for-func,"
+    "iree-dispatch-creation-fuse-multi-use-elementwise-producer,canonicalize,cse))"
+)
 # Our MLIR cannot register an operation with a dot in its name.
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 # (buffer, first byte, number of bytes) -> that part of the buffer: what IREE's Python bindings cannot do.
@@ -100,7 +107,7 @@ def as_input(text: str) -> bytes:
 def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
     """What IREE's compiler makes of `source`; raises DmcError with its own words where it fails."""
     try:
-        output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, *flags])
+        output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, _FUSED_FIRST, *flags])
     except CompilerToolError as error:
         raise DmcError(
             f"target '{target.name}'",

@@ -27,8 +27,8 @@ class Verify(Pass):
     it reads and leaves alone what movements have borrowed. In form planned: the programs of all ranks together match,
     end, have no race, and fit into memory (`dmc.proof`).
     cap: the largest size of a rank's arena on the device, in bytes; 0: what the module says, or none.
-    dumps: in form planned, the folder with the dumps of forms placed and scheduled, by which it is proven, too, what each
-    launch reads (V11).
+    dumps: the folder with the dumps of forms placed and scheduled; with it, form planned is proven to compute what
+    these say (V11).
     """
 
     name = "dm-verify"

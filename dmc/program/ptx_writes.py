@@ -11,8 +11,10 @@ _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
 # Lines of debug information end without a semicolon.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
-# Labels, scopes and a predicate may stand before the name of an instruction.
-_INSTRUCTION = re.compile(r"(?:[{}\s]|[\w$]+:)*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+# Labels and scopes may stand before a statement, and a predicate before an instruction.
+_BEFORE = r"(?:[{}\s]|[\w$]+:)*"
+_INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _NAME = re.compile(r"[\w$.]+")
@@ -83,7 +85,7 @@ def _instructions(body: str) -> Iterator[_Instruction]:
     for statement in body.split(";"):
         if match := _INSTRUCTION.match(statement):
             yield _Instruction(match[1], _OPERAND.findall(match[2]))
-        elif statement.strip("{} \t\n")[:1] not in ("", "."):
+        elif not _DIRECTIVE.match(statement):
             yield _Instruction("unknown", ("[anywhere]",))
 
 

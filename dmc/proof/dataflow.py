@@ -32,7 +32,7 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
     form scheduled takes in whose place it stands. Linear in the commands of all ranks, times a logarithm. Needs V1 to
     V5.
     """
-    expected = expected_of(dataflow, Mesh(**job.mesh))
+    expected = expected_of(dataflow, Mesh(links=None, **job.mesh))
     ranks = [_Rank(program, expected) for program in job.programs]
     _play([rank.walk() for rank in ranks], expected.values)
     for rank in ranks:

@@ -68,10 +68,11 @@ class Meaning:
                 self._call_of_all(self.functions[node.function], node, held, ranks)
             else:
                 for rank, own in zip(ranks, held, strict=True):
-                    local = node
-                    if isinstance(node, Choice):
-                        local = node.choices[self.mesh.index_in_group(rank, node.axes)]
-                    own += _RULES[type(local)](self, local, own, rank)
+                    self._on_rank(node, rank, own)
+
+    def _on_rank(self, node: Local | Choice, rank: int, own: Held) -> None:
+        local = node.choices[self.mesh.index_in_group(rank, node.axes)] if isinstance(node, Choice) else node
+        own.extend(_RULES[type(local)](self, local, own, rank))
 
     def _call_of_all(self, body: Body, call: Call, held: Sequence[Held], ranks: Sequence[int]) -> None:
         inner = [[own[i] for i in call.operands] for own in held]

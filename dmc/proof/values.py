@@ -30,7 +30,9 @@ class Values:
         self.unwritten = self.made(("unwritten",), 0, everywhere=True)
 
     def made(self, how: Hashable, size: int, everywhere: bool = False) -> int:
-        """What is made so; of so many bytes, or the same at every place."""
+        """What is made so; of so many bytes, or the same at every place. However nothing is made, it is nothing."""
+        if not size and not everywhere:
+            how = ("nothing",)
         number = self._numbers.get(how)
         if number is None:
             number = self._numbers[how] = len(self._how)

@@ -53,6 +53,11 @@ def check_cpu(requires: Sequence[str], place: str, cpuinfo: Path = _CPUINFO) -> 
         raise ArtifactError(place, f"needs a processor with {', '.join(missing)}; this one has not", hint=_HINT)
 
 
+def is_checked(requires: Sequence[str]) -> bool:
+    """Whether `check_cpu` looks at every feature that `requires` names, so that what passes it runs."""
+    return bool(requires) and requires[0] == "x86_64" and set(requires[1:]) <= _FLAGS.keys()
+
+
 def missing_features(features: Iterable[str], cpuinfo: str) -> list[str]:
     """Those of LLVM's x86 `features`, in order, whose flag the text of /proc/cpuinfo lacks."""
     lines = (line.partition(":") for line in cpuinfo.splitlines())

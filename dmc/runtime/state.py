@@ -102,7 +102,10 @@ def _find(spec: StateSpec, state: Mapping[str, Any]) -> list[np.ndarray]:
     """The array of one spec; none where its name is missing, which `_name_facts` reports."""
     section = _SECTION[spec.role]
     if section in ("step", "seed"):
-        return [to_array(state[section], spec, section, StateError)]
+        number = to_array(state[section], spec, section, StateError)
+        if section == "step" and number < 0:
+            raise StateError(section, f"expected a count, got {number}")
+        return [number]
     names = [name for name in (spec.name, *spec.aliases) if name in state[section]]
     arrays = [to_array(state[section][name], spec, f"{section}: {name!r}", StateError) for name in names]
     for name, array in zip(names[1:], arrays[1:], strict=True):

@@ -10,31 +10,37 @@ from typing import Any
 
 import numpy as np
 
-from dmc.errors import ArtifactError, InputError, NonFiniteLossError
+from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
 from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_session
+from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
+from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call, unflatten
 
 _CONTROLS = ("lr", "guard")
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
-def load(path: str | os.PathLike[str], device: str | None = None) -> Step:
+def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Step:
     """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
 
     `device` is an IREE device URI ("cuda://1") where the target's first device is not meant, and for a planned step
-    "cpu", "cuda" or "cuda:1". Schema, checksums and versions are verified before anything of the file runs. Raises
+    "cpu", "cuda" or "cuda:1". Schema, checksums and versions are verified before anything of the file runs. verify: the
+    first call is compared with the CPU's plan in the same file (target "cpu+cuda"); see `Step.verify_next`. Raises
     ArtifactError, or DmcError if there is no such device.
     """
-    return Step(Artifact.read(path), device)
+    step = Step(Artifact.read(path), device)
+    if verify:
+        step.verify_next()
+    return step
 
 
 class Step:
@@ -54,6 +60,7 @@ class Step:
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
+        self._verifies = False
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
 
     @property
@@ -93,11 +100,23 @@ class Step:
         self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
     ) -> Any:
         """As a call, with the batch tensors by their names in `signature.batch` instead of nested."""
-        names = [spec.name for spec in self.signature.batch]
-        if set(names) != set(batch):
-            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
-            raise InputError("call", fact, hint="name each batch tensor once")
-        return self._run([batch[name] for name in names], lr, check_finite)
+        return self._run(self._in_order(batch), lr, check_finite)
+
+    def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
+        """Takes a step, waits for it, and gives all that it left: outputs and state, by their names in `signature`."""
+        outputs = self._issue(self._in_order(batch), lr, check_finite=False)
+        return self._left(outputs)
+
+    def verify_next(self) -> None:
+        """Compares the next call with the same step on the CPU, as the same plan says it; the call waits for both.
+
+        That call raises VerificationError where outputs or state differ by more than rounding, naming them. Raises
+        ArtifactError where the step was not planned for a CPU, too.
+        """
+        if self._artifact.job is None or "cpu" not in self._artifact.target.split("+"):
+            fact = f"was compiled for {self._artifact.target}, and holds no plan for a CPU to compare with"
+            raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
+        self._verifies = True
 
     def state_dict(self) -> StateDict:
         """A copy of the whole state on the host (numpy arrays); waits for the steps in flight."""
@@ -145,7 +164,22 @@ class Step:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
 
+    def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
+        names = [spec.name for spec in self.signature.batch]
+        if set(names) != set(batch):
+            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
+            raise InputError("call", fact, hint="name each batch tensor once")
+        return [batch[name] for name in names]
+
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
+        outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
+        if check_finite and not outputs[1].numpy():
+            fact = f"the loss is {outputs[0]:g}"
+            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
+            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
+        return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
+
+    def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
         batch = [
             to_array(value, spec, f"input {spec.name!r}", InputError)
@@ -153,14 +187,33 @@ class Step:
         ]
         given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
+        expected = self._on_cpu(batch, given) if self._verifies else None
         scatter = self._ranks.scatter
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
         outputs = self._outputs(*issued)
-        if check_finite and not outputs[1].numpy():
-            fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
-            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
-        return outputs[0] if signature.aux is None else (outputs[0], unflatten(signature.aux, outputs[2:]))
+        if expected is not None and (found := expected.differences(self._left(outputs))):
+            fact = f"is not what the CPU computes by the same plan\n  {shown(found)}"
+            raise VerificationError("the first step on this device", fact, hint="please report it")
+        return outputs
+
+    def _on_cpu(self, batch: Sequence[np.ndarray], given: Mapping[str, np.ndarray]) -> Expected:
+        """What the CPU makes of this step; asked for once."""
+        self._verifies = False
+        before = self.snapshot()
+        names = [spec.name for spec in self.signature.batch]
+        other = Step(before, "cpu")
+        try:
+            left = other.outcome(dict(zip(names, batch, strict=True)), given["lr"].tolist())
+        finally:
+            other.close()
+        specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
+        start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
+        return Expected(left, specs, start, float(given["lr"].max()), tolerance, "the CPU")
+
+    def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
+        """What a step gave, and the state behind it."""
+        left = {spec.name: output.numpy() for spec, output in zip(self.signature.outputs, outputs, strict=True)}
+        return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
         """The outputs of a step, of which all ranks give their parts."""

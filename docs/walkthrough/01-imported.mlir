@@ -52,119 +52,126 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     return %4 : tensor<4x8xf32>
   }
   func.func @step(%arg0: tensor<8x4xf32> {dm.name = "0.weight", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, %arg1: tensor<4x8xf32> {dm.name = "2.weight", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[], []], {}>}, %arg2: tensor<i64> {dm.name = "step", dm.role = "counter", dm.sharding = #dm.sharding<@mesh, [], {}>}, %arg3: tensor<i64> {dm.name = "seed", dm.role = "seed", dm.sharding = #dm.sharding<@mesh, [], {}>}, %arg4: tensor<1xf32> {dm.name = "lr", dm.role = "control"}, %arg5: tensor<i32> {dm.name = "guard", dm.role = "control"}, %arg6: tensor<4x4xf32> {dm.name = "input", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}, %arg7: tensor<4x4xf32> {dm.name = "targets", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>}) -> (tensor<8x4xf32> {dm.name = "0.weight"}, tensor<4x8xf32> {dm.name = "2.weight"}, tensor<i64> {dm.name = "step"}, tensor<f32> {dm.name = "loss"}, tensor<i32> {dm.name = "finite"}) {
+    %true = arith.constant true
     %c0_i64 = arith.constant 0 : i64
-    %c2_i64 = arith.constant 2 : i64
     %cst = arith.constant 0.000000e+00 : f32
     %cst_0 = arith.constant dense<0.000000e+00> : tensor<f32>
     %cst_1 = arith.constant dense<1.000000e+00> : tensor<f32>
-    %cst_2 = arith.constant 1.600000e+01 : f32
-    %cst_3 = arith.constant 1.250000e-01 : f32
+    %cst_2 = arith.constant 0.000000e+00 : f64
+    %cst_3 = arith.constant 1.600000e+01 : f32
+    %cst_4 = arith.constant 1.250000e-01 : f32
     %0 = tensor.empty() : tensor<4x8xf32>
     %transposed = linalg.transpose ins(%arg0 : tensor<8x4xf32>) outs(%0 : tensor<4x8xf32>) permutation = [1, 0] 
     %1 = linalg.fill ins(%cst : f32) outs(%0 : tensor<4x8xf32>) -> tensor<4x8xf32>
     %2 = linalg.matmul ins(%arg6, %transposed : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
     %3 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %35 = arith.cmpf ugt, %in, %cst : f32
-      %36 = arith.select %35, %in, %cst : f32
-      linalg.yield %36 : f32
+      %36 = arith.cmpf ugt, %in, %cst : f32
+      %37 = arith.select %36, %in, %cst : f32
+      linalg.yield %37 : f32
     } -> tensor<4x8xf32>
     %4 = tensor.empty() : tensor<8x4xf32>
-    %transposed_4 = linalg.transpose ins(%arg1 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
+    %transposed_5 = linalg.transpose ins(%arg1 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
     %5 = tensor.empty() : tensor<4x4xf32>
     %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<4x4xf32>) -> tensor<4x4xf32>
-    %7 = linalg.matmul ins(%3, %transposed_4 : tensor<4x8xf32>, tensor<8x4xf32>) outs(%6 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %7 = linalg.matmul ins(%3, %transposed_5 : tensor<4x8xf32>, tensor<8x4xf32>) outs(%6 : tensor<4x4xf32>) -> tensor<4x4xf32>
     %8 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%7, %arg7 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
-    ^bb0(%in: f32, %in_7: f32, %out: f32):
-      %35 = arith.subf %in, %in_7 : f32
-      linalg.yield %35 : f32
+    ^bb0(%in: f32, %in_8: f32, %out: f32):
+      %36 = arith.subf %in, %in_8 : f32
+      linalg.yield %36 : f32
     } -> tensor<4x4xf32>
-    %9 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %35 = math.fpowi %in, %c2_i64 : f32, i64
-      linalg.yield %35 : f32
+    %9 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%8, %8 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
+    ^bb0(%in: f32, %in_8: f32, %out: f32):
+      %36 = arith.mulf %in, %in_8 : f32
+      linalg.yield %36 : f32
     } -> tensor<4x4xf32>
     %10 = tensor.empty() : tensor<f32>
     %11 = linalg.fill ins(%cst : f32) outs(%10 : tensor<f32>) -> tensor<f32>
     %12 = linalg.generic {indexing_maps = [#map, #map1], iterator_types = ["reduction", "reduction"]} ins(%9 : tensor<4x4xf32>) outs(%11 : tensor<f32>) {
     ^bb0(%in: f32, %out: f32):
-      %35 = arith.addf %in, %out : f32
-      linalg.yield %35 : f32
+      %36 = arith.addf %in, %out : f32
+      linalg.yield %36 : f32
     } -> tensor<f32>
     %13 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%12 : tensor<f32>) outs(%10 : tensor<f32>) {
     ^bb0(%in: f32, %out: f32):
-      %35 = arith.divf %in, %cst_2 : f32
-      linalg.yield %35 : f32
+      %36 = arith.divf %in, %cst_3 : f32
+      linalg.yield %36 : f32
     } -> tensor<f32>
     %14 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %35 = arith.mulf %in, %cst_3 : f32
-      linalg.yield %35 : f32
+      %36 = arith.mulf %in, %cst_4 : f32
+      linalg.yield %36 : f32
     } -> tensor<4x4xf32>
     %15 = linalg.generic {indexing_maps = [#map, #map1, #map], iterator_types = ["parallel", "parallel"]} ins(%14, %cst_1 : tensor<4x4xf32>, tensor<f32>) outs(%5 : tensor<4x4xf32>) {
-    ^bb0(%in: f32, %in_7: f32, %out: f32):
-      %35 = arith.mulf %in, %in_7 : f32
-      linalg.yield %35 : f32
+    ^bb0(%in: f32, %in_8: f32, %out: f32):
+      %36 = arith.mulf %in, %in_8 : f32
+      linalg.yield %36 : f32
     } -> tensor<4x4xf32>
-    %transposed_5 = linalg.transpose ins(%15 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) permutation = [1, 0] 
-    %16 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_5, %3 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
+    %transposed_6 = linalg.transpose ins(%15 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) permutation = [1, 0] 
+    %16 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_6, %3 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
     %17 = linalg.matmul ins(%15, %arg1 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
     %18 = tensor.empty() : tensor<4x8xi1>
     %19 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<4x8xf32>) outs(%18 : tensor<4x8xi1>) {
     ^bb0(%in: f32, %out: i1):
-      %35 = arith.cmpf ole, %in, %cst : f32
-      linalg.yield %35 : i1
+      %36 = arith.extf %in : f32 to f64
+      %37 = arith.cmpf ole, %36, %cst_2 : f64
+      linalg.yield %37 : i1
     } -> tensor<4x8xi1>
     %20 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%19, %cst_0, %17 : tensor<4x8xi1>, tensor<f32>, tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
-    ^bb0(%in: i1, %in_7: f32, %in_8: f32, %out: f32):
-      %35 = arith.select %in, %in_7, %in_8 : f32
-      linalg.yield %35 : f32
+    ^bb0(%in: i1, %in_8: f32, %in_9: f32, %out: f32):
+      %36 = arith.select %in, %in_8, %in_9 : f32
+      linalg.yield %36 : f32
     } -> tensor<4x8xf32>
-    %transposed_6 = linalg.transpose ins(%20 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
+    %transposed_7 = linalg.transpose ins(%20 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
     %21 = linalg.fill ins(%cst : f32) outs(%4 : tensor<8x4xf32>) -> tensor<8x4xf32>
-    %22 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_6, %arg6 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%21 : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %22 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_7, %arg6 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%21 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
-    %23 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%13 : tensor<f32>) outs(%10 : tensor<f32>) {
-    ^bb0(%in: f32, %out: f32):
-      %35 = arith.mulf %in, %cst : f32
-      linalg.yield %35 : f32
+    %23 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%13, %13 : tensor<f32>, tensor<f32>) outs(%10 : tensor<f32>) {
+    ^bb0(%in: f32, %in_8: f32, %out: f32):
+      %36 = arith.subf %in, %in_8 : f32
+      linalg.yield %36 : f32
     } -> tensor<f32>
     %24 = tensor.empty() : tensor<i1>
-    %25 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%23 : tensor<f32>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: f32, %out: i1):
-      %35 = arith.cmpf oeq, %in, %cst : f32
-      linalg.yield %35 : i1
-    } -> tensor<i1>
-    %26 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%arg5 : tensor<i32>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: i32, %out: i1):
-      %35 = arith.extsi %in : i32 to i64
-      %36 = arith.cmpi eq, %35, %c0_i64 : i64
+    %25 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%23, %23 : tensor<f32>, tensor<f32>) outs(%24 : tensor<i1>) {
+    ^bb0(%in: f32, %in_8: f32, %out: i1):
+      %36 = arith.cmpf une, %in, %in_8 : f32
       linalg.yield %36 : i1
     } -> tensor<i1>
-    %27 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%25, %26 : tensor<i1>, tensor<i1>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: i1, %in_7: i1, %out: i1):
-      %35 = arith.ori %in, %in_7 : i1
-      linalg.yield %35 : i1
+    %26 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%25 : tensor<i1>) outs(%24 : tensor<i1>) {
+    ^bb0(%in: i1, %out: i1):
+      %36 = arith.xori %in, %true : i1
+      linalg.yield %36 : i1
     } -> tensor<i1>
-    %28 = "dm.composite"(%arg0, %22, %cst_1, %collapsed, %27) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
-    %29 = "dm.composite"(%arg1, %16, %cst_1, %collapsed, %27) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
-    %30 = tensor.empty() : tensor<i64>
-    %31 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%27 : tensor<i1>) outs(%30 : tensor<i64>) {
+    %27 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%arg5 : tensor<i32>) outs(%24 : tensor<i1>) {
+    ^bb0(%in: i32, %out: i1):
+      %36 = arith.extsi %in : i32 to i64
+      %37 = arith.cmpi eq, %36, %c0_i64 : i64
+      linalg.yield %37 : i1
+    } -> tensor<i1>
+    %28 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%26, %27 : tensor<i1>, tensor<i1>) outs(%24 : tensor<i1>) {
+    ^bb0(%in: i1, %in_8: i1, %out: i1):
+      %36 = arith.ori %in, %in_8 : i1
+      linalg.yield %36 : i1
+    } -> tensor<i1>
+    %29 = "dm.composite"(%arg0, %22, %cst_1, %collapsed, %28) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
+    %30 = "dm.composite"(%arg1, %16, %cst_1, %collapsed, %28) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
+    %31 = tensor.empty() : tensor<i64>
+    %32 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%28 : tensor<i1>) outs(%31 : tensor<i64>) {
     ^bb0(%in: i1, %out: i64):
-      %35 = arith.extui %in : i1 to i64
-      linalg.yield %35 : i64
+      %36 = arith.extui %in : i1 to i64
+      linalg.yield %36 : i64
     } -> tensor<i64>
-    %32 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg2, %31 : tensor<i64>, tensor<i64>) outs(%30 : tensor<i64>) {
-    ^bb0(%in: i64, %in_7: i64, %out: i64):
-      %35 = arith.addi %in, %in_7 : i64
-      linalg.yield %35 : i64
+    %33 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg2, %32 : tensor<i64>, tensor<i64>) outs(%31 : tensor<i64>) {
+    ^bb0(%in: i64, %in_8: i64, %out: i64):
+      %36 = arith.addi %in, %in_8 : i64
+      linalg.yield %36 : i64
     } -> tensor<i64>
-    %33 = tensor.empty() : tensor<i32>
-    %34 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%25 : tensor<i1>) outs(%33 : tensor<i32>) {
+    %34 = tensor.empty() : tensor<i32>
+    %35 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%26 : tensor<i1>) outs(%34 : tensor<i32>) {
     ^bb0(%in: i1, %out: i32):
-      %35 = arith.extui %in : i1 to i32
-      linalg.yield %35 : i32
+      %36 = arith.extui %in : i1 to i32
+      linalg.yield %36 : i32
     } -> tensor<i32>
-    return %28, %29, %32, %13, %34 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
+    return %29, %30, %33, %13, %35 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
   }
 }

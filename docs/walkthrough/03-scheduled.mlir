@@ -21,7 +21,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
     %3 = "dm.wait"(%0#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
-    %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
+    %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 144 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
     %5 = "dm.wait"(%1#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
     %6:2 = "dm.kernel"(%4#0, %arg1, %5) {body = @matmul_1, bytes = 288 : i64, dm.label = "2", flops = 152 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
     %7 = "dm.kernel"(%6#0) {body = @reduce_0, bytes = 36 : i64, dm.label = "loss", flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
@@ -29,7 +29,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %9 = "dm.pack"(%8#0, %8#1) {offsets = array<i64: 0, 64>} : (tensor<f32>, tensor<f32>) -> tensor<128xf32>
     %10:2 = "dm.start"(%9) ({
     ^bb0(%arg8: tensor<128xf32>):
-      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.why = "optimizer#aten.eq.Scalar, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<128xf32>) -> tensor<128xf32>
+      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.why = "optimizer#aten.ne.Tensor, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<128xf32>) -> tensor<128xf32>
       "dm.yield"(%30) : (tensor<128xf32>) -> ()
     }) {instance = 6 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
     %11 = "dm.kernel"(%4#0, %6#1) {body = @matmul_2, bytes = 224 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
@@ -82,12 +82,14 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %3 = linalg.matmul ins(%arg0, %transposed : tensor<2x4xf32>, tensor<4x8xf32>) outs(%2 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %4 = tensor.empty() : tensor<2x8xi1>
+    %cst_0 = arith.constant 0.000000e+00 : f64
     %5:2 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<2x8xf32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
-    ^bb0(%in: f32, %out: f32, %out_0: i1):
+    ^bb0(%in: f32, %out: f32, %out_1: i1):
       %6 = arith.cmpf ugt, %in, %cst : f32
       %7 = arith.select %6, %in, %cst : f32
-      %8 = arith.cmpf ole, %7, %cst : f32
-      linalg.yield %7, %8 : f32, i1
+      %8 = arith.extf %7 : f32 to f64
+      %9 = arith.cmpf ole, %8, %cst_0 : f64
+      linalg.yield %7, %9 : f32, i1
     } -> (tensor<2x8xf32>, tensor<2x8xi1>)
     return %5#0, %5#1 : tensor<2x8xf32>, tensor<2x8xi1>
   }
@@ -111,10 +113,9 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   }
   func.func private @reduce_0(%arg0: tensor<2x4xf32>) -> tensor<f32> attributes {dm.in_place = [], dm.kind = "reduction"} {
     %0 = tensor.empty() : tensor<2x4xf32>
-    %c2_i64 = arith.constant 2 : i64
-    %1 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%arg0 : tensor<2x4xf32>) outs(%0 : tensor<2x4xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %5 = math.fpowi %in, %c2_i64 : f32, i64
+    %1 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%arg0, %arg0 : tensor<2x4xf32>, tensor<2x4xf32>) outs(%0 : tensor<2x4xf32>) {
+    ^bb0(%in: f32, %in_0: f32, %out: f32):
+      %5 = arith.mulf %in, %in_0 : f32
       linalg.yield %5 : f32
     } -> tensor<2x4xf32>
     %cst = arith.constant 0.000000e+00 : f32
@@ -161,31 +162,31 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   func.func private @elementwise_0(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {dm.in_place = [array<i64: 0, 0>, array<i64: 0, 1>], dm.kind = "elementwise"} {
     %0 = tensor.empty() : tensor<f32>
     %cst = arith.constant 1.600000e+01 : f32
-    %cst_0 = arith.constant 0.000000e+00 : f32
     %1:2 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg0 : tensor<f32>) outs(%0, %0 : tensor<f32>, tensor<f32>) {
-    ^bb0(%in: f32, %out: f32, %out_1: f32):
+    ^bb0(%in: f32, %out: f32, %out_0: f32):
       %2 = arith.divf %in, %cst : f32
-      %3 = arith.mulf %2, %cst_0 : f32
+      %3 = arith.subf %2, %2 : f32
       linalg.yield %2, %3 : f32, f32
     } -> (tensor<f32>, tensor<f32>)
     return %1#0, %1#1 : tensor<f32>, tensor<f32>
   }
   func.func private @elementwise_1(%arg0: tensor<f32>, %arg1: tensor<i32>, %arg2: tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>) attributes {dm.in_place = [array<i64: 0, 2>, array<i64: 1, 2>, array<i64: 2, 1>], dm.kind = "elementwise"} {
     %0 = tensor.empty() : tensor<i1>
-    %cst = arith.constant 0.000000e+00 : f32
+    %true = arith.constant true
     %c0_i64 = arith.constant 0 : i64
     %1 = tensor.empty() : tensor<i64>
     %2 = tensor.empty() : tensor<i32>
     %3:3 = linalg.generic {indexing_maps = [#map2, #map2, #map2, #map2, #map2, #map2], iterator_types = []} ins(%arg0, %arg1, %arg2 : tensor<f32>, tensor<i32>, tensor<i64>) outs(%0, %1, %2 : tensor<i1>, tensor<i64>, tensor<i32>) {
     ^bb0(%in: f32, %in_0: i32, %in_1: i64, %out: i1, %out_2: i64, %out_3: i32):
-      %4 = arith.cmpf oeq, %in, %cst : f32
-      %5 = arith.extsi %in_0 : i32 to i64
-      %6 = arith.cmpi eq, %5, %c0_i64 : i64
-      %7 = arith.ori %4, %6 : i1
-      %8 = arith.extui %7 : i1 to i64
-      %9 = arith.addi %in_1, %8 : i64
-      %10 = arith.extui %4 : i1 to i32
-      linalg.yield %7, %9, %10 : i1, i64, i32
+      %4 = arith.cmpf une, %in, %in : f32
+      %5 = arith.xori %4, %true : i1
+      %6 = arith.extsi %in_0 : i32 to i64
+      %7 = arith.cmpi eq, %6, %c0_i64 : i64
+      %8 = arith.ori %5, %7 : i1
+      %9 = arith.extui %8 : i1 to i64
+      %10 = arith.addi %in_1, %9 : i64
+      %11 = arith.extui %5 : i1 to i32
+      linalg.yield %8, %10, %11 : i1, i64, i32
     } -> (tensor<i1>, tensor<i64>, tensor<i32>)
     return %3#0, %3#1, %3#2 : tensor<i1>, tensor<i64>, tensor<i32>
   }

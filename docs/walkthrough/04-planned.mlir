@@ -4,7 +4,7 @@
 module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
   "dm.channel"() {group = #dm.group<@mesh, ["dp"]>, sym_name = "dp"} : () -> ()
-  func.func private @matmul_0(%arg0: tensor<2x4xf32>, %arg1: tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) attributes {dm.bytes = 240 : i64, dm.flops = 128 : i64, dm.implementation = "iree", dm.in_place = [], dm.kind = "matmul", dm.scratch = 0 : i64} {
+  func.func private @matmul_0(%arg0: tensor<2x4xf32>, %arg1: tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) attributes {dm.bytes = 240 : i64, dm.flops = 144 : i64, dm.implementation = "iree", dm.in_place = [], dm.kind = "matmul", dm.scratch = 0 : i64} {
     %0 = tensor.empty() : tensor<4x8xf32>
     %transposed = linalg.transpose ins(%arg1 : tensor<8x4xf32>) outs(%0 : tensor<4x8xf32>) permutation = [1, 0] 
     %cst = arith.constant 0.000000e+00 : f32
@@ -12,12 +12,14 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %3 = linalg.matmul ins(%arg0, %transposed : tensor<2x4xf32>, tensor<4x8xf32>) outs(%2 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %4 = tensor.empty() : tensor<2x8xi1>
+    %cst_0 = arith.constant 0.000000e+00 : f64
     %5:2 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<2x8xf32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
-    ^bb0(%in: f32, %out: f32, %out_0: i1):
+    ^bb0(%in: f32, %out: f32, %out_1: i1):
       %6 = arith.cmpf ugt, %in, %cst : f32
       %7 = arith.select %6, %in, %cst : f32
-      %8 = arith.cmpf ole, %7, %cst : f32
-      linalg.yield %7, %8 : f32, i1
+      %8 = arith.extf %7 : f32 to f64
+      %9 = arith.cmpf ole, %8, %cst_0 : f64
+      linalg.yield %7, %9 : f32, i1
     } -> (tensor<2x8xf32>, tensor<2x8xi1>)
     return %5#0, %5#1 : tensor<2x8xf32>, tensor<2x8xi1>
   }
@@ -41,10 +43,9 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   }
   func.func private @reduce_0(%arg0: tensor<2x4xf32>) -> tensor<f32> attributes {dm.bytes = 36 : i64, dm.flops = 16 : i64, dm.implementation = "iree", dm.in_place = [], dm.kind = "reduction", dm.scratch = 0 : i64} {
     %0 = tensor.empty() : tensor<2x4xf32>
-    %c2_i64 = arith.constant 2 : i64
-    %1 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%arg0 : tensor<2x4xf32>) outs(%0 : tensor<2x4xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %5 = math.fpowi %in, %c2_i64 : f32, i64
+    %1 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%arg0, %arg0 : tensor<2x4xf32>, tensor<2x4xf32>) outs(%0 : tensor<2x4xf32>) {
+    ^bb0(%in: f32, %in_0: f32, %out: f32):
+      %5 = arith.mulf %in, %in_0 : f32
       linalg.yield %5 : f32
     } -> tensor<2x4xf32>
     %cst = arith.constant 0.000000e+00 : f32
@@ -91,31 +92,31 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   func.func private @elementwise_0(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {dm.bytes = 12 : i64, dm.flops = 2 : i64, dm.implementation = "iree", dm.in_place = [array<i64: 0, 0>, array<i64: 0, 1>], dm.kind = "elementwise", dm.scratch = 0 : i64} {
     %0 = tensor.empty() : tensor<f32>
     %cst = arith.constant 1.600000e+01 : f32
-    %cst_0 = arith.constant 0.000000e+00 : f32
     %1:2 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg0 : tensor<f32>) outs(%0, %0 : tensor<f32>, tensor<f32>) {
-    ^bb0(%in: f32, %out: f32, %out_1: f32):
+    ^bb0(%in: f32, %out: f32, %out_0: f32):
       %2 = arith.divf %in, %cst : f32
-      %3 = arith.mulf %2, %cst_0 : f32
+      %3 = arith.subf %2, %2 : f32
       linalg.yield %2, %3 : f32, f32
     } -> (tensor<f32>, tensor<f32>)
     return %1#0, %1#1 : tensor<f32>, tensor<f32>
   }
   func.func private @elementwise_1(%arg0: tensor<f32>, %arg1: tensor<i32>, %arg2: tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>) attributes {dm.bytes = 29 : i64, dm.flops = 0 : i64, dm.implementation = "iree", dm.in_place = [array<i64: 0, 2>, array<i64: 1, 2>, array<i64: 2, 1>], dm.kind = "elementwise", dm.scratch = 0 : i64} {
     %0 = tensor.empty() : tensor<i1>
-    %cst = arith.constant 0.000000e+00 : f32
+    %true = arith.constant true
     %c0_i64 = arith.constant 0 : i64
     %1 = tensor.empty() : tensor<i64>
     %2 = tensor.empty() : tensor<i32>
     %3:3 = linalg.generic {indexing_maps = [#map2, #map2, #map2, #map2, #map2, #map2], iterator_types = []} ins(%arg0, %arg1, %arg2 : tensor<f32>, tensor<i32>, tensor<i64>) outs(%0, %1, %2 : tensor<i1>, tensor<i64>, tensor<i32>) {
     ^bb0(%in: f32, %in_0: i32, %in_1: i64, %out: i1, %out_2: i64, %out_3: i32):
-      %4 = arith.cmpf oeq, %in, %cst : f32
-      %5 = arith.extsi %in_0 : i32 to i64
-      %6 = arith.cmpi eq, %5, %c0_i64 : i64
-      %7 = arith.ori %4, %6 : i1
-      %8 = arith.extui %7 : i1 to i64
-      %9 = arith.addi %in_1, %8 : i64
-      %10 = arith.extui %4 : i1 to i32
-      linalg.yield %7, %9, %10 : i1, i64, i32
+      %4 = arith.cmpf une, %in, %in : f32
+      %5 = arith.xori %4, %true : i1
+      %6 = arith.extsi %in_0 : i32 to i64
+      %7 = arith.cmpi eq, %6, %c0_i64 : i64
+      %8 = arith.ori %5, %7 : i1
+      %9 = arith.extui %8 : i1 to i64
+      %10 = arith.addi %in_1, %9 : i64
+      %11 = arith.extui %5 : i1 to i32
+      linalg.yield %8, %10, %11 : i1, i64, i32
     } -> (tensor<i1>, tensor<i64>, tensor<i32>)
     return %3#0, %3#1, %3#2 : tensor<i1>, tensor<i64>, tensor<i32>
   }

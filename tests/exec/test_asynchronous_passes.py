@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import dmc
 from dmc import dialect, plans
 from dmc._mlir import ir
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes._starts import starts_in
 from dmc.passes.assign_queues import AssignQueues
@@ -24,7 +25,6 @@ from dmc.passes.hoist_start import HoistStart
 from dmc.passes.sink_wait import SinkWait
 from dmc.passes.split_all_reduce import SplitAllReduce
 from dmc.step_function import find_step
-from tests import spmd
 from tests.kernels import form_kernels
 from tests.partitioned import place
 from tests.placed_gpt2 import PLACE, parts, placed_gpt2

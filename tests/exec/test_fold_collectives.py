@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmc import dialect as dm
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.fold_collectives import FoldCollectives
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.placement.placement import Placement
-from tests import spmd
 from tests.placements import all_placements, gathered, reshards, spread
 
 SHAPE = (12, 12)

@@ -12,10 +12,10 @@ from dmc import dialect
 from dmc._mlir import ir
 from dmc.analysis.sharding_ends import SHARDING
 from dmc.dialect.placements import placement_of
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.step_function import find_step
-from tests import spmd
 from tests.kernels import form_kernels
 from tests.partitioned import place
 from tests.placements import part_of, random_placement

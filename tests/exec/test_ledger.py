@@ -15,6 +15,7 @@ from torch import nn
 import dmc
 from dmc._mlir import ir
 from dmc.cli.main import main
+from dmc.interpreter import spmd
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.passes.count_traffic import CountTraffic
@@ -23,7 +24,6 @@ from dmc.runtime import Ledger, Step
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Entry, Total
 from dmc.step_function import find_step
-from tests import spmd
 from tests.job import Job
 from tests.linear_step import artifact
 from tests.random_collectives import mesh_text, program, random_arguments

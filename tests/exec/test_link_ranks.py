@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dmc import pipeline
 from dmc._mlir import ir
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.link_ranks import LinkRanks
 from dmc.step_function import ARENA, Port, arguments, find_step, results
-from tests import spmd
 from tests.job import Job
 from tests.random_collectives import mesh_text, program, random_arguments
 

@@ -33,8 +33,11 @@ class Model(nn.Module):
         by_constants = functional.layer_norm(torch.ones(ROWS, WIDTH), (WIDTH,), ones, ones)
         functional.gelu(h)
         functional.layer_norm(attention, (WIDTH,))
+        # Of one row, without a dimension for it.
+        bias = self.linear.bias
+        row = functional.layer_norm(bias, (WIDTH,), bias, bias) + functional.rms_norm(bias, (WIDTH,), bias)
         looked_up = functional.embedding(torch.zeros(ROWS, dtype=torch.int64), self.linear.weight)[:, :WIDTH]
-        return attention + scaled + by_constants + functional.gelu(functional.gelu(h)) + looked_up, h
+        return attention + scaled + by_constants + row + functional.gelu(functional.gelu(h)) + looked_up, h
 
 
 def _loss(outputs: tuple[torch.Tensor, torch.Tensor], targets: torch.Tensor) -> torch.Tensor:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc.errors import PlanError
+from dmc.interpreter import spmd
+from dmc.interpreter.dtypes import DTYPES
 from dmc.mesh import Mesh
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.placement.path import cheapest_path
 from dmc.placement.placement import Placement
 from dmc.placement.transitions import Tensor
-from tests import spmd
 from tests.placements import all_placements, gathered, reshards, spread
 
 Pair = tuple[Placement, Placement]
@@ -36,7 +37,7 @@ def _check(mesh: Mesh, shape: Sequence[int], pairs: Sequence[Pair], element: str
     tensor = Tensor(mesh, tuple(shape), BYTES[element])
     sent: list[int] = []
     for i, (source, target) in enumerate(pairs):
-        parts = spread(source, mesh, shape, seed=i, dtype=spmd.DTYPES[element])
+        parts = spread(source, mesh, shape, seed=i, dtype=DTYPES[element])
         run = spmd.run(module, f"f{i}", [[part] for part in parts])
         expected = gathered(source, mesh, shape, parts)
         actual = gathered(target, mesh, shape, [part for (part,) in run.results])

@@ -10,15 +10,15 @@ import dmc
 from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.analysis.footprint import footprint
-from dmc.analysis.meaning import meaning
 from dmc.analysis.task_costs import TaskCosts
 from dmc.analysis.task_graph import TaskGraph
 from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import timeline
+from dmc.interpreter import spmd
 from dmc.machine import machine
 from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes
-from tests import spmd
+from tests.meanings import said
 from tests.placed_gpt2 import placed_gpt2
 
 MACHINE = "h200x4"
@@ -41,10 +41,10 @@ def _graph(module: ir.Module) -> TaskGraph:
 def test_a_small_gpt2(context: Any, name: str) -> None:
     module, arguments = placed_gpt2(PLANS[name], context)
     run_passes(module, parse_pipeline(BEFORE))
-    before, said, expected = _graph(module), meaning(module), spmd.run(module, "step", arguments)
+    before, meant, expected = _graph(module), said(module), spmd.run(module, "step", arguments)
     run_passes(module, parse_pipeline(f"dm-schedule{{machine={MACHINE}}}"))
     dialect.verify_symbols(module)
-    assert meaning(module).differences(said) == []
+    assert said(module).differences(meant) == []
     for own, wanted in zip(spmd.run(module, "step", arguments).results, expected.results, strict=True):
         assert [each.tobytes() for each in own] == [each.tobytes() for each in wanted]
     after = _graph(module)

@@ -1,4 +1,4 @@
-"""Mutations of what is read: the programs of all ranks alike, with ranges that exist and fit, but hold another value."""
+"""Mutations of what is read: all ranks alike, with ranges that exist and fit, but hold another value."""
 
 from __future__ import annotations
 

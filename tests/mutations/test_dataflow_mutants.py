@@ -43,7 +43,6 @@ def test_mutants_of_dataflow(name: str, context: Any) -> None:
     job, dataflow = planned_with_dataflow(name, context)
     assert verify(job, dataflow=dataflow).dataflow == dataflow.digest()
     found = {mutator.name: _refused(job, dataflow, mutator) for mutator in DATAFLOW_MUTATORS}
-    print(found)
     alone = sum(counts[True] for counts in found.values())
     assert alone >= 20
     assert sum(counts.total() for counts in found.values()) >= 40

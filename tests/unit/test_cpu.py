@@ -9,7 +9,7 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.lowering.cpu_features import required_features
-from dmc.runtime.cpu import check_cpu, missing_features
+from dmc.runtime.cpu import check_cpu, is_checked, missing_features
 
 TARGET = (
     '#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {{cpu = "znver4", cpu_features = "{}", '
@@ -46,6 +46,12 @@ def test_missing_features() -> None:
     assert missing_features(there, HASWELL) == []
     assert missing_features(["avx2", "avx512f", "avx512vnni", "sse4.2"], HASWELL) == ["avx512f", "avx512vnni"]
     assert missing_features(["avx10.1"], HASWELL) == [], "Linux shows no flag for it on any machine"
+
+
+def test_features_that_linux_does_not_show_are_not_checked() -> None:
+    assert is_checked(("x86_64", "avx2", "avx512f"))
+    assert not is_checked(("x86_64", "avx2", "egpr"))
+    assert not is_checked(("aarch64",))
 
 
 @pytest.fixture

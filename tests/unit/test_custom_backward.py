@@ -1,24 +1,20 @@
-"""Backward passes that users write: in `autograd.Function`s and in hooks, compiled as eager runs them or refused."""
+"""Backward passes that users write, in `autograd.Function`s and in hooks, compiled as eager runs them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.autograd.graph import save_on_cpu
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
-from dmc.errors import DmcError, ImportFailure
 from dmc.importer.precision import Precision
 from tests.interpreted import InterpretedStep, assert_trains_as_eager
-
-WIDTH = 6
-mse = nn.functional.mse_loss
+from tests.two_layers import WIDTH, Model, batches, mse
 
 
 class Reverse(torch.autograd.Function):
@@ -78,63 +74,8 @@ class Scaled(torch.autograd.Function):
         return grads[0] * 5
 
 
-class ByNumpy(torch.autograd.Function):
-    """Leaves PyTorch on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return torch.from_numpy(grads[0].numpy() * 2)
-
-
-class Noisy(torch.autograd.Function):
-    """Draws random numbers on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return grads[0] * torch.rand_like(grads[0])
-
-
-class Weighted(torch.autograd.Function):
-    """Reads a module's parameter on its own."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, module: nn.Linear) -> Tensor:
-        return x * module.weight[0]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return grads[0], None
-
-
 # Looked up long before anything is compiled, as is usual.
 reverse = Reverse.apply
-
-
-class Model(nn.Module):
-    """Two layers, with `between` on what stands between them."""
-
-    def __init__(self, between: Callable[[Model, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.norm = nn.BatchNorm1d(WIDTH)
-        self.between = between
-
-    def forward(self, x: Tensor) -> Tensor:
-        """f32[4, WIDTH] → f32[4, WIDTH]."""
-        return self.second(self.between(self, self.first(x)))
-
-
-def _batches() -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(0)
-    return [(torch.randn(4, WIDTH, generator=generator), torch.randn(4, WIDTH, generator=generator)) for _ in range(3)]
 
 
 def _reversed(m: Model, h: Tensor) -> Tensor:
@@ -200,7 +141,7 @@ def test_backward_passes_of_users_are_compiled(context: Any, name: str) -> None:
     torch.manual_seed(0)
     model = Model(COMPILED[name])
     start = copy.deepcopy(model)
-    step = assert_trains_as_eager(context, model, mse, _batches())
+    step = assert_trains_as_eager(context, model, mse, batches())
     change = step.model_state()["first.weight"] - start.first.weight.detach()
     assert change.abs().max() > 1e-4, "nothing was trained"
 
@@ -208,12 +149,12 @@ def test_backward_passes_of_users_are_compiled(context: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["clipped", "hooked"])
 def test_they_see_the_gradients_of_a_micro_batch(context: Any, name: str) -> None:
     torch.manual_seed(0)
-    assert_trains_as_eager(context, Model(COMPILED[name]), mse, _batches(), accumulate=2)
+    assert_trains_as_eager(context, Model(COMPILED[name]), mse, batches(), accumulate=2)
 
 
 def test_under_no_grad_there_is_no_backward_pass(context: Any) -> None:
     torch.manual_seed(0)
-    assert_trains_as_eager(context, Model(_without_gradient), mse, _batches())
+    assert_trains_as_eager(context, Model(_without_gradient), mse, batches())
 
 
 def test_hooks_of_parameters(context: Any) -> None:
@@ -227,8 +168,8 @@ def test_hooks_of_parameters(context: Any) -> None:
     for ours, own in zip(eager.parameters(), model.parameters(), strict=True):
         for hook in (own._backward_hooks or {}).values():
             ours.register_hook(hook)
-    step = InterpretedStep(context, model, mse, _batches()[0], accumulate=2)
-    for x, y in _batches():
+    step = InterpretedStep(context, model, mse, batches()[0], accumulate=2)
+    for x, y in batches():
         step(x, y)
         eager.zero_grad()
         for half in range(2):
@@ -248,7 +189,7 @@ def test_forward_hooks_of_modules(context: Any) -> None:
     model = Model(lambda m, h: h.tanh())
     model.first.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,))
     model.first.register_forward_hook(lambda module, inputs, output: output + inputs[0])
-    assert_trains_as_eager(context, model, mse, _batches())
+    assert_trains_as_eager(context, model, mse, batches())
 
 
 def test_parametrized_weights(context: Any) -> None:
@@ -259,97 +200,13 @@ def test_parametrized_weights(context: Any) -> None:
     weight_norm(layers[2])
     spectral_norm(layers[3])
     model = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2], nn.Tanh(), layers[3])
-    batches = _batches()
     # The old functions keep a tensor that cannot be copied before a first call under no_grad.
     with torch.no_grad():
-        model(batches[0][0])
-    assert_trains_as_eager(context, model, mse, batches)
+        model(batches()[0][0])
+    assert_trains_as_eager(context, model, mse, batches())
 
 
 def test_in_mixed_precision_a_function_is_under_autocast(context: Any) -> None:
     torch.manual_seed(0)
-    step = InterpretedStep(context, Model(_reversed), mse, _batches()[0], precision=Precision.BF16_MIXED)
-    assert step(*_batches()[0]) > 0
-
-
-def _observed(m: Model, h: Tensor) -> Tensor:
-    h.register_hook(lambda grad: None)
-    return h
-
-
-def _hooked_parameter(m: Model, h: Tensor) -> Tensor:
-    m.first.weight.register_hook(lambda grad: grad)
-    return h
-
-
-def _hooked_node(m: Model, h: Tensor) -> Tensor:
-    assert h.grad_fn is not None
-    h.grad_fn.register_hook(lambda grads, _: grads)
-    return h
-
-
-def _packed(m: Model, h: Tensor) -> Tensor:
-    with saved_tensors_hooks(lambda x: x.half(), lambda x: x.float()):
-        return h.tanh()
-
-
-def _checkpointed_norm(m: Model, h: Tensor) -> Tensor:
-    return checkpoint(m.norm, h, use_reentrant=False)
-
-
-def _checkpointed_norm_reentrantly(m: Model, h: Tensor) -> Tensor:
-    return checkpoint(m.norm, h, use_reentrant=True)
-
-
-def _differentiated(m: Model, h: Tensor) -> Tensor:
-    (grad,) = torch.autograd.grad(h.square().sum(), h, create_graph=True)
-    return h + grad
-
-
-def _backward(m: Model, h: Tensor) -> Tensor:
-    h.sum().backward()
-    return h
-
-
-REFUSED: dict[str, tuple[Any, str]] = {
-    "observed": (_observed, "returns no gradient"),
-    "parameter's hook": (_hooked_parameter, r"registers a hook on first\.weight in `forward`"),
-    "node's hook": (_hooked_node, r"reads \.grad_fn"),
-    "saved tensors": (_packed, "hooks on saved tensors"),
-    "checkpointed norm": (_checkpointed_norm, r"norm\.\w+ changes in a checkpoint"),
-    "checkpointed norm, reentrant": (_checkpointed_norm_reentrantly, r"norm\.\w+ changes in a checkpoint"),
-    "differentiated": (_differentiated, "differentiates inside the step"),
-    "backward": (_backward, "differentiates inside the step"),
-    "numpy": (lambda m, h: ByNumpy.apply(h), "cannot be traced: .*numpy"),
-    "random": (lambda m, h: Noisy.apply(h), "draws random numbers"),
-    "module": (lambda m, h: Weighted.apply(h, m.first), "'Weighted' cannot be traced"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_compiled_is_refused(context: Any, name: str) -> None:
-    between, fact = REFUSED[name]
-    with pytest.raises(DmcError, match=fact) as caught:
-        InterpretedStep(context, Model(between), mse, _batches()[0])
-    assert caught.value.place and caught.value.hint
-
-
-def _with_backward_hook(model: Model) -> None:
-    model.first.register_full_backward_hook(lambda module, inputs, outputs: None)
-
-
-def _with_backward_pre_hook(model: Model) -> None:
-    model.first.register_full_backward_pre_hook(lambda module, outputs: None)
-
-
-def _with_late_hook(model: Model) -> None:
-    model.first.weight.register_post_accumulate_grad_hook(lambda parameter: None)
-
-
-@pytest.mark.parametrize("register", [_with_backward_hook, _with_backward_pre_hook, _with_late_hook])
-def test_hooks_that_are_not_compiled_are_refused(context: Any, register: Callable[[Model], None]) -> None:
-    model = Model(lambda m, h: h)
-    register(model)
-    with pytest.raises(ImportFailure, match="hook") as caught:
-        InterpretedStep(context, model, mse, _batches()[0])
-    assert "first" in caught.value.place and caught.value.hint
+    step = InterpretedStep(context, Model(_reversed), mse, batches()[0], precision=Precision.BF16_MIXED)
+    assert step(*batches()[0]) > 0

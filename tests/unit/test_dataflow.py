@@ -175,6 +175,35 @@ class TestMovements:
         )
         assert one == other != wrong
 
+    def test_start_and_wait_are_the_movement(self) -> None:
+        start = f"""%h, %t = "dm.start"(%x) ({{
+          ^bb0(%o: {X}):
+            %s = "dm.all_reduce"(%o) {{{SUM}}} : ({X}) -> {X}
+            "dm.yield"(%s) : ({X}) -> ()
+          }}) {{queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>}}
+          : ({X}) -> (!dm.handle<{X}>, !dm.token)
+          %a = "dm.wait"(%h) : (!dm.handle<{X}>) -> {X}"""
+        one, other = _values(start + END, f'%a = "dm.all_reduce"(%x) {{{SUM}}} : ({X}) -> {X}' + END)
+        assert one == other
+
+    def test_a_bucket_of_rows_is_its_members(self) -> None:
+        """Two reduce-scatters in one: the bucket's rows are the ranks."""
+        end = "\nreturn %a : tensor<2x4xf32>"
+        rows = f"""%none = tensor.empty() : tensor<2x16xf32>
+          %p = tensor.collapse_shape %x [[0, 1]] : {X} into tensor<16xf32>
+          %m = tensor.expand_shape %p [[0, 1]] output_shape [2, 8] : tensor<16xf32> into tensor<2x8xf32>
+          %q = tensor.collapse_shape %y [[0, 1]] : {X} into tensor<16xf32>
+          %n = tensor.expand_shape %q [[0, 1]] output_shape [2, 8] : tensor<16xf32> into tensor<2x8xf32>
+          %c = tensor.insert_slice %m into %none[0, 0] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<2x16xf32>
+          %d = tensor.insert_slice %n into %c[0, 8] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<2x16xf32>
+          %s = "dm.reduce_scatter"(%d) {{dim = 0 : i64, {SUM}}} : (tensor<2x16xf32>) -> tensor<1x16xf32>
+          %f = tensor.collapse_shape %s [[0, 1]] : tensor<1x16xf32> into tensor<16xf32>
+          %u = tensor.extract_slice %f[0] [8] [1] : tensor<16xf32> to tensor<8xf32>
+          %a = tensor.expand_shape %u [[0, 1]] output_shape [2, 4] : tensor<8xf32> into tensor<2x4xf32>"""
+        plain = f'%a = "dm.reduce_scatter"(%x) {{dim = 0 : i64, {SUM}}} : ({X}) -> tensor<2x4xf32>'
+        one, other, wrong = _values(rows + end, plain + end, rows.replace("%f[0]", "%f[8]") + end)
+        assert one == other != wrong
+
     def test_each_rank_has_its_own(self) -> None:
         ((first, second),) = _values(f"return %x : {X}")
         assert first != second

@@ -281,9 +281,11 @@ def test_results_are_memory_of_their_own(context: Any) -> None:
 
 
 def test_what_is_not_known_is_refused(context: Any) -> None:
-    with pytest.raises(DmcError, match=r"math\.atan: the interpreter does not know it"):
+    with pytest.raises(DmcError, match=r"math\.fma: the interpreter does not know it"):
         call(
-            "%r = math.atan %0 : tensor<2xf32>\nreturn %r : tensor<2xf32>", "(tensor<2xf32>) -> tensor<2xf32>", A[0, :2]
+            "%r = math.fma %0, %0, %0 : tensor<2xf32>\nreturn %r : tensor<2xf32>",
+            "(tensor<2xf32>) -> tensor<2xf32>",
+            A[0, :2],
         )
 
 

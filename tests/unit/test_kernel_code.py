@@ -16,6 +16,7 @@ from dmc.lowering.kernel_code import (
     with_copies_in,
     without_copy_out,
 )
+from dmc.lowering.stream_collectives import Combination
 from dmc.program.code import Access, Binding, Place
 from dmc.program.contract import is_safe_in_place
 
@@ -165,3 +166,12 @@ def test_what_a_dispatch_does_with_its_buffers(body: str, accesses: tuple[str, .
         module = ir.Module.parse(executable(body))
         (op,) = module.body.operations
         assert binding_accesses(op.operation) == accesses
+
+
+def test_what_combines_buffers_may_write_over_any_of_them() -> None:
+    with ir.Context():
+        combination = Combination("mean", "bf16", "f32", 8, 3, 3)
+        module = ir.Module.parse(combination.executable())
+        (op,) = module.body.operations
+        assert binding_accesses(op.operation) == ("r", "r", "r", "w")
+        assert ordered_bindings(op.operation) == {(0, 3), (1, 3), (2, 3)}

@@ -36,7 +36,11 @@ def entry(body: str) -> str:
         ("ld.global.nc.b32 %r2, [%rd1]; st.global.b32 [%rd2], %r2;", {1}, True),
         ("mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; @%p1 st.global.v2.b32 [%rd4+8], {%r2, %r3};", {0}, True),
         ("setp.eq.b64 %p1, %rd1, 0; selp.b64 %rd3, %rd4, %rd2, %p1; st.global.b32 [%rd3], %r2;", {1}, True),
-        ("$L0: st.global.b32 [%rd3], %r2; add.s64 %rd3, %rd4, 4; mov.b64 %rd4, %rd1; bra $L0;", {0}, True),
+        (
+            '$L0:\n.pragma "nounroll"; st.global.b32 [%rd3], %r2; add.s64 %rd3, %rd4, 4; mov.b64 %rd4, %rd1; bra $L0;',
+            {0},
+            True,
+        ),
         ("st.local.b64 [%SPL], %rd1; ld.local.b64 %rd3, [%SPL]; st.global.b32 [%rd3], %r2;", {0}, True),
         ("atom.global.add.f32 %f1, [%rd1], %f2; red.global.add.f32 [%rd2], %f1;", {0, 1}, True),
         (

@@ -20,6 +20,7 @@ from dmc.analysis.task_graph import TaskGraph, check_order
 from dmc.analysis.task_reader import read_tasks
 from dmc.analysis.timeline import busy, timeline
 from dmc.errors import DmcError
+from dmc.interpreter import spmd
 from dmc.machine import machine
 from dmc.passes._schedule_list import kernel_orders
 from dmc.passes._schedule_movements import place_movements
@@ -28,7 +29,6 @@ from dmc.passes._schedule_prefetch import prefetch_layers
 from dmc.passes._schedule_room import Room
 from dmc.passes.schedule import Schedule
 from dmc.step_function import find_step
-from tests import spmd
 from tests.random_scheduled import random_scheduled
 
 MACHINE = "h200x4"

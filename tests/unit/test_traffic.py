@@ -9,8 +9,8 @@ import pytest
 from dmc._mlir import ir
 from dmc.analysis.traffic import Movement, traffic
 from dmc.errors import DmcError
+from dmc.interpreter import spmd
 from dmc.mesh import Mesh
-from tests import spmd
 from tests.random_collectives import mesh_text, program, random_arguments
 
 GROUP = 'group = #dm.group<@mesh, ["x"]>'

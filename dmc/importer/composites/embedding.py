@@ -23,12 +23,20 @@ def embedding(weight: Tensor, index: Tensor, padding_index: int) -> Tensor:
 
 @composite("embedding_backward(Tensor dy, Tensor index, int rows, int padding_index) -> Tensor")
 def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int) -> Tensor:
-    """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in order, in f32."""
+    """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in order.
+
+    Floats are added up in f32, integers as they are.
+    """
     flat = index.reshape(-1)
     if padding_index >= 0:
         flat = torch.where(flat == padding_index, -1, flat)
-    wide = dy.reshape(flat.shape[0], -1).float()
+    wide = dy.reshape(flat.shape[0], -1)
     every_row = torch.arange(rows, device=dy.device)
+    if not dy.is_floating_point():
+        # Added up as they are: f32 holds integers up to 2²⁴ only.
+        hit = (every_row.unsqueeze(1) == flat).unsqueeze(-1)
+        return torch.where(hit, wide, torch.zeros([], dtype=dy.dtype)).sum(1).to(dy.dtype)
+    wide = wide.float()
     # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections.
     if rows <= flat.shape[0]:
         return ((every_row.unsqueeze(1) == flat).float() @ wide).to(dy.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composite import composite, differentiable, sum_over
 
 
 @composite(
@@ -41,8 +41,8 @@ def layer_norm_backward(
     offset = scaled.mean(dims, keepdim=True)
     slope = (scaled * normal).mean(dims, keepdim=True)
     dx = (scaled - offset - normal * slope) * rstd
-    dweight = (wide * normal).sum(rows)
-    dbias = wide.sum(rows)
+    dweight = sum_over(wide * normal, rows)
+    dbias = sum_over(wide, rows)
     return dx.to(x.dtype), dweight.to(weight.dtype), dbias.to(weight.dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composite import composite, differentiable, sum_over
 
 
 @composite("rms_norm(Tensor x, Tensor weight, int axes, float eps) -> (Tensor y, Tensor rstd)")
@@ -31,7 +31,7 @@ def rms_norm_backward(dy: Tensor, x: Tensor, weight: Tensor, rstd: Tensor, axes:
     scaled = wide * weight.float()
     slope = (scaled * normal).mean(dims, keepdim=True)
     dx = (scaled - normal * slope) * rstd
-    return dx.to(x.dtype), (wide * normal).sum(rows).to(weight.dtype)
+    return dx.to(x.dtype), sum_over(wide * normal, rows).to(weight.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -1,9 +1,9 @@
-"""An interpreter of `dm` for tests: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
+"""Runs modules of `dm` value by value: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
 
 It takes the value level: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
-`dmc/interpreter/tensors.py` computes; and form scheduled: starts, waits, buckets (`tests/spmd_buckets.py`) and kernels
-by their bodies. A movement is made when it starts, for nothing changes a value before the wait; orders of lanes are for
-`dmc/interpreter`. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and, for an
+`dmc/interpreter/tensors.py` computes; and form scheduled: starts, waits, buckets (`buckets.py`) and kernels by
+their bodies. A movement is made when it starts, for nothing changes a value before the wait; orders of lanes are for
+`interpreter.py`. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and, for an
 all-reduce, passes it on.
 """
 
@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of
+from dmc.errors import DmcError
+from dmc.interpreter import buckets
 from dmc.interpreter.dtypes import DTYPES
 from dmc.interpreter.tensors import evaluate
 from dmc.mesh import Mesh
-from tests import spmd_buckets
 
 Array = NDArray[Any]
 # One rank's values.
 Values = dict[Any, Any]
+# Is told of each operation when it is done, with its results on each rank.
+Watch = Callable[[Any, Sequence[Sequence[Array]]], None]
 
 
 @dataclass
@@ -73,6 +76,7 @@ class Interpreter:
     mesh: Mesh
     functions: Mapping[str, Any]
     network: Network = field(default_factory=Network)
+    watch: Watch | None = None
 
     def run(self, function: Any, arguments: Sequence[Sequence[Array]]) -> Run:
         """Runs `function` with `arguments[rank]` on every rank."""
@@ -86,10 +90,13 @@ class Interpreter:
         """Runs a block on `values[rank]`; gives the operands of its terminator."""
         *body, terminator = [view.operation for view in block.operations]
         for op in body:
-            for own, results in zip(values, self._op(op, values), strict=True):
+            made = self._op(op, values)
+            for own, results in zip(values, made, strict=True):
                 for result, array in zip(op.results, results, strict=True):
                     _check_type(result.type, array)
                     own[result] = array
+            if self.watch is not None:
+                self.watch(op, made)
         return [[own[value] for value in terminator.operands] for own in values]
 
     def _op(self, op: Any, values: list[Values]) -> list[list[Any]]:
@@ -100,7 +107,7 @@ class Interpreter:
             return self._call(function, [[own[operand] for operand in op.operands] for own in values])
         if op.name in self._PARTS:
             return self._PARTS[op.name](self, op, values)
-        rules = spmd_buckets.RULES
+        rules = buckets.RULES
         return [rules[op.name](op.opview, own) if op.name in rules else evaluate(op, own) for own in values]
 
     def _collective(self, op: Any, values: list[Values]) -> list[list[Any]]:
@@ -164,7 +171,8 @@ def _all_gather(op: Any, group: Group) -> list[Array]:
 def _all_slice(op: Any, group: Group) -> list[Array]:
     wide = [operand.astype(np.float64) for operand in group.operands]  # NaN equals NaN there, as it may not in bf16.
     for operand in wide[1:]:
-        np.testing.assert_array_equal(operand, wide[0], "all_slice of a value that differs between ranks")
+        if not np.array_equal(operand, wide[0], equal_nan=True):
+            raise DmcError(op, "takes slices of a value that differs between ranks", hint="reduce or gather it first")
     return [np.split(operand, group.size, op.dim.value)[i] for i, operand in enumerate(group.operands)]
 
 
@@ -221,11 +229,20 @@ RULES: dict[str, Callable[[Any, Group], list[Array]]] = {
 }
 
 
-def run(module: ir.Module, name: str, arguments: Sequence[Sequence[Array]]) -> Run:
-    """Runs function `name` of a module with one `dm.mesh`: `arguments[rank]` are the arguments of that rank."""
-    meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
-    assert len(meshes) == 1
+def run(
+    module: ir.Module,
+    name: str,
+    arguments: Sequence[Sequence[Array]],
+    mesh: Mesh | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Runs function `name` of a module: `arguments[rank]` are the arguments of that rank.
+
+    mesh: in place of that which the module declares, if it does. watch: is told of each operation when it is done.
+    """
+    meshes = [mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)]
     functions = {
         op.attributes["sym_name"].value: op for op in module.body.operations if op.operation.name == "func.func"
     }
-    return Interpreter(mesh_of(meshes[0]), functions).run(functions[name], arguments)
+    (found,) = [mesh] if mesh is not None else meshes or [Mesh(rank=1)]
+    return Interpreter(found, functions, watch=watch).run(functions[name], arguments)

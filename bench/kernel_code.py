@@ -1,0 +1,93 @@
+"""Compiled candidates in a directory: cubins, and a JSON file that says how each is launched."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.kernel_cases import CASES
+from dmc.errors import DmcError
+from dmc.kernels.code import compile_recipe
+from dmc.kernels.implementation import implementation_of
+from dmc.kernels.recipe import Buffer
+
+INDEX = "launches.json"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a candidate. buffers: what each pointer points to; nulls: pointers after them that are zero."""
+
+    file: str
+    entry: str
+    programs: int
+    threads: int
+    shared: int
+    buffers: tuple[Buffer, ...]
+    nulls: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A candidate of a case, or why it did not compile."""
+
+    case: str
+    candidate: int
+    launches: tuple[Launch, ...]
+    error: str = ""
+
+
+def compile_all(directory: Path, cases: list[str], workers: int) -> None:
+    """Compiles every candidate of `cases` for compute capability 9.0 and prints what each took."""
+    directory.mkdir(parents=True, exist_ok=True)
+    jobs = [(directory, case, index) for case in cases for index in range(_count(case))]
+    with ProcessPoolExecutor(workers) as pool:
+        compiled = list(pool.map(_compile, *zip(*jobs, strict=True)))
+    old = [each for each in stored(directory) if each.case not in cases]
+    text = json.dumps([asdict(each) for each in (*old, *compiled)], indent=1)
+    (directory / INDEX).write_text(text, encoding="utf-8")
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    failed = [f"{each.case} {each.candidate}: {each.error}" for each in compiled if each.error]
+    print("\n".join([f"{len(compiled)} candidates, {size:,} bytes", *failed]))
+
+
+def stored(directory: Path) -> tuple[Compiled, ...]:
+    """What `compile_all` has left in a directory."""
+    path = directory / INDEX
+    records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return tuple(_compiled(record) for record in records)
+
+
+def _count(case: str) -> int:
+    return len(implementation_of(CASES[case]).candidates(CASES[case]))
+
+
+def _compile(directory: Path, case: str, index: int) -> Compiled:
+    problem = CASES[case]
+    implementation = implementation_of(problem)
+    recipe = implementation.recipe(problem, implementation.candidates(problem)[index])
+    try:
+        code = compile_recipe(problem, recipe)
+    except DmcError as error:
+        return Compiled(case, index, (), str(error))
+    launches: list[Launch] = []
+    for number, entry in enumerate(code.entries):
+        file = f"{case}.{index}.{number}.cubin"
+        (directory / file).write_bytes(entry.cubin)
+        launches.append(
+            Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls)
+        )
+    return Compiled(case, index, tuple(launches))
+
+
+def _compiled(record: dict[str, Any]) -> Compiled:
+    launches = tuple(_launch(launch) for launch in record["launches"])
+    return Compiled(record["case"], record["candidate"], launches, record["error"])
+
+
+def _launch(record: dict[str, Any]) -> Launch:
+    buffers = tuple(Buffer(**each) for each in record.pop("buffers"))
+    return Launch(**record, buffers=buffers)

@@ -1,0 +1,60 @@
+"""Losses against class indices, where the composite of the cross entropy does not say what is meant.
+
+A target that is no class makes the loss NaN, which PyTorch refuses when it runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_MEAN, _SUM = 1, 2
+
+
+def nll(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Tensor:
+    """The meaning of `aten.nll_loss_nd`: log probabilities [N, C, …] or [C] against classes [N, …] or []."""
+    terms, weights = _terms(x, target, weight, ignore_index)
+    return _reduced(terms, weights, reduction)
+
+
+def cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, smoothing: float
+) -> Tensor:
+    """The meaning of `aten.cross_entropy_loss` against classes, with label smoothing (Szegedy et al., 2016)."""
+    dim = min(1, x.dim() - 1)
+    logs = x.log_softmax(dim)
+    terms, weights = _terms(logs, target, weight, ignore_index)
+    if smoothing > 0.0:
+        every = logs if weight is None else logs * _along(weight, x, dim)
+        smooth = torch.where(target != ignore_index, -every.sum(dim), 0.0)
+        terms = (1.0 - smoothing) * terms + smoothing / x.shape[dim] * smooth
+    return _reduced(terms, weights, reduction)
+
+
+def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Each target's term of the loss and its weight, both zero where it is ignored."""
+    dim = min(1, x.dim() - 1)
+    counted = target != ignore_index
+    known = (target >= 0) & (target < x.shape[dim])
+    # Chosen by comparison rather than by index: so is the gradient.
+    hit = target.unsqueeze(dim) == _along(torch.arange(x.shape[dim], device=x.device), x, dim)
+    picked = torch.where(hit, x, 0.0).sum(dim)
+    known_weight = torch.ones([], device=x.device) if weight is None else _along(weight, x, dim)
+    weights = torch.where(hit, known_weight.to(x.dtype), 0.0).sum(dim)
+    terms = torch.where(known, -picked * weights, math.nan)
+    return torch.where(counted, terms, 0.0), torch.where(counted, weights, 0.0)
+
+
+def _reduced(terms: Tensor, weights: Tensor, reduction: int) -> Tensor:
+    if reduction == _MEAN:
+        return terms.sum() / weights.sum()
+    return terms.sum() if reduction == _SUM else terms
+
+
+def _along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
+    """`vector` along dimension `dim` of `x`."""
+    view = [1] * x.dim()
+    view[dim] = vector.numel()
+    return vector.view(view)

@@ -1,0 +1,102 @@
+"""A recipe becomes machine code, ahead of time, on a machine without a GPU. Triton is needed here and only here."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dmc.errors import DmcError
+from dmc.kernels.problem import Problem, TensorType
+from dmc.kernels.recipe import Buffer, Call, Recipe, Table, type_of
+
+_TYPES = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "i1": "i1"}
+_ALIGNMENT = 16
+_THREADS = 32
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
+
+    Pointers are multiples of 16 bytes. threads: of a block; shared: bytes of its dynamic shared memory.
+    """
+
+    name: str
+    cubin: bytes
+    ptx: str
+    programs: int
+    threads: int
+    shared: int
+    buffers: tuple[Buffer, ...]
+    nulls: int
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """The launches of a recipe in order, and the memory that they need beside operands and results."""
+
+    entries: tuple[Entry, ...]
+    scratch: tuple[TensorType, ...]
+    tables: tuple[Table, ...]
+
+
+def compile_recipe(problem: Problem, recipe: Recipe, architecture: int = 90) -> KernelCode:
+    """Compiles every launch for compute capability `architecture` ÷ 10. Equal input gives equal bytes.
+
+    Raises DmcError where Triton gives no code.
+    """
+    entries = tuple(_compile(call, problem, recipe, architecture) for call in recipe.calls)
+    return KernelCode(entries, recipe.scratch, recipe.tables)
+
+
+def function_of(call: Call) -> Any:
+    """The Triton function that a call launches."""
+    module, name = call.function.split(".")
+    return getattr(importlib.import_module(f"dmc.kernels.jit.{module}"), name)
+
+
+def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int) -> Entry:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = function_of(call)
+    pointers, shape = function.arg_names[:-1], function.arg_names[-1]
+    types = [_pointer(type_of(buffer, problem, recipe)) for buffer in call.buffers]
+    signature = {**dict(zip(pointers, types, strict=True)), shape: "constexpr"}
+    aligned = {(index,): [["tt.divisibility", _ALIGNMENT]] for index in range(len(pointers))}
+    source = ASTSource(function, signature, {shape: call.shape}, aligned)
+    options = {"num_warps": call.warps, "num_stages": call.stages}
+    # Where the source lies on this machine is no part of the code.
+    with triton.knobs.compilation.scope():
+        triton.knobs.compilation.disable_line_info = True
+        try:
+            kernel = triton.compile(source, target=GPUTarget("cuda", architecture, _THREADS), options=options)
+        except (triton.TritonError, RuntimeError) as error:
+            raise DmcError(f"{call.function} for {problem}", f"gives no code ({error})", "choose another") from error
+    return _entry(kernel, call)
+
+
+def _entry(kernel: Any, call: Call) -> Entry:
+    metadata = kernel.metadata
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        raise DmcError(call.function, "needs hidden memory", hint="let the host make the tensor maps of the kernel")
+    entry = re.search(r"\.visible \.entry \w+\((.*?)\n\)", kernel.asm["ptx"], re.DOTALL)
+    assert entry is not None, "PTX has an entry"
+    parameters = entry[1].count(".param")
+    return Entry(
+        name=metadata.name,
+        cubin=kernel.asm["cubin"],
+        ptx=kernel.asm["ptx"],
+        programs=call.programs,
+        threads=_THREADS * metadata.num_warps,
+        shared=metadata.shared,
+        buffers=call.buffers,
+        nulls=parameters - len(call.buffers),
+    )
+
+
+def _pointer(tensor: TensorType) -> str:
+    return f"*{_TYPES.get(tensor.dtype, tensor.dtype)}"

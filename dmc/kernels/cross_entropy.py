@@ -1,0 +1,167 @@
+"""Softmax cross entropy over logits: composites `softmax_cross_entropy` and its backward pass.
+
+`softmax_cross_entropy_both` is the two in one, for a loss whose own gradient is known beforehand:
+(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may lie where
+the logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc.kernels.implementation import Candidate, Implementation, candidate, register
+from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
+from dmc.kernels.recipe import Call, Recipe, operands, results, scratch
+from dmc.kernels.references import cross_entropy as reference
+
+_BOTH = "softmax_cross_entropy_both"
+_BACKWARD = "softmax_cross_entropy_backward"
+_SUM_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class CrossEntropyShape:
+    """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead.
+
+    whole: the classes in whole blocks; the others are one block of `tail_block`. kept: the cache is asked to keep the
+    logits until they are read again.
+    """
+
+    rows: int
+    classes: int
+    logits_stride: int
+    gradient_stride: int
+    ignore_index: int
+    smoothing: float
+    mean: bool
+    block: int
+    whole: int
+    tail_block: int
+    stages: int
+    kept: bool
+    sum_block: int
+
+
+def _logits(problem: Problem) -> TensorType:
+    return problem.operands[0 if problem.kind == "softmax_cross_entropy" else 1]
+
+
+def _gradient(problem: Problem) -> TensorType:
+    return problem.results[-1] if problem.kind in (_BOTH, _BACKWARD) else _logits(problem)
+
+
+def _refuses(problem: Problem) -> str | None:
+    for tensor in (_logits(problem), _gradient(problem)):
+        if tensor.steps()[1] != 1:
+            return "rows are not contiguous"
+    return None if min(_logits(problem).shape) > 0 else "there are no logits"
+
+
+def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
+    rows, classes = _logits(problem).shape
+    whole = classes // chosen["block"] * chosen["block"]
+    return CrossEntropyShape(
+        rows=rows,
+        classes=classes,
+        logits_stride=_logits(problem).steps()[0],
+        gradient_stride=_gradient(problem).steps()[0],
+        ignore_index=int(problem.get("ignore_index", -100)),
+        smoothing=problem.number("label_smoothing"),
+        mean=bool(problem.get("mean", True)),
+        block=chosen["block"],
+        whole=whole,
+        tail_block=max(16, 1 << max(0, classes - whole - 1).bit_length()),
+        stages=chosen.stages,
+        kept=problem.kind == _BOTH and bool(chosen["kept"]),
+        sum_block=_SUM_BLOCK,
+    )
+
+
+def _candidates(problem: Problem) -> tuple[Candidate, ...]:
+    if problem.kind == _BOTH:
+        return (
+            candidate(block=16384, kept=1, warps=16, stages=1),
+            candidate(block=8192, kept=1, warps=16, stages=1),
+            candidate(block=16384, kept=0, warps=16, stages=1),
+        )
+    return (
+        candidate(block=4096, warps=4, stages=2),
+        candidate(block=16384, warps=16, stages=1),
+        candidate(block=4096, warps=8, stages=3),
+    )
+
+
+def _forward(problem: Problem, chosen: Candidate) -> Recipe:
+    shape = _shape(problem, chosen)
+    logits, target = operands(0, 1)
+    loss, logsumexp, scale = results(0, 1, 2)
+    (losses,) = scratch(0)
+    calls = (
+        Call("cross_entropy.count", 1, (target, scale), shape, warps=8),
+        Call("cross_entropy.forward", shape.rows, (logits, target, logsumexp, losses), shape, chosen.warps),
+        Call("cross_entropy.total", 1, (losses, scale, loss), shape, warps=8),
+    )
+    return Recipe(calls, (TensorType("f32", (shape.rows,)),))
+
+
+def _backward(problem: Problem, chosen: Candidate) -> Recipe:
+    shape = _shape(problem, chosen)
+    buffers = (*operands(0, 1, 2, 3, 4), *results(0))
+    call = Call("cross_entropy.backward", shape.rows, buffers, shape, chosen.warps)
+    return Recipe((call,), in_place=((0, 1),))
+
+
+def _both(problem: Problem, chosen: Candidate) -> Recipe:
+    shape = _shape(problem, chosen)
+    dloss, logits, target = operands(0, 1, 2)
+    loss, logsumexp, scale, gradient = results(0, 1, 2, 3)
+    (losses,) = scratch(0)
+    rows = (dloss, logits, target, scale, logsumexp, losses, gradient)
+    calls = (
+        Call("cross_entropy.count", 1, (target, scale), shape, warps=8),
+        Call("cross_entropy.both", shape.rows, rows, shape, chosen.warps),
+        Call("cross_entropy.total", 1, (losses, scale, loss), shape, warps=8),
+    )
+    return Recipe(calls, (TensorType("f32", (shape.rows,)),), in_place=((3, 1),))
+
+
+def _cost(problem: Problem) -> Cost:
+    return Cost(8 * _logits(problem).elements, moved_once(problem))
+
+
+register(
+    Implementation(
+        name="row_cross_entropy",
+        kind="softmax_cross_entropy",
+        refuses=_refuses,
+        candidates=_candidates,
+        reference=reference.forward,
+        sample=reference.sample,
+        cost=_cost,
+        recipe=_forward,
+    )
+)
+register(
+    Implementation(
+        name="row_cross_entropy_backward",
+        kind=_BACKWARD,
+        refuses=_refuses,
+        candidates=_candidates,
+        reference=reference.backward,
+        sample=reference.sample_backward,
+        cost=_cost,
+        recipe=_backward,
+    )
+)
+register(
+    Implementation(
+        name="row_cross_entropy_both",
+        kind=_BOTH,
+        refuses=_refuses,
+        candidates=_candidates,
+        reference=reference.both,
+        sample=reference.sample_both,
+        cost=_cost,
+        recipe=_both,
+    )
+)

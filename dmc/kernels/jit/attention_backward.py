@@ -1,0 +1,118 @@
+"""Flash attention, backward (Dao et al., 2022, algorithm 4), without atomics: gradients of rows, then of columns.
+
+Both launches recompute the probabilities from the log-sum-exp of rows. The first leaves sum(dout · out) of each row.
+"""
+
+import triton
+import triton.language as tl
+
+from dmc.kernels.jit.attention_tiles import (
+    LOG2_E,
+    head_of,
+    kept_and_stored,
+    kept_as_stored,
+    keys,
+    outputs,
+    queries,
+    shown,
+    store_rows,
+    tile_of_rows,
+    values,
+)
+
+
+@triton.jit
+def _of_rows(pointer, index, row, other, c: tl.constexpr):
+    """One number of each row; `other` beyond the last."""
+    return tl.load(pointer + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=other)
+
+
+@triton.jit
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl.constexpr):
+    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout what it kept."""
+    index, batch, head, first_row = tile_of_rows(c)
+    row = first_row + tl.arange(0, c.block_rows)
+    k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
+    v_head = head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
+    q_tile = queries(head_of(q, batch, head, c.q_at[0], c.q_at[1]), first_row, c)
+    dout_tile = outputs(head_of(dout, batch, head, c.out_at[0], c.out_at[1]), first_row, c)
+    out_tile = outputs(head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, c)
+    sums = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
+    tl.store(delta + index.to(tl.int64) * c.rows + row, sums, mask=row < c.rows)
+    level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
+    accumulator = tl.full([c.block_rows, c.block_width], 0.0, tl.float32)
+    end = tl.minimum(first_row + c.block_rows, c.columns) if c.causal else c.columns
+    full = (tl.minimum(first_row, end) if c.causal else end) // c.block_columns * c.block_columns
+    for masked in tl.static_range(2):
+        for first in tl.range(full if masked else 0, end if masked else full, c.block_columns):
+            column = first + tl.arange(0, c.block_columns)
+            k_tile = keys(k_head, first, c)
+            scores = tl.dot(q_tile, k_tile.T, input_precision=c.precision)
+            slope = tl.dot(dout_tile, values(v_head, first, c).T, input_precision=c.precision)
+            scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
+            probability = tl.exp2(scores * c.factor - level[:, None])
+            if c.dropout is not None:
+                keep = kept_and_stored(mask, seed, draw, index, first_row, first, c)
+                slope = tl.where(keep, slope * c.dropout.scale, 0.0)
+            dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
+            accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
+    dq_head = head_of(dq, batch, head, c.q_at[0], c.q_at[1])
+    store_rows(dq_head, first_row, accumulator * c.scale, c.q_at[2], c.rows, c.width)
+
+
+@triton.jit
+def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: tl.constexpr):
+    """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
+    tiles: tl.constexpr = (c.columns + c.block_columns - 1) // c.block_columns
+    kv_heads: tl.constexpr = c.heads // c.groups
+    first = tl.program_id(0) % tiles * c.block_columns
+    batch, kv_head = tl.program_id(0) // tiles // kv_heads, tl.program_id(0) // tiles % kv_heads
+    k_tile = keys(head_of(k, batch, kv_head, c.k_at[0], c.k_at[1]), first, c)
+    v_tile = values(head_of(v, batch, kv_head, c.v_at[0], c.v_at[1]), first, c)
+    dk_sum = tl.full([c.block_columns, c.block_width], 0.0, tl.float32)
+    dv_sum = tl.full([c.block_columns, c.block_value], 0.0, tl.float32)
+    for member in range(c.groups):
+        index = batch * c.heads + kv_head * c.groups + member
+        dk_sum, dv_sum = _of_head(
+            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c
+        )
+    if c.dropout is not None:
+        dv_sum *= c.dropout.scale
+    dk_head = head_of(dk, batch, kv_head, c.k_at[0], c.k_at[1])
+    dv_head = head_of(dv, batch, kv_head, c.v_at[0], c.v_at[1])
+    store_rows(dk_head, first, dk_sum * c.scale, c.k_at[2], c.columns, c.width)
+    store_rows(dv_head, first, dv_sum, c.v_at[2], c.columns, c.value_width)
+
+
+@triton.jit
+def _of_head(
+    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c: tl.constexpr
+):
+    """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
+    batch, head = index // c.heads, index % c.heads
+    q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
+    dout_head = head_of(dout, batch, head, c.out_at[0], c.out_at[1])
+    column = first + tl.arange(0, c.block_columns)
+    # Rows above the tile see none of it; rows beside it see a part; rows below see all.
+    begin = first // c.block_rows * c.block_rows if c.causal else 0
+    below = (first + c.block_columns + c.block_rows - 1) // c.block_rows * c.block_rows
+    below = tl.minimum(below, c.rows) if c.causal else 0
+    for whole in tl.static_range(2):
+        for first_row in tl.range(below if whole else begin, c.rows if whole else below, c.block_rows):
+            row = first_row + tl.arange(0, c.block_rows)
+            q_tile, dout_tile = queries(q_head, first_row, c), outputs(dout_head, first_row, c)
+            scores = tl.dot(k_tile, q_tile.T, input_precision=c.precision)
+            slope = tl.dot(v_tile, dout_tile.T, input_precision=c.precision)
+            scores = shown(scores, bias, batch, head, row[None, :], column[:, None], 1 - whole, c)
+            level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
+            probability = tl.exp2(scores * c.factor - level[None, :])
+            shared = probability
+            if c.dropout is not None:
+                keep = tl.trans(kept_as_stored(mask, seed, draw, index, first_row, first, c))
+                shared = tl.where(keep, probability, 0.0)
+                slope = tl.where(keep, slope * c.dropout.scale, 0.0)
+            dv_sum = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv_sum, input_precision=c.precision)
+            sums = _of_rows(delta, index, row, 0.0, c)
+            dscores = (probability * (slope - sums[None, :])).to(q_tile.dtype)
+            dk_sum = tl.dot(dscores, q_tile, dk_sum, input_precision=c.precision)
+    return dk_sum, dv_sum

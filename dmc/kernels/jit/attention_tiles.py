@@ -1,0 +1,139 @@
+"""What the kernels of attention share: tiles of operands, scores and what they hide.
+
+`c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they
+still wait for `c.factor`, which is fused into what follows. `index` counts heads over the whole batch.
+"""
+
+import triton
+import triton.language as tl
+
+from dmc.kernels.jit.philox import expanded, kept, packed, spread, words_of
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.constexpr):
+    """Where the rows of a head begin."""
+    return pointer + batch.to(tl.int64) * batch_stride + head.to(tl.int64) * head_stride
+
+
+@triton.jit
+def tile_of_rows(c: tl.constexpr):
+    """Which tile of rows this program takes: index, batch, head and first row. Those with most columns come first."""
+    tiles: tl.constexpr = (c.rows + c.block_rows - 1) // c.block_rows
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    index = tl.program_id(0) // tiles
+    return index, index // c.heads, index % c.heads, tile * c.block_rows
+
+
+@triton.jit
+def queries(q, first, c: tl.constexpr):
+    """Rows of q, [block_rows, block_width]."""
+    return _load(q, first, c.block_rows, c.q_at[2], c.rows, c.width, c.block_width)
+
+
+@triton.jit
+def keys(k, first, c: tl.constexpr):
+    """Rows of k, [block_columns, block_width]."""
+    return _load(k, first, c.block_columns, c.k_at[2], c.columns, c.width, c.block_width)
+
+
+@triton.jit
+def values(v, first, c: tl.constexpr):
+    """Rows of v, [block_columns, block_value]."""
+    return _load(v, first, c.block_columns, c.v_at[2], c.columns, c.value_width, c.block_value)
+
+
+@triton.jit
+def outputs(out, first, c: tl.constexpr):
+    """Rows of the result or of its gradient, [block_rows, block_value]."""
+    return _load(out, first, c.block_rows, c.out_at[2], c.rows, c.value_width, c.block_value)
+
+
+@triton.jit
+def _load(pointer, first, count: tl.constexpr, stride, limit: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    """Rows first … first + count - 1, [count, block]; zeros beyond row `limit` and beyond `width`."""
+    row = first + tl.arange(0, count)
+    column = tl.arange(0, block)
+    address = pointer + row[:, None] * stride + column[None, :]
+    if limit % count == 0 and width == block:
+        return tl.load(address)
+    return tl.load(address, mask=(row < limit)[:, None] & (column < width)[None, :], other=0.0)
+
+
+@triton.jit
+def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr, width: tl.constexpr):
+    """Writes rows first … of a head, in its type."""
+    row = first + tl.arange(0, value.shape[0])
+    column = tl.arange(0, value.shape[1])
+    address = pointer + row[:, None] * stride + column[None, :]
+    inside = (row < limit)[:, None] & (column < width)[None, :]
+    tl.store(address, value.to(pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.constexpr):
+    """Scores with the bias added, which scales them, and -∞ where a row does not see a column.
+
+    `row` and `column` broadcast to the tile; `masked`: some columns are hidden from some rows, or beyond the last.
+    """
+    if c.biased:
+        scores = scores * c.scale_log2 + _bias(bias, batch, head, row, column, c) * LOG2_E
+    if masked and c.causal:
+        scores = tl.where(column <= row, scores, float("-inf"))
+    if masked and c.columns % c.block_columns != 0:
+        scores = tl.where(column < c.columns, scores, float("-inf"))
+    return scores
+
+
+@triton.jit
+def _bias(bias, batch, head, row, column, c: tl.constexpr):
+    address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
+    if c.bias_at[2] == 0:
+        # One row for all: each value is loaded once.
+        return tl.load(address, mask=column < c.columns, other=0.0).to(tl.float32)
+    address += row.to(tl.int64) * c.bias_at[2]
+    return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
+
+
+@triton.jit
+def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """Which probabilities of a tile are kept, [block_rows, block_columns]."""
+    row = index.to(tl.int64) * c.rows + first_row
+    dropout: tl.constexpr = c.dropout
+    return kept(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+
+
+@triton.jit
+def _mask_places(mask, index, first_row, first_column, c: tl.constexpr):
+    """Addresses of the packed bits of a tile, and which of them exist."""
+    lanes: tl.constexpr = c.dropout.lanes
+    row = first_row + tl.arange(0, c.block_rows)
+    block = first_column // lanes + tl.arange(0, c.block_columns // lanes)
+    address = mask + (index.to(tl.int64) * c.rows + row)[:, None] * (c.columns // lanes) + block[None, :]
+    return address, (row < c.rows)[:, None] & (block < c.columns // lanes)[None, :]
+
+
+@triton.jit
+def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """`kept_tile`; its packed bits are left in `mask`, if that is wanted."""
+    if not c.stored:
+        return kept_tile(seed, draw, index, first_row, first_column, c)
+    row = index.to(tl.int64) * c.rows + first_row
+    dropout: tl.constexpr = c.dropout
+    x, y, z, w = words_of(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+    address, inside = _mask_places(mask, index, first_row, first_column, c)
+    tl.store(address, packed(x, y, z, w, dropout).to(mask.dtype.element_ty), mask=inside)
+    return spread(x, y, z, w, dropout)
+
+
+@triton.jit
+def kept_as_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+    """`kept_tile`, from what `kept_and_stored` left."""
+    if not c.stored:
+        return kept_tile(seed, draw, index, first_row, first_column, c)
+    address, inside = _mask_places(mask, index, first_row, first_column, c)
+    dropout: tl.constexpr = c.dropout
+    return expanded(tl.load(address, mask=inside, other=0), c.block_columns, dropout)

@@ -1,0 +1,135 @@
+"""Softmax cross entropy of rows of logits, online over classes. `c` is a `CrossEntropyShape`.
+
+A row of logits is read from memory once: where its gradient is wanted too, the second reading finds it in the cache.
+"""
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
+    """Peak, sum of exponentials relative to it, and sum, with a block of logits taken in."""
+    column = first + tl.arange(0, block)
+    mask = column < c.classes if masked else None
+    if c.kept:
+        value = tl.load(logits + column, mask=mask, eviction_policy="evict_last").to(tl.float32)
+    else:
+        value = tl.load(logits + column, mask=mask).to(tl.float32)
+    if masked:
+        value = tl.where(column < c.classes, value, float("-inf"))
+    new_peak = tl.maximum(peak, tl.max(value, 0))
+    base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
+    total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
+    if c.smoothing > 0.0:
+        plain += tl.sum(tl.where(column < c.classes, value, 0.0), 0)
+    return new_peak, total, plain
+
+
+@triton.jit
+def _level(logits, c: tl.constexpr):
+    """The log-sum-exp of a row, and the sum of its logits. Whole blocks need no mask, so that accesses are wide."""
+    peak = tl.full([], float("-inf"), tl.float32)
+    total = tl.full([], 0.0, tl.float32)
+    plain = tl.full([], 0.0, tl.float32)
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        peak, total, plain = _online(logits, first, c.block, False, peak, total, plain, c)
+    if c.whole < c.classes:
+        peak, total, plain = _online(logits, c.whole, c.tail_block, True, peak, total, plain, c)
+    # As in PyTorch, a row without a finite logit has no softmax.
+    level = tl.where(peak == float("-inf"), float("nan"), peak + tl.log2(total) * LN_2)
+    return level, plain
+
+
+@triton.jit
+def _loss(logits, target, level, plain, c: tl.constexpr):
+    """The loss of a row: NaN for a target out of range, 0 for an ignored one."""
+    valid = (target >= 0) & (target < c.classes)
+    picked = tl.load(logits + tl.where(valid, target, 0)).to(tl.float32)
+    loss = level - picked
+    if c.smoothing > 0.0:
+        loss = (1.0 - c.smoothing) * loss + c.smoothing * (level - plain / c.classes)
+    return tl.where(target == c.ignore_index, 0.0, tl.where(valid, loss, float("nan")))
+
+
+@triton.jit
+def forward(logits, target, logsumexp, losses, c: tl.constexpr):
+    """`logsumexp` and the loss of one row."""
+    row = tl.program_id(0)
+    place = logits + row.to(tl.int64) * c.logits_stride
+    level, plain = _level(place, c)
+    tl.store(logsumexp + row, level)
+    tl.store(losses + row, _loss(place, tl.load(target + row), level, plain, c))
+
+
+@triton.jit
+def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, c: tl.constexpr):
+    """The gradient of a block of logits. It may lie where they lie: a thread reads a logit before it writes there."""
+    column = first + tl.arange(0, block)
+    mask = column < c.classes if masked else None
+    value = tl.load(logits + column, mask=mask, eviction_policy="evict_first").to(tl.float32)
+    rest: tl.constexpr = c.smoothing / c.classes
+    wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
+    change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
+    change = tl.where(target == c.ignore_index, 0.0, change)
+    narrow = change.to(gradient.dtype.element_ty)
+    if c.kept:
+        tl.store(gradient + column, narrow, mask=mask, cache_modifier=".cs")
+    else:
+        tl.store(gradient + column, narrow, mask=mask)
+
+
+@triton.jit
+def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        _slope(logits, gradient, first, c.block, False, target, level, factor, c)
+    if c.whole < c.classes:
+        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, c)
+
+
+@triton.jit
+def backward(dloss, logits, target, logsumexp, scale, gradient, c: tl.constexpr):
+    """The gradient of one row."""
+    row = tl.program_id(0)
+    factor = tl.load(dloss).to(tl.float32) * tl.load(scale)
+    place = logits + row.to(tl.int64) * c.logits_stride
+    out = gradient + row.to(tl.int64) * c.gradient_stride
+    _gradient(place, out, tl.load(target + row), tl.load(logsumexp + row), factor, c)
+
+
+@triton.jit
+def both(dloss, logits, target, scale, logsumexp, losses, gradient, c: tl.constexpr):
+    """`forward` and `backward` of one row, where the gradient of the loss is known beforehand."""
+    row = tl.program_id(0)
+    wanted = tl.load(target + row)
+    place = logits + row.to(tl.int64) * c.logits_stride
+    level, plain = _level(place, c)
+    tl.store(logsumexp + row, level)
+    tl.store(losses + row, _loss(place, wanted, level, plain, c))
+    # Whoever wrote the gradient over the logits would otherwise be ahead of who still reads its own target's logit.
+    tl.debug_barrier()
+    factor = tl.load(dloss).to(tl.float32) * tl.load(scale)
+    _gradient(place, gradient + row.to(tl.int64) * c.gradient_stride, wanted, level, factor, c)
+
+
+@triton.jit
+def count(target, scale, c: tl.constexpr):
+    """1 ÷ the number of targets that are not ignored for a mean, else 1. One program."""
+    counted = tl.full([c.sum_block], 0.0, tl.float32)
+    for first in range(0, c.rows, c.sum_block):
+        row = first + tl.arange(0, c.sum_block)
+        counted += (tl.load(target + row, mask=row < c.rows, other=c.ignore_index) != c.ignore_index).to(tl.float32)
+    tl.store(scale, 1.0 / tl.sum(counted, 0) if c.mean else 1.0)
+
+
+@triton.jit
+def total(losses, scale, loss, c: tl.constexpr):
+    """The loss of all rows, added up in a fixed order. One program."""
+    summed = tl.full([c.sum_block], 0.0, tl.float32)
+    for first in range(0, c.rows, c.sum_block):
+        row = first + tl.arange(0, c.sum_block)
+        summed += tl.load(losses + row, mask=row < c.rows, other=0.0)
+    tl.store(loss, (tl.sum(summed, 0) * tl.load(scale)).to(loss.dtype.element_ty))

@@ -1,0 +1,87 @@
+"""The gradient of an embedding without atomics: occurrences are sorted by row, then each row adds up its own.
+
+`c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _row_of(index, place, c: tl.constexpr):
+    """The rows of occurrences, `c.rows` for those that count for none."""
+    row = tl.load(index + place, mask=place < c.occurrences, other=-1)
+    counts = (row >= 0) & (row < c.rows) & (row != c.padding_index)
+    return tl.where(counts, row, c.rows).to(tl.int32)
+
+
+@triton.jit
+def count(index, counts, c: tl.constexpr):
+    """For each occurrence, how many of a share of all others come before it: [shares, occurrences].
+
+    Those of smaller rows do, and those of the same row that stand before.
+    """
+    blocks: tl.constexpr = (c.occurrences + c.block_rank - 1) // c.block_rank
+    share = tl.program_id(0) // blocks
+    own = tl.program_id(0) % blocks * c.block_rank + tl.arange(0, c.block_rank)
+    key = _key(index, own, c)
+    before = tl.full([c.block_rank], 0, tl.int32)
+    begin = share * c.share
+    for first in range(begin, begin + c.share, c.block_scan):
+        other = _key(index, first + tl.arange(0, c.block_scan), c)
+        before += tl.sum((other[None, :] < key[:, None]).to(tl.int32), 1)
+    tl.store(counts + share * c.occurrences + own, before, mask=own < c.occurrences)
+
+
+@triton.jit
+def _key(index, place, c: tl.constexpr):
+    """What occurrences are sorted by, each another number. Beyond the last one they are larger than all."""
+    row = tl.where(place < c.occurrences, _row_of(index, place, c), c.rows + 1)
+    if c.wide:
+        return row.to(tl.int64) * c.occurrences + place
+    return row * c.occurrences + place
+
+
+@triton.jit
+def put(index, counts, order, sorted_rows, c: tl.constexpr):
+    """Puts occurrences into their places."""
+    own = tl.program_id(0) * c.block_bounds + tl.arange(0, c.block_bounds)
+    inside = own < c.occurrences
+    place = tl.full([c.block_bounds], 0, tl.int32)
+    for share in range(c.shares):
+        place += tl.load(counts + share * c.occurrences + own, mask=inside, other=0)
+    tl.store(order + place, own, mask=inside)
+    tl.store(sorted_rows + place, _row_of(index, own, c), mask=inside)
+
+
+@triton.jit
+def bounds(sorted_rows, starts, c: tl.constexpr):
+    """For each row, where its occurrences begin: how many sorted ones are smaller, by bisection."""
+    row = tl.program_id(0) * c.block_bounds + tl.arange(0, c.block_bounds)
+    low = tl.full([c.block_bounds], 0, tl.int32)
+    high = tl.full([c.block_bounds], c.occurrences, tl.int32)
+    for _ in range(c.bisections):
+        middle = (low + high) // 2
+        found = tl.load(sorted_rows + middle, mask=middle < high, other=c.rows + 1)
+        low = tl.where((found < row) & (middle < high), middle + 1, low)
+        high = tl.where((found >= row) & (middle < high), middle, high)
+    tl.store(starts + row, low, mask=row <= c.rows)
+
+
+@triton.jit
+def gather(dy, order, starts, out, c: tl.constexpr):
+    """The sum of a part of the occurrences of one row, in order: [parts, rows, width]."""
+    part, row = tl.program_id(0) // c.rows, tl.program_id(0) % c.rows
+    begin, end = tl.load(starts + row), tl.load(starts + row + 1)
+    share = (end - begin + c.parts - 1) // c.parts
+    begin = tl.minimum(begin + part * share, end)
+    end = tl.minimum(begin + share, end)
+    column = tl.arange(0, c.block_width)
+    total = tl.full([c.block_gather, c.block_width], 0.0, tl.float32)
+    for first in range(begin, end, c.block_gather):
+        place = first + tl.arange(0, c.block_gather)
+        occurrence = tl.load(order + place, mask=place < end, other=0).to(tl.int64)
+        inside = (place < end)[:, None] & (column < c.width)[None, :]
+        total += tl.load(dy + occurrence[:, None] * c.width + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    place = out + tl.program_id(0).to(tl.int64) * c.width + column
+    tl.store(place, tl.sum(total, 0).to(out.dtype.element_ty), mask=column < c.width)

@@ -1,0 +1,104 @@
+"""How an implementation computes a problem: a few launches over named buffers, as plain data.
+
+A recipe knows nothing of Triton. `dmc.kernels.code` compiles it for a GPU; the tests interpret it on a CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
+
+Role = Literal["operand", "result", "scratch", "table"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The problem's operand or result `index`, or the recipe's scratch tensor or table."""
+
+    role: Role
+    index: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Addresses of the chunks of many tensors, int64 [chunks, columns + 1], filled in when the arena is in place.
+
+    The row of a chunk holds its address in one buffer of each column, then the number of its elements. `columns[c][t]`
+    is the buffer of tensor `t` in column `c`; tensor `t` has `elements[t]` elements and is cut into chunks of `chunk`.
+    """
+
+    columns: tuple[tuple[Buffer, ...], ...]
+    elements: tuple[int, ...]
+    chunk: int
+
+    def type(self) -> TensorType:
+        """The type of the table in memory."""
+        return TensorType("i64", (sum(-(-count // self.chunk) for count in self.elements), len(self.columns) + 1))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch of so many programs.
+
+    function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
+    frozen dataclass that holds whatever is static.
+    """
+
+    function: str
+    programs: int
+    buffers: tuple[Buffer, ...]
+    shape: Any
+    warps: int = 4
+    stages: int = 2
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The launches in order. `in_place`: pairs (result, operand) that may be the same memory."""
+
+    calls: tuple[Call, ...]
+    scratch: tuple[TensorType, ...] = ()
+    tables: tuple[Table, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+
+
+def operands(*indices: int) -> tuple[Buffer, ...]:
+    """Buffers of the problem's operands."""
+    return tuple(Buffer("operand", index) for index in indices)
+
+
+def results(*indices: int) -> tuple[Buffer, ...]:
+    """Buffers of the problem's results."""
+    return tuple(Buffer("result", index) for index in indices)
+
+
+def scratch(*indices: int) -> tuple[Buffer, ...]:
+    """Buffers of the recipe's scratch memory."""
+    return tuple(Buffer("scratch", index) for index in indices)
+
+
+def type_of(buffer: Buffer, problem: Problem, recipe: Recipe) -> TensorType:
+    """The type of what a buffer holds."""
+    match buffer.role:
+        case "operand":
+            return problem.operands[buffer.index]
+        case "result":
+            return problem.results[buffer.index]
+        case "scratch":
+            return recipe.scratch[buffer.index]
+        case "table":
+            return recipe.tables[buffer.index].type()
+
+
+def table_rows(table: Table, addresses: dict[Buffer, int], problem: Problem, recipe: Recipe) -> list[list[int]]:
+    """The content of a table, for buffers at these addresses."""
+    rows: list[list[int]] = []
+    for tensor, elements in enumerate(table.elements):
+        buffers = [column[tensor] for column in table.columns]
+        sizes = [ITEM_BYTES[type_of(buffer, problem, recipe).dtype] for buffer in buffers]
+        for start in range(0, elements, table.chunk):
+            starts = [addresses[buffer] + start * size for buffer, size in zip(buffers, sizes, strict=True)]
+            rows.append([*starts, min(table.chunk, elements - start)])
+    return rows

@@ -1,0 +1,78 @@
+"""What a step should leave, tensor by tensor, and where another computation of it leaves something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dmc.runtime.difference import Array, Difference, Slack, difference
+from dmc.runtime.signature import StateSpec
+from dmc.runtime.tolerance import Tolerance
+
+# Tensors that an error names.
+SHOWN = 4
+# Optimizer state that is zero but for rounding may differ by this share of the largest of its kind.
+_OF_ITS_KIND = 1e-5
+_FIRST_MOMENT = ".exp_avg"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """values: what should be left, outputs and state by name. whose: who says so.
+
+    specs: of the state. start: the state before the step. rate: the largest learning rate. slack: by name, what is
+    allowed beside the tolerance.
+    """
+
+    values: Mapping[str, Array]
+    specs: tuple[StateSpec, ...]
+    start: Mapping[str, Array]
+    rate: float
+    tolerance: Tolerance
+    whose: str = "eager"
+    slack: Mapping[str, Slack] = field(default_factory=dict)
+
+    def differences(self, actual: Mapping[str, Array]) -> list[Difference]:
+        """Every tensor of `actual` that is not what it should be; what nothing is known of is not looked at."""
+        floors = self._floors()
+        found = [self._of(name, actual[name], floors) for name in self.values if name in actual]
+        return [each for each in found if each is not None]
+
+    def _of(self, name: str, actual: Array, floors: Mapping[str, float]) -> Difference | None:
+        tolerance = replace(self.tolerance, floor=floors.get(name, self.tolerance.floor))
+        slack = self.slack.get(name, Slack()).plus(self._of_adam(name))
+        return difference(name, actual, self.values[name], tolerance, self.start.get(name), slack, self.whose)
+
+    def _floors(self) -> dict[str, float]:
+        """Of optimizer state, which may be small all over: a share of the largest of its kind, if that is less."""
+        slots = [spec.name for spec in self.specs if spec.role == "optimizer" and spec.name in self.values]
+        largest: dict[str, float] = {}
+        for name in slots:
+            kind = name.rpartition(".")[2]
+            largest[kind] = max(largest.get(kind, 0.0), _largest(self.values[name]))
+        return {name: min(self.tolerance.floor, _OF_ITS_KIND * largest[name.rpartition(".")[2]]) for name in slots}
+
+    def _of_adam(self, name: str) -> Slack:
+        """What rounding in a mean gradient m does to a parameter.
+
+        Adam takes about the learning rate off it, whatever the size of m: where m is wrong by δ, up to δ / |m| of that,
+        and two of it where the sign of m is rounding alone, as that of a key's bias is. m itself is compared, too.
+        """
+        if (mean := self.values.get(f"{name}{_FIRST_MOMENT}")) is None:
+            return Slack()
+        size = np.abs(mean.astype(np.float64))
+        wrong = self.tolerance.value * _largest(mean) + self.tolerance.floor
+        return Slack(self.rate * np.minimum(2.0, wrong / np.maximum(size, np.finfo(np.float64).tiny)))
+
+
+def shown(found: Sequence[Difference]) -> str:
+    """The first of many differences, a line each."""
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return "\n  ".join([*map(str, found[:SHOWN]), *more])
+
+
+def _largest(array: Array) -> float:
+    size = np.abs(array.astype(np.float64))
+    return float(size.max(initial=0.0, where=np.isfinite(size)))

@@ -1,0 +1,25 @@
+"""Tensors of torch as arrays of numpy, and back, bit for bit."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor
+
+from dmc.interpreter.dtypes import Array
+
+
+def array_of(tensor: Tensor) -> Array:
+    """A copy of a tensor."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16).copy()
+    return tensor.numpy().copy()
+
+
+def tensor_of(array: Array) -> Tensor:
+    """A copy of an array."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))

@@ -1,0 +1,67 @@
+"""What a step should leave, by eager."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmc.interpreter.dtypes import Array
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.difference import Slack
+from dmc.runtime.outcome import Expected
+from dmc.runtime.signature import StateSpec
+from dmc.runtime.tolerance import TOLERANCE
+from dmc.verification.reference import Reference
+
+# How much further a right computation may be from eager than eager from itself.
+MARGIN = 4.0
+# How far an operation rounds a number in f32, in which sums are taken.
+ROUNDING = 2.0**-24
+
+
+def expected_of(artifact: Artifact, reference: Reference) -> Expected:
+    """What the first step of `artifact` should leave."""
+    specs = artifact.signature.state
+    start = {spec.name: array for spec, array in zip(specs, artifact.state, strict=True)}
+    outputs = {spec.name: reference.values.get(spec.name) for spec in artifact.signature.outputs}
+    state = {spec.name: _state(spec, start, reference) for spec in specs}
+    # Constants that a loss captures, say, are nobody's that eager could be asked for.
+    known = {name: array for name, array in {**outputs, **state}.items() if array is not None}
+    return Expected(known, specs, start, max(reference.rates), TOLERANCE[artifact.precision])
+
+
+def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, longest: int) -> dict[str, Slack]:
+    """What is allowed beside the table, by tensor.
+
+    How far eager is from itself when its parameters are rounded otherwise; and what the order of a sum of `longest`
+    terms does at most: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2). Eager adds in pairs, a loop one by one.
+    """
+    starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
+    return {
+        name: _apart(value, disturbed.values[name]).plus(_of_a_sum(value, starts.get(name), longest))
+        for name, value in reference.values.items()
+    }
+
+
+def _of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
+    """Of state, what was added to it is the sum."""
+    if value.dtype.kind not in "fV":
+        return Slack()
+    added = value.astype(np.float64) - (0.0 if start is None else start.astype(np.float64))
+    added = np.abs(added[np.isfinite(added)])
+    return Slack(terms * ROUNDING * float(added.max(initial=0.0)), terms * ROUNDING * float(np.linalg.norm(added)))
+
+
+def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:
+    if spec.role == "counter":
+        return np.asarray(start[spec.name] + 1)
+    # Of a slot that eager did not make nothing has happened to the parameter.
+    return reference.values.get(spec.name, start[spec.name] if spec.role in ("seed", "optimizer") else None)
+
+
+def _apart(one: Array, other: Array) -> Slack:
+    if one.dtype.kind not in "fV":
+        return Slack()
+    error = np.abs(one.astype(np.float64) - other.astype(np.float64))
+    error = error[np.isfinite(error)]
+    return Slack(MARGIN * float(error.max(initial=0.0)), MARGIN * float(np.linalg.norm(error)))

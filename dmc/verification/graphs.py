@@ -1,0 +1,174 @@
+"""The graphs of a request in PyTorch, from the exported to the decomposed one, each run on the first micro-batch."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+from dmc.importer.capture import Capture, capture
+from dmc.importer.differentiate import Gradients, differentiate
+from dmc.importer.forward import Forward, Setting
+from dmc.importer.python_calls import PYTHON_CALL, PythonCall, add_hook
+from dmc.importer.randomness import Randomness
+from dmc.interpreter.dtypes import Array
+from dmc.program.labels import GRADIENT
+from dmc.verification.arrays import array_of
+from dmc.verification.dropout import Draws
+from dmc.verification.reference import autocast, micro_batch
+from dmc.verification.request import Request
+
+
+@dataclass
+class Trace:
+    """What the nodes of a graph gave, in order, and the gradients of what they gave, by the names of the nodes."""
+
+    values: dict[str, list[Tensor]]
+    gradients: dict[str, Tensor]
+    nodes: dict[str, fx.Node]
+
+    @staticmethod
+    def empty() -> Trace:
+        """Nothing yet."""
+        return Trace({}, {}, {})
+
+    def note(self, node: fx.Node, result: Any) -> None:
+        """Keeps what a node gave, as it is now."""
+        leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.nodes[node.name] = node
+        self.values[node.name] = [leaf.detach().clone() for leaf in leaves]
+        if len(leaves) == 1 and leaves[0].requires_grad:
+            leaves[0].register_hook(functools.partial(self._keep, node.name))
+
+    def _keep(self, name: str, gradient: Tensor | None) -> None:
+        # Where nothing flows back, as through a comparison, PyTorch may give none.
+        if gradient is not None:
+            self.gradients[name] = gradient.clone()
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """`exported` as torch.export gives it, then with patterns in it (`captured.graph`), and differentiated.
+
+    The values of each are: the loss, auxiliary outputs, buffers behind the pass, and "gradient of" each parameter.
+    """
+
+    request: Request
+    counter: int
+    exported: fx.GraphModule
+    captured: Capture
+    gradients: Gradients
+
+    @staticmethod
+    def of(request: Request, counter: int) -> Graphs:
+        """Imports the request again, as `dmc.importer.step` does."""
+        example = micro_batch(request.example, 0, request.accumulate)
+        captured = capture(request.model, request.loss, example, request.dtype)
+        exported = copy.deepcopy(captured.graph)
+        gradients = differentiate(captured, request.is_mixed, frozenset(request.plan().group_of), request.accumulate)
+        return Graphs(request, counter * request.accumulate, exported, captured, gradients)
+
+    def of_export(self, trace: Trace) -> dict[str, Array]:
+        """The values of the exported graph."""
+        return self._by_eager(self.exported, trace)
+
+    def of_patterns(self, trace: Trace) -> dict[str, Array]:
+        """The values of the graph with patterns in it."""
+        return self._by_eager(self.captured.graph, trace)
+
+    def of_rules(self, trace: Trace) -> dict[str, Array]:
+        """The values of the graph with composites in place of what they mean."""
+        random = Randomness(torch.tensor(self.request.seed), torch.tensor(self.counter))
+        setting = Setting(random, self.captured.calls, {})
+        return self._differentiated(_RecordedForward(self.captured.graph, setting, self.request.is_mixed, trace).run)
+
+    def of_decomposed(self, trace: Trace) -> dict[str, Array]:
+        """The values of the joint graph of forward and backward, as it is imported."""
+        with torch.no_grad():
+            results = _Recorded(self.gradients.graph, trace).run(*self.arguments())
+        names = [*self._heads(), *self.gradients.written, *(GRADIENT + name for name in self.gradients.trained)]
+        return {name: array_of(each) for name, each in zip(names, results, strict=True)}
+
+    def arguments(self) -> list[Tensor]:
+        """What the joint graph takes."""
+        state = [tensor.detach().clone() for tensor in self.captured.state.values()]
+        scalars = [torch.tensor(self.request.seed), torch.tensor(self.counter)]
+        return [*state, *scalars, *(tensor.clone() for _, tensor in self.captured.batch)]
+
+    def whole(self) -> Gradients:
+        """The joint graph before decomposition."""
+        trained = frozenset(self.gradients.trained)
+        return differentiate(self.captured, self.request.is_mixed, trained, self.request.accumulate, decompose=False)
+
+    def _by_eager(self, graph: fx.GraphModule, trace: Trace) -> dict[str, Array]:
+        def run(*arguments: Tensor) -> Any:
+            with Draws(self.request.seed, self.counter), autocast(self.request.precision):
+                return _Exported(graph, trace, self.captured.calls).run(*arguments)
+
+        return self._differentiated(run)
+
+    def _differentiated(self, forward: Callable[..., Any]) -> dict[str, Array]:
+        captured = self.captured
+        leaves = {name: tensor.detach().clone() for name, tensor in captured.state.items()}
+        wanted = {name: leaves[name].requires_grad_() for name in self.gradients.trained}
+        batch = [tensor.clone() for _, tensor in captured.batch]
+        with torch.enable_grad():
+            for name, leaf in wanted.items():
+                for hook in captured.hooks[name]:
+                    add_hook(leaf, hook)
+            loss, *others = forward(*(leaves[name] for name in captured.inputs), *batch)
+            found: Any = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+        leaves.update(zip(captured.replaced, others[self.gradients.aux :], strict=True))
+        values = dict(zip(self._heads(), [loss, *others], strict=False)) | {
+            n: leaves[n] for n in self.gradients.written
+        }
+        values |= {GRADIENT + n: g for n, g in zip(wanted, found, strict=True) if g is not None}
+        return {name: array_of(value) for name, value in values.items()}
+
+    def _heads(self) -> list[str]:
+        return ["loss", *(f"aux{i}" for i in range(self.gradients.aux))]
+
+
+class _Recorded(fx.Interpreter):
+    """Runs a graph and notes what every node gives."""
+
+    def __init__(self, graph: fx.GraphModule, trace: Trace) -> None:
+        super().__init__(graph)
+        self.trace = trace
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        self.trace.note(n, result)
+        return result
+
+
+class _Exported(_Recorded):
+    """The same of a graph with calls of Python."""
+
+    def __init__(self, graph: fx.GraphModule, trace: Trace, calls: Sequence[PythonCall]) -> None:
+        super().__init__(graph, trace)
+        self.calls = calls
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is PYTHON_CALL:
+            return self.calls[args[1]].run(args[0])
+        return super().call_function(target, args, kwargs)
+
+
+class _RecordedForward(Forward):
+    """The same with the rules of the importer."""
+
+    def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool, trace: Trace) -> None:
+        super().__init__(graph, setting, mixed)
+        self.trace = trace
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        self.trace.note(n, result)
+        return result

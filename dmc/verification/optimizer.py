@@ -1,0 +1,73 @@
+"""The optimizer of a request as `torch.optim` runs it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc import optim
+
+_OPTIONS = {
+    "SGD": ("momentum", "dampening", "nesterov"),
+    "Adam": ("betas", "eps"),
+    "AdamW": ("betas", "eps"),
+}
+
+
+def torch_optimizer(given: Any, parameters: Mapping[str, Tensor]) -> tuple[torch.optim.Optimizer, float | None]:
+    """A `torch.optim` optimizer of these parameters that does what `given` says, and the norm to clip to, if any.
+
+    One of `torch.optim` is copied with its state; its parameters stay the same objects.
+    """
+    if isinstance(given, optim.Optimizer):
+        return _of_settings(given, parameters), given.clip_grad_norm
+    if isinstance(given, optim.FromTorch):
+        return _copied(given.optimizer), given.clip_grad_norm
+    return _copied(given), None
+
+
+def rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
+    """Learning rates, by group, that show what the gradients are.
+
+    SGD takes a gradient times the rate off a parameter: the largest rate becomes 1, so that the gradient does not drown
+    in the rounding of the parameter. Adam keeps it in its state, and its rates; only rates of zero, as warming up
+    begins with, become others.
+    """
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    if not (largest := max(rates, default=0.0)):
+        return [1e-3] * len(rates)
+    return [rate / largest for rate in rates] if isinstance(optimizer, torch.optim.SGD) else rates
+
+
+def _of_settings(given: optim.Optimizer, parameters: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    kind = type(given).__name__
+    free = dict(parameters)
+    groups: list[dict[str, Any]] = []
+    for group in given.groups:
+        members = [name for name in free if group.matches(name)]
+        own = {"lr": group.lr, "weight_decay": group.weight_decay}
+        settings = {name: value for name, value in own.items() if value is not None}
+        groups.append({"params": [free.pop(name) for name in members], **settings})
+    options = {name: getattr(given, name) for name in ("lr", "weight_decay", *_OPTIONS[kind])}
+    return getattr(torch.optim, kind)([{"params": list(free.values())}, *groups], **options)
+
+
+def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    groups = [{**group, "params": list(group["params"])} for group in given.param_groups]
+    # Each group has all of its settings; the constructor wants one all the same.
+    kind: Any = type(given)
+    new = kind(groups, lr=given.defaults["lr"])
+    for parameter, state in given.state.items():
+        new.state[parameter] = {name: _state(value, parameter, name) for name, value in state.items()}
+    return new
+
+
+def _state(value: Any, parameter: Any, name: str) -> Any:
+    """A copy, of the type of the parameter; steps are counted in a type of their own."""
+    if not isinstance(value, Tensor) or name == "step":
+        return copy.deepcopy(value)
+    return value.detach().clone().to(parameter.dtype)

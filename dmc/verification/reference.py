@@ -1,0 +1,193 @@
+"""One step of PyTorch eager: the user's own module and loss, its autograd, and `torch.optim`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils import _pytree as pytree
+
+from dmc.importer import tree
+from dmc.importer.objective import TARGET_NAMES
+from dmc.importer.precision import Precision
+from dmc.interpreter.dtypes import Array
+from dmc.optim import SLOTS
+from dmc.program.labels import GRADIENT
+from dmc.verification.arrays import array_of
+from dmc.verification.borrowed import borrowed
+from dmc.verification.dropout import Draws
+from dmc.verification.optimizer import rates_of, torch_optimizer
+from dmc.verification.request import Request
+
+# The path of a module, and what it gave, call by call.
+ModuleOutputs = list[tuple[str, Array]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a step of eager gives.
+
+    values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step, as far as
+    eager has it. gradients: by parameter, before clipping. rates: the learning rates, by group.
+    """
+
+    values: Mapping[str, Array]
+    gradients: Mapping[str, Array]
+    rates: tuple[float, ...]
+
+
+def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
+    """The step that follows `counter` steps, with the first state of `request`, on its example.
+
+    noise: by which each parameter is wrong, relative to itself, at random. Whatever eager raises is raised.
+    """
+    with borrowed(request.modes, request.dtype):
+        if noise:
+            _disturb(request.model, noise)
+        return _Eager(request).step(counter)
+
+
+def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict[str, Array]:
+    """Of the first micro-batch: the outputs, the state behind the forward pass, and "gradient of" each parameter.
+
+    Adds to `seen` what the modules of the model give, in the order in which they end.
+    """
+    first = replace(request, example=micro_batch(request.example, 0, request.accumulate), accumulate=1)
+    paths = {id(module): path for path, module in request.model.named_modules()}
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and id(module) in paths:
+            seen.append((paths[id(module)], array_of(output)))
+
+    with borrowed(request.modes, request.dtype):
+        hook = register_module_forward_hook(note)
+        try:
+            values = _Eager(first).gradients(counter * request.accumulate)
+        finally:
+            hook.remove()
+        gradients = {GRADIENT + name: p.grad for name, p in request.model.named_parameters() if p.grad is not None}
+        return values | _arrays({**names_of(request.model), **gradients})
+
+
+@dataclass(frozen=True)
+class _Eager:
+    """Runs steps of borrowed modules."""
+
+    request: Request
+
+    def step(self, counter: int) -> Reference:
+        request = self.request
+        trainable = {name: p for name, p in request.model.named_parameters() if p.requires_grad}
+        optimizer, clip = torch_optimizer(request.optimizer, trainable)
+        rates = rates_of(optimizer)
+        outputs = self.gradients(counter)
+        trained = {name: p.grad for name, p in trainable.items() if p.grad is not None}
+        gradients = _arrays(trained)
+        if clip is not None:
+            held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+            nn.utils.clip_grad_norm_(held, clip)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        optimizer.step()
+        # Only now: a module may have put another tensor in the place of a buffer.
+        names = names_of(request.model)
+        state = _arrays({**names, **_slots(optimizer, names)})
+        return Reference(outputs | state, gradients, tuple(rates))
+
+    def gradients(self, counter: int) -> dict[str, Array]:
+        """Leaves the mean gradients of all micro-batches with their parameters; gives the means of their outputs."""
+        request, parts = self.request, self.request.accumulate
+        totals: list[Tensor] = []
+        for part in range(parts):
+            with Draws(request.seed, counter * parts + part) as draws:
+                with autocast(request.precision):
+                    loss, *aux = objective(request, micro_batch(request.example, part, parts))
+                draws.close()
+                (loss / parts).backward()
+            own = [each.detach() for each in (loss, *aux)]
+            totals = [total + each for total, each in zip(totals, own, strict=True)] if totals else own
+        means = [total / parts if parts > 1 else total for total in totals]
+        return _arrays({"loss" if i == 0 else f"aux{i - 1}": each for i, each in enumerate(means)})
+
+
+def objective(request: Request, example: Any) -> list[Any]:
+    """The loss of a batch, then the auxiliary outputs."""
+    model, loss = request.model, request.loss
+    example = pytree.tree_map_only(Tensor, lambda tensor: _given(tensor, request.dtype), micro_batch(example, 0, 1))
+    keyword: dict[str, Any] = dict(example) if isinstance(example, Mapping) else {}
+    positional: list[Any] = [] if isinstance(example, Mapping) else list(example)
+    if loss is None:
+        result = _own_loss(model(*positional, **keyword))
+    else:
+        name = next((name for name in TARGET_NAMES if name in keyword), "")
+        target = keyword.pop(name) if name else positional.pop()
+        result = loss(model(*positional, **keyword), target)
+    value, aux = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    leaves: list[tuple[str, Tensor]] = []
+    if aux is not None:
+        tree.flatten(aux, "aux", leaves)
+    return [value, *(leaf for _, leaf in leaves)]
+
+
+def micro_batch(example: Any, part: int, parts: int) -> Any:
+    """The rows of micro-batch `part` of `parts`."""
+    example = dict(example) if isinstance(example, Mapping) else example
+    if parts == 1:
+        return example
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor.chunk(parts)[part], example)
+
+
+def autocast(precision: Precision) -> AbstractContextManager[Any]:
+    """What eager computes a forward pass of this precision in."""
+    return torch.autocast("cpu", torch.bfloat16) if precision is Precision.BF16_MIXED else nullcontext()
+
+
+def names_of(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a model, each under the first of its names."""
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    names: dict[int, str] = {}
+    for name, tensor in named:
+        names.setdefault(id(tensor), name)
+    return {name: tensor for name, tensor in named if names[id(tensor)] == name}
+
+
+def _own_loss(output: Any) -> Any:
+    """The loss that a model returns: itself, by name, or first."""
+    if isinstance(output, Tensor):
+        return output
+    named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return output[0] if named is None else named
+
+
+def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    # A copy: a model may write to its inputs.
+    copy = tensor.detach().clone()
+    return copy.to(dtype) if dtype is not None and copy.is_floating_point() else copy
+
+
+def _slots(optimizer: torch.optim.Optimizer, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    known = {slot for slots in SLOTS.values() for slot in slots}
+    return {
+        f"{name}.{slot}": value
+        for name, tensor in names.items()
+        for slot, value in optimizer.state.get(tensor, {}).items()
+        if slot in known and value is not None
+    }
+
+
+def _disturb(model: nn.Module, noise: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            # In f32, which random numbers of every floating type can be made of.
+            factor = 1.0 + noise * (2.0 * torch.rand(parameter.shape, generator=generator) - 1.0)
+            parameter.data.copy_(parameter.data * factor)
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: array_of(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,57 @@
+"""What a user has asked to be compiled, as it was before anything looked at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dmc import optim
+from dmc.importer.capture import Loss
+from dmc.importer.precision import Precision
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `dmc.compile` that say what a step means. modes: whether each module trains, by module."""
+
+    model: nn.Module
+    loss: Loss | None
+    optimizer: Any
+    example: Any
+    precision: Precision
+    accumulate: int
+    seed: int
+    modes: Mapping[nn.Module, bool]
+
+    @staticmethod
+    def of(
+        model: nn.Module,
+        loss: Loss | None,
+        optimizer: Any,
+        example: Any,
+        precision: Precision,
+        accumulate: int,
+        seed: int,
+    ) -> Request:
+        """The request, with the modes that the modules have now."""
+        modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
+        modes = {module: module.training for module in modules}
+        return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
+
+    def plan(self) -> optim.Plan:
+        """The optimizer as it is compiled, of the parameters that require a gradient."""
+        return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether chosen operations compute in bf16."""
+        return self.precision is Precision.BF16_MIXED
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What floating tensors are converted to, if they are."""
+        return torch.bfloat16 if self.precision is Precision.BF16 else None

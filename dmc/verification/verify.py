@@ -1,0 +1,142 @@
+"""What `dmc.compile` does about verification: decides whether, compares, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmc.errors import ArtifactError, VerificationError
+from dmc.importer import origin
+from dmc.importer.precision import Precision
+from dmc.observer import Observer
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.cpu import check_cpu, is_checked
+from dmc.runtime.difference import Difference
+from dmc.runtime.outcome import Expected, shown
+from dmc.runtime.step import Step
+from dmc.verification.batch import batch_of
+from dmc.verification.estimate import Amount
+from dmc.verification.expected import expected_of, slack_of
+from dmc.verification.forms import Forms, Outcome
+from dmc.verification.reference import Reference, eager_step
+from dmc.verification.request import Request
+from dmc.verification.stages import Stages
+
+# Eager may take this share of the time that compilation took; beyond it a comparison must be asked for.
+SHARE = 0.1
+# How many times longer than eager the interpreter takes.
+INTERPRETER = 50
+# One unit in the last place of a number in f32.
+UNIT = 2.0**-23
+_HINT = "please report it; verify=False compiles without the comparison"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """One comparison. asked: True for whatever it takes, None for where it is cheap, False for not at all.
+
+    amount: what the step does. seconds: how long compilation took. is_named: whether a processor was named to compile
+    for, which need not be this machine's.
+    """
+
+    request: Request
+    artifact: Artifact
+    asked: bool | None
+    amount: Amount
+    seconds: float
+    observer: Observer
+    is_named: bool = False
+
+    def run(self) -> None:
+        """Compares the first step of the artifact with eager's, as a stage; one line says so where it does not.
+
+        Raises VerificationError where they differ and, if asked, where eager itself fails.
+        """
+        if self.asked is False:
+            return
+        with self.observer.stage("verify"):
+            self._compare()
+
+    def _compare(self) -> None:
+        if not self.asked and (reason := self._too_long()):
+            self.observer.note(f"not verified: {reason}; verify=True compares the step with PyTorch eager all the same")
+            return
+        try:
+            reference = eager_step(self.request, self._counter())
+        # The user's own code runs: it may raise anything.
+        except Exception as error:
+            self._eager_failed(error)
+            return
+        expected = expected_of(self.artifact, reference)
+        outcome = self._outcome(reference)
+        if expected.differences(outcome):
+            expected = self._patient(expected, reference)
+        if found := expected.differences(outcome):
+            raise self._wrong(reference, expected, found)
+
+    def _too_long(self) -> str:
+        eager = self.amount.seconds()
+        expected = eager if self._runs_here() else eager * INTERPRETER
+        if expected <= SHARE * self.seconds:
+            return ""
+        what = "a step of eager" if self._runs_here() else "interpreting a step that cannot run here"
+        return f"{what} takes about {expected:.1f} s, more than a tenth of the {self.seconds:.1f} s of compilation"
+
+    def _runs_here(self) -> bool:
+        if "cpu" not in self.artifact.target.split("+"):
+            return False
+        if self.is_named and not is_checked(self.artifact.requires):
+            return False
+        try:
+            check_cpu(self.artifact.requires, "the step")
+        except ArtifactError:
+            return False
+        return True
+
+    def _counter(self) -> int:
+        specs = self.artifact.signature.state
+        return next(
+            int(array) for spec, array in zip(specs, self.artifact.state, strict=True) if spec.role == "counter"
+        )
+
+    def _patient(self, expected: Expected, reference: Reference) -> Expected:
+        """Allows what eager itself differs by when it rounds otherwise: its parameters, in f32, or less often, in bf16;
+        and what another order of long sums does.
+
+        It takes another step of eager, so it is for those only that the table does not settle.
+        """
+        if self.request.precision is Precision.FP32:
+            disturbed = eager_step(self.request, self._counter(), UNIT)
+        else:
+            # Some of eager's sums are taken in bf16 and far from right.
+            disturbed = eager_step(replace(self.request, precision=Precision.FP32), self._counter())
+        slack = slack_of(self.artifact, reference, disturbed, self.amount.longest)
+        return replace(expected, slack=slack)
+
+    def _outcome(self, reference: Reference) -> Outcome:
+        batch = batch_of(self.request.example, self.artifact.signature)
+        if not self._runs_here():
+            return Forms(self.artifact, batch, reference.rates).last()
+        step = Step(self.artifact, "cpu" if self.artifact.job is not None else None)
+        try:
+            return step.outcome(batch, list(reference.rates))
+        finally:
+            step.close()
+
+    def _eager_failed(self, error: Exception) -> None:
+        fact = f"a step of PyTorch eager on the example raises {type(error).__name__}: {_first_line(error)}"
+        place = str(origin.of_exception(error, self.request.model))
+        if self.asked:
+            hint = "mend the model or the example; verify=False compiles without the comparison"
+            raise VerificationError(place, fact, hint) from error
+        self.observer.note(f"not verified: {place}: {fact}")
+
+    def _wrong(self, reference: Reference, expected: Expected, found: Sequence[Difference]) -> VerificationError:
+        forms = Forms(self.artifact, batch_of(self.request.example, self.artifact.signature), reference.rates)
+        stage = Stages(self.request, forms, reference, expected).changed()
+        fact = f"is not what PyTorch eager computes on the example\n  {shown(found)}\n  {stage}"
+        return VerificationError("the compiled step", fact, _HINT)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

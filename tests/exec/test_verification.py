@@ -1,0 +1,147 @@
+"""Verification at compile time: what is right passes, nothing else notices, and what is not compared is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dmc
+from dmc.errors import ArtifactError, VerificationError
+from dmc.observer import RecordingObserver
+from dmc.verification import verify as verification
+from tests.compiled import assert_same_bits, clone_state
+
+ROWS, LENGTH, WIDTH = 4, 3, 6
+
+
+class Varied(nn.Module):
+    """Several ways to draw dropout, buffers that change, a tied and a frozen weight, and a module in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(WIDTH, WIDTH, num_layers=2, dropout=0.2, batch_first=True)
+        self.all, self.some = nn.Dropout(1.0), nn.Dropout(0.3)
+        # What is added before it has no gradient but for rounding, of which Adam makes whole steps.
+        self.shift, self.norm = nn.Parameter(torch.randn(WIDTH)), nn.BatchNorm1d(WIDTH)
+        self.frozen = nn.Parameter(torch.randn(WIDTH), requires_grad=False)
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[ROWS, LENGTH, WIDTH] → f32[ROWS, LENGTH, WIDTH]"""
+        x, _ = self.rnn(self.some(x))
+        self.some(x)  # Draws, and is used by nobody.
+        x = self.first(x + self.all(x)) + self.shift
+        x = self.some(self.norm(x.flatten(0, 1))).view(ROWS, LENGTH, WIDTH)
+        return self.second(x * self.frozen)
+
+
+def _loss(y: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    return nn.functional.mse_loss(y, targets), {"y": y}
+
+
+def test_what_is_right_passes_and_nothing_else_notices() -> None:
+    torch.manual_seed(0)
+    model = Varied()
+    example = (torch.randn(ROWS, LENGTH, WIDTH), torch.randn(ROWS, LENGTH, WIDTH))
+    model.second.bias.grad = gradient = torch.ones(WIDTH)
+    before, observer = clone_state(model), RecordingObserver()
+    pointers = [p.data_ptr() for p in model.parameters()]
+    bits = torch.get_rng_state()
+    optimizer = dmc.optim.AdamW(lr=1e-3, clip_grad_norm=0.5, groups=[dmc.optim.Group("*.bias*", lr=1e-4)])
+    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=5, verify=True, observer=observer)
+    assert [stage.name for stage in observer.times][-1] == "verify" == observer.planned[-1]
+    assert observer.notes == []
+    assert_same_bits(model.state_dict(), before)
+    assert [p.data_ptr() for p in model.parameters()] == pointers
+    assert model.second.bias.grad is gradient and model.first.weight.grad is None
+    assert torch.equal(torch.get_rng_state(), bits)
+    assert step.steps_done == 0
+    assert_same_bits(step.state_dict()["model"], before)
+
+
+def test_ranks_in_bf16_and_state_that_was_taken_over() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH))
+    example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    nn.functional.mse_loss(model(example[0]), example[1]).backward()
+    optimizer.step()
+    mesh = dmc.Mesh(dp=2)
+    dmc.compile(
+        model,
+        loss=nn.functional.mse_loss,
+        optimizer=optimizer,
+        example=example,
+        precision="bf16-mixed",
+        mesh=mesh,
+        plan=dmc.plan(mesh).data_parallel("dp", zero=2),
+        verify=True,
+    )
+
+
+def _linear(verify: bool | None, example: tuple[Tensor, Tensor] | None = None, **options: Any) -> list[str]:
+    """The notes of a compilation."""
+    observer = RecordingObserver()
+    example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)) if example is None else example
+    model: nn.Module = nn.Linear(WIDTH, WIDTH) if example[0].is_floating_point() else nn.Embedding(4, WIDTH)
+    optimizer = dmc.optim.SGD(lr=0.1)
+    dmc.compile_artifact(
+        model,
+        loss=nn.functional.mse_loss,
+        optimizer=optimizer,
+        example=example,
+        verify=verify,
+        observer=observer,
+        **options,
+    )
+    return observer.notes
+
+
+def test_what_takes_too_long_is_not_compared_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "SHARE", 0.0)
+    (note,) = _linear(None)
+    assert note.startswith("not verified: a step of eager takes about 0.0 s, more than a tenth of the ")
+    assert note.endswith("verify=True compares the step with PyTorch eager all the same")
+    assert _linear(False) == []
+
+
+def test_a_step_that_cannot_run_here_is_interpreted() -> None:
+    assert _linear(True, target="cuda") == []
+
+
+def test_an_example_that_eager_refuses_is_said() -> None:
+    example = (torch.tensor([0, 9, 1]), torch.randn(3, WIDTH))
+    (note,) = _linear(None, example)
+    fact = "the model or its loss: a step of PyTorch eager on the example raises IndexError: index out of range in self"
+    assert note == f"not verified: {fact}"
+    with pytest.raises(
+        VerificationError, match="raises IndexError: index out of range in self\n  hint: mend the model"
+    ):
+        _linear(True, example)
+
+
+def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH))
+    optimizer = dmc.optim.AdamW(lr=0.1)
+    options: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": optimizer, "example": example}
+    dmc.compile(nn.Linear(WIDTH, WIDTH), **options, verify=False).save(tmp_path / "step.dmc")
+    step = dmc.runtime.load(tmp_path / "step.dmc", verify=True)
+    step(*example)
+    step.verify_next()
+    session = vars(step)["_session"]
+    issue = session.issue
+    # The other device computes something else.
+    monkeypatch.setattr(session, "issue", lambda controls, batch: issue(controls, [2 * each for each in batch]))
+    with pytest.raises(VerificationError, match="is not what the CPU computes by the same plan\n  'loss' differs by"):
+        step(*example)
+    step(*example)
+
+    by_iree = dmc.compile(nn.Linear(WIDTH, WIDTH), **options, verify=False, executor="iree")
+    with pytest.raises(ArtifactError, match="holds no plan for a CPU to compare with"):
+        by_iree.verify_next()

@@ -1,0 +1,130 @@
+"""Where two runs of a program differ, and whether that can be rounding.
+
+Programs start from numbers that floats hold exactly, so most compute without rounding; then there is no tolerance but
+for the order of sums. Of the others, what eager itself gives in float64, or from inputs one rounding away, says how far
+a right result may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tests.fuzz.train import Case, Mode, Trace, by_eager, case_of
+
+# Of the numbers of a type: relative, and absolute.
+CLOSE = {torch.float32: (2e-5, 2e-6), torch.bfloat16: (2e-2, 1e-3), torch.float16: (4e-3, 2e-4)}
+# How much farther than eager's own uncertainty a result may be, and how many times eager is run to find that.
+SLACK, RUNS = 30.0, 4
+
+
+@dataclass(frozen=True)
+class Difference:
+    """step, name: of the worst tensor. text: what differs there."""
+
+    step: int
+    name: str
+    text: str
+
+
+Close = tuple[float, float]
+
+
+def first_difference(actual: Sequence[Trace], expected: Sequence[Trace], close: Close) -> Difference | None:
+    """The first tensor that is not close, or None."""
+    for step, (left, right) in enumerate(zip(actual, expected, strict=True)):
+        for name, tensor in left.items():
+            if name not in right:
+                return Difference(step, name, "eager has no such tensor")
+            if (text := _differs(tensor, right[name], close)) is not None:
+                return Difference(step, name, text)
+    return None
+
+
+def tolerance(text: str, mode: Mode) -> Close:
+    """How close the results of a program must be, by the narrowest type that occurs in it."""
+    narrow = [each for each in (torch.bfloat16, torch.float16) if str(each) in text]
+    if mode.precision != "fp32":
+        narrow.append(torch.bfloat16)
+    return max((CLOSE[each] for each in narrow), default=CLOSE[torch.float32])
+
+
+def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequence[Trace], close: Close) -> bool:
+    """Whether eager is as uncertain as the two runs are apart: from perturbed leaves, and in float64.
+
+    Where float64 gives the same bits and nothing is rounded, nothing is uncertain.
+    """
+    wide = by_eager(case_of(text, wide=True), mode)
+    pairs = list(zip(wide, expected, strict=True))
+    rounded = [{name: each.to(right[name].dtype) for name, each in left.items()} for left, right in pairs]
+    # Of few digits, a result comes out the same by chance.
+    if close == CLOSE[torch.float32] and first_difference(rounded, expected, (0.0, 0.0)) is None:
+        return False
+    eps = close[0] / 50
+    others = [rounded, *(by_eager(perturbed(case_of(text), eps, seed), mode) for seed in range(RUNS))]
+    return all(
+        _is_covered(left[name], right[name], [each[step][name] for each in others], close)
+        for step, (left, right) in enumerate(zip(actual, expected, strict=True))
+        for name in left
+    )
+
+
+def perturbed(case: Case, eps: float, seed: int) -> Case:
+    """`case` with the elements of its floating leaves off by a part of themselves, as many roundings are."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(tensor: Tensor) -> Tensor:
+        least = max(eps, torch.finfo(tensor.dtype).eps)
+        noise = 1 + least * (torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1)
+        return (tensor.detach().double() * noise).to(tensor.dtype)
+
+    case = case.fresh()
+    with torch.no_grad():
+        for tensor in (*case.module.parameters(), *case.module.buffers()):
+            if tensor.is_floating_point():
+                tensor.copy_(moved(tensor))
+    inputs = tuple(moved(each) if each.is_floating_point() else each for each in case.inputs)
+    return Case(case.module, inputs, case.optimizer)
+
+
+def _differs(actual: Tensor, expected: Tensor, close: Close) -> str | None:
+    if actual.dtype == torch.int8 and expected.dtype == torch.uint8:
+        # Builtin integers carry no sign.
+        actual = actual.view(torch.uint8)
+    if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+        return f"{actual.dtype} of shape {list(actual.shape)}, eager {expected.dtype} of shape {list(expected.shape)}"
+    wrong = ~_is_close(actual, expected, close)
+    if not wrong.any():
+        return None
+    places = wrong.nonzero()[:3].tolist()
+    pairs = [f"{actual[tuple(at)].item()} at {at}, eager {expected[tuple(at)].item()}" for at in places]
+    return f"{int(wrong.sum())} of {wrong.numel()} elements: {'; '.join(pairs)}"
+
+
+def _is_close(actual: Tensor, expected: Tensor, close: Close) -> Tensor:
+    if not expected.is_floating_point():
+        return actual == expected
+    relative, absolute = close
+    return torch.isclose(actual.double(), expected.double(), relative, absolute, equal_nan=True)
+
+
+def _is_covered(actual: Tensor, expected: Tensor, others: Sequence[Tensor], close: Close) -> bool:
+    """Whether `actual` is no farther from `expected` than `others` are, by a factor."""
+    if actual.shape != expected.shape:
+        return False
+    right, left = expected.double(), actual.double()
+    away = torch.stack([_distance(each.double(), right) for each in others]).amax(0)
+    if expected.dtype in (torch.bfloat16, torch.float16) and away.numel():
+        # Of few digits, most elements come out the same by chance.
+        away = away.amax().expand_as(away)
+    bound = SLACK * away + close[0] * right.abs().nan_to_num(0.0, 0.0, 0.0) + close[1]
+    return bool(((_distance(left, right) <= bound) | (away == torch.inf)).all())
+
+
+def _distance(left: Tensor, right: Tensor) -> Tensor:
+    """How far apart elements are: infinite where only one is NaN, or infinities differ."""
+    same = (left == right) | (left.isnan() & right.isnan())
+    return torch.where(same, 0.0, (left - right).abs().nan_to_num(torch.inf, torch.inf))

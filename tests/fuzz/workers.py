@@ -1,0 +1,102 @@
+"""Processes that check programs, so that a crash or a hang is known as what one program did."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from tests.fuzz.check import Verdict, Way, check
+from tests.fuzz.train import PLAIN, Mode
+
+# Seconds for one request. The first also imports everything.
+PATIENCE: dict[Way, float] = {"interpreter": 30.0, "compiled": 180.0}
+STARTING = 120.0
+# Requests after which a process is renewed: compilers keep memory.
+LIFETIME = 400
+
+
+@dataclass(frozen=True)
+class Request:
+    """The source of a program to be checked."""
+
+    text: str
+    way: Way = "interpreter"
+    mode: Mode = PLAIN
+
+
+@dataclass
+class Worker:
+    """A process that answers one request after another; it is renewed when it dies."""
+
+    process: BaseProcess | None = None
+    connection: Connection | None = None
+    served: int = 0
+
+    def check(self, request: Request) -> Verdict:
+        """The verdict on a program, whatever happens to the process."""
+        connection = self._ready()
+        self.served += 1
+        try:
+            connection.send(request)
+            if not connection.poll(PATIENCE[request.way]):
+                self.close()
+                return Verdict("hangs", f"no answer within {PATIENCE[request.way]:.0f} s", "hangs")
+            return connection.recv()
+        except (EOFError, OSError):
+            return self._died()
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self.process is not None and self.connection is not None:
+            self.connection.close()
+            self.process.kill()
+            self.process.join()
+        self.process, self.connection, self.served = None, None, 0
+
+    def _died(self) -> Verdict:
+        assert self.process is not None
+        self.process.join()
+        code = self.process.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        self.close()
+        return Verdict("crashes", f"the process dies: {how}", how)
+
+    def _ready(self) -> Connection:
+        if self.served >= LIFETIME:
+            self.close()
+        if self.connection is None:
+            self._start()
+        assert self.connection is not None
+        return self.connection
+
+    def _start(self) -> None:
+        # Forked from a process that has imported everything, and has no threads yet.
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["tests.fuzz.check"])
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        if not self.connection.poll(STARTING):
+            raise RuntimeError("a worker does not start")
+        self.connection.recv()
+
+
+def _serve(connection: Connection) -> None:
+    """Answers requests until the other end is closed."""
+    import torch
+
+    torch.set_num_threads(1)
+    # What compilers print before they die says nothing that the verdict does not.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    connection.send("ready")
+    while True:
+        try:
+            request: Request = connection.recv()
+        except EOFError:
+            return
+        connection.send(check(request.text, request.way, request.mode))

@@ -1,0 +1,91 @@
+"""The kernels written by hand become machine code for a Hopper GPU on a machine without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench.kernel_cases import CASES
+from dmc.errors import DmcError
+from dmc.kernels.implementation import implementation_of, implementations
+from dmc.kernels.problem import TensorType, problem
+from dmc.kernels.recipe import table_rows, type_of
+
+# One problem of each family; one that is quick to compile.
+FAMILIES = ("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward")
+
+# A process of its own: Triton's interpreter, which other tests use, cannot compile.
+PROGRAM = """
+import sys, tempfile, triton
+from bench.kernel_cases import CASES
+from dmc.kernels.code import compile_recipe
+from dmc.kernels.implementation import implementation_of
+
+def compiled(case):
+    wanted = CASES[case]
+    implementation = implementation_of(wanted)
+    # Nothing that an earlier compilation left behind.
+    triton.knobs.cache.dir = tempfile.mkdtemp()
+    return compile_recipe(wanted, implementation.recipe(wanted, implementation.candidates(wanted)[0]))
+
+for case in sys.argv[1:]:
+    code = compiled(case)
+    for entry in code.entries:
+        assert entry.cubin[:4] == b"\\x7fELF" and "sm_90" in entry.ptx, entry.name
+        assert "jit/" not in entry.ptx, "the code says where its source lies"
+        assert entry.ptx.count(".param .u64") == len(entry.buffers) + entry.nulls, entry.name
+        assert entry.threads % 32 == 0 and entry.shared <= 227 * 1024, entry.name
+again = compiled(sys.argv[-1])
+assert again == code, "equal input gives equal bytes"
+assert "wgmma" in compiled("gpt2_attention").entries[0].ptx
+"""
+
+
+def test_every_family_becomes_machine_code() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", PROGRAM, *FAMILIES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_recipe_names_what_there_is(case: str) -> None:
+    wanted = CASES[case]
+    implementation = implementation_of(wanted)
+    for candidate in implementation.candidates(wanted):
+        recipe = implementation.recipe(wanted, candidate)
+        assert all(type_of(buffer, wanted, recipe).bytes for call in recipe.calls for buffer in call.buffers)
+        assert all(call.programs > 0 for call in recipe.calls)
+        written = {buffer for call in recipe.calls for buffer in call.buffers if buffer.role == "result"}
+        written |= {buffer for table in recipe.tables for column in table.columns for buffer in column}
+        assert {index for role, index in ((b.role, b.index) for b in written) if role == "result"} == set(
+            range(len(wanted.results))
+        )
+    assert len(set(implementation.candidates(wanted))) == len(implementation.candidates(wanted))
+
+
+def test_a_table_holds_the_chunks_of_every_tensor() -> None:
+    tensors = (TensorType("f32", (5000,)), TensorType("f32", (3,)))
+    wanted = problem("sum_of_squares", (*tensors, TensorType("f32", ())), (TensorType("f32", ()),))
+    implementation = implementation_of(wanted)
+    recipe = implementation.recipe(wanted, implementation.candidates(wanted)[0])
+    (table,) = recipe.tables
+    addresses = {table.columns[0][0]: 1 << 20, table.columns[0][1]: 1 << 30}
+    assert table_rows(table, addresses, wanted, recipe) == [[1 << 20, 5000], [1 << 30, 3]]
+    assert table.type().shape == (2, 2)
+
+
+def test_what_no_implementation_takes_is_refused_with_its_reason() -> None:
+    with pytest.raises(DmcError, match="no implementation of this kind"):
+        implementation_of(problem("lstm_cell", (), ()))
+    wide = TensorType("f32", (2, 20000))
+    with pytest.raises(DmcError, match="rows are empty, or wider than 16384"):
+        implementation_of(problem("rms_norm", (wide, TensorType("f32", (20000,))), (wide,)))
+
+
+def test_names_are_of_one_implementation_each() -> None:
+    names = [implementation.name for implementation in implementations()]
+    assert names == sorted(set(names))

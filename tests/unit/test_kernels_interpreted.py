@@ -1,0 +1,201 @@
+"""The kernels written by hand, in Triton's interpreter, against their float64 references; shapes are small and odd."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dmc.errors import DmcError
+from dmc.kernels.implementation import Candidate, candidate, implementation_of
+from dmc.kernels.problem import Parameter, Problem, TensorType, problem
+from dmc.kernels.references.draws import Draws
+from tests.triton_interpreter import interpret
+
+# Norm of the error ÷ norm of the reference; a narrow result is rounded once, and what it is made of may be, too.
+TOLERANCE = {"f32": 2e-6, "f16": 1e-3, "bf16": 6e-3}
+# Where the exact gradient is zero, as that of scores of a single column.
+FLOOR = 1e-6
+SCALAR, SEED = TensorType("f32", ()), TensorType("i64", ())
+# A few examples of many shapes: the interpreter is slow.
+FEW = settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType("f32", shape)
+
+
+def assert_right(wanted: Problem, operands: tuple[Tensor, ...] | None = None, tuned: Candidate | None = None) -> None:
+    """Interprets the first candidate and compares every result with the reference: where it is NaN or infinite, too."""
+    implementation = implementation_of(wanted)
+    operands = implementation.sample(wanted, Draws.of(0)) if operands is None else operands
+    recipe = implementation.recipe(wanted, tuned or implementation.candidates(wanted)[0])
+    made = interpret(wanted, recipe, operands)
+    for result, exact in zip(made, implementation.reference(wanted, operands), strict=True):
+        assert result.shape == exact.shape
+        finite = exact.isfinite()
+        torch.testing.assert_close(result[~finite].double(), exact[~finite], equal_nan=True)
+        error = (result[finite].double() - exact[finite]).norm()
+        narrow = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[result.dtype]
+        assert error <= TOLERANCE[narrow] * exact[finite].norm() + FLOOR, (str(wanted), float(error))
+
+
+def attention(
+    shape: tuple[int, int, int, int], columns: int, kv_heads: int, bias: tuple[int, ...] = (), **options: Parameter
+) -> tuple[Problem, Problem]:
+    """Both passes; the values are 4 wider than the keys."""
+    batch, heads, rows, width = shape
+    q, k = f32(*shape), f32(batch, kv_heads, columns, width)
+    v, out = f32(batch, kv_heads, columns, width + 4), f32(batch, heads, rows, width + 4)
+    level = f32(batch, heads, rows, 1)
+    inputs = (q, k, v, *([f32(*bias)] if bias else []))
+    options = {"scale": 0.3, "causal": False, "p": 0.0, **options}
+    forward = problem("attention", (*inputs, SEED, SEED), (out, level), **options)
+    backward = problem("attention_backward", (out, *inputs, out, level, SEED, SEED), (q, k, v), **options)
+    return forward, backward
+
+
+@FEW
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.sampled_from([8, 20]), st.booleans(), st.sampled_from([(), (1, 1, 1, 0)])
+)
+def test_attention(rows: int, columns: int, width: int, causal: bool, bias: tuple[int, ...]) -> None:
+    bias = (*bias[:3], columns) if bias else ()
+    for each in attention((1, 2, rows, width), columns, 1, bias, causal=causal):
+        assert_right(each)
+
+
+@pytest.mark.parametrize(("columns", "bits", "rounds"), [(36, 32, 10), (35, 32, 10), (32, 16, 7), (48, 8, 7)])
+def test_attention_drops_the_same_elements_in_both_passes(columns: int, bits: int, rounds: int) -> None:
+    for each in attention((2, 1, 33, 8), columns, 1, p=0.25, bits=bits, rounds=rounds):
+        assert_right(each)
+
+
+def test_attention_with_a_general_bias_and_rows_that_see_nothing() -> None:
+    forward, backward = attention((1, 2, 9, 8), 20, 2, (1, 2, 9, 20), causal=True)
+    operands = list(implementation_of(forward).sample(forward, Draws.of(0)))
+    operands[3][:, :, 4] = -math.inf
+    assert_right(forward, tuple(operands))
+    made = implementation_of(forward).reference(forward, tuple(operands))
+    assert made[0][:, :, 4].eq(0).all() and made[1][:, :, 4].eq(math.inf).all()
+    saved = [each.float() for each in made]
+    assert_right(backward, (torch.ones_like(saved[0]), *operands[:4], *saved, *operands[4:]))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_attention_shows_what_is_not_finite(value: float) -> None:
+    forward, _ = attention((1, 1, 20, 8), 20, 1)
+    operands = implementation_of(forward).sample(forward, Draws.of(0))
+    operands[0][0, 0, 3, 2] = value
+    operands[2][0, 0, 5, 1] = math.nan
+    assert_right(forward, operands)
+
+
+def test_attention_over_queries_keys_and_values_side_by_side() -> None:
+    batch, heads, rows, width = shape = (2, 2, 17, 16)
+    strides = (rows * 3 * heads * width, width, 3 * heads * width, 1)
+    q, level = TensorType("f16", shape, strides), f32(batch, heads, rows, 1)
+    out = TensorType("f16", shape, (rows * heads * width, width, heads * width, 1))
+    options: dict[str, Parameter] = {"scale": 0.25, "causal": True, "p": 0.0}
+    assert_right(problem("attention", (q, q, q, SEED, SEED), (out, level), **options))
+    assert_right(problem("attention_backward", (out, q, q, q, out, level, SEED, SEED), (q, q, q), **options))
+
+
+def test_attention_says_what_it_does_not_take() -> None:
+    forward, backward = attention((1, 1, 8, 8), 8, 1, scale=-1.0)
+    for each in (forward, backward):
+        with pytest.raises(DmcError, match="the scale is not positive"):
+            implementation_of(each)
+    _, backward = attention((1, 1, 8, 8), 8, 1, (1, 1, 8, 8))
+    with_bias = problem(backward.kind, backward.operands, (*backward.results, f32(1, 1, 8, 8)), scale=1.0)
+    with pytest.raises(DmcError, match="the gradient of the bias is not computed"):
+        implementation_of(with_bias)
+
+
+@FEW
+@given(st.integers(1, 9), st.sampled_from([8, 30, 33]), st.sampled_from(["layer_norm", "rms_norm"]), st.booleans())
+def test_normalisation(rows: int, width: int, kind: str, added: bool) -> None:
+    x, weight, statistic = f32(rows, width), f32(width), f32(rows, 1)
+    y = TensorType("bf16", (rows, width))
+    weights = (weight,) * (2 if kind == "layer_norm" else 1)
+    statistics = (statistic,) * (2 if kind == "layer_norm" else 1)
+    before, total, drawn = ((y, x), (x,), (SEED, SEED)) if added else ((x,), (), ())
+    name, p = (f"add_{kind}", 0.3) if added else (kind, 0.0)
+    assert_right(problem(name, (*before, *weights, *drawn), (*total, y, *statistics), axes=1, eps=1e-5, p=p))
+    slopes, changes = ((y, x), (y, x)) if added else ((y,), (x,))
+    operands = (*slopes, x, weight, *statistics, *drawn)
+    assert_right(problem(f"{name}_backward", operands, (*changes, *weights), axes=1, p=p))
+
+
+@pytest.mark.parametrize(("rows", "programs"), [(2, 3), (1, 150)])
+def test_gradients_of_weights_over_many_rows_and_many_programs(rows: int, programs: int) -> None:
+    x, weight, statistic = f32(150, 8), f32(8), f32(150, 1)
+    operands = (x, x, weight, statistic, statistic)
+    wanted = problem("layer_norm_backward", operands, (x, weight, weight), axes=1)
+    assert_right(wanted, tuned=candidate(rows=rows, programs=programs, warps=4, stages=1))
+
+
+def test_normalisation_of_rows_that_are_not_finite() -> None:
+    wanted = problem("layer_norm", (f32(3, 8), f32(8), f32(8)), (f32(3, 8), f32(3, 1), f32(3, 1)), axes=1, eps=1e-5)
+    operands = implementation_of(wanted).sample(wanted, Draws.of(0))
+    operands[0][1, 3] = math.inf
+    operands[0][2, 0] = math.nan
+    assert_right(wanted, operands)
+
+
+def cross_entropy(rows: int, classes: int, dtype: str, **options: Parameter) -> tuple[Problem, ...]:
+    logits, target, level = TensorType(dtype, (rows, classes), (classes + 5, 1)), TensorType("i64", (rows,)), f32(rows)
+    options = {"ignore_index": 1, "label_smoothing": 0.0, **options}
+    name = "softmax_cross_entropy"
+    return (
+        problem(name, (logits, target), (SCALAR, level, SCALAR), mean=True, **options),
+        problem(f"{name}_backward", (SCALAR, logits, target, level, SCALAR), (logits,), **options),
+        problem(f"{name}_both", (SCALAR, logits, target), (SCALAR, level, SCALAR, logits), mean=True, **options),
+    )
+
+
+@FEW
+@given(
+    st.integers(2, 7), st.sampled_from([3, 4096, 5000]), st.sampled_from(["f32", "bf16"]), st.sampled_from([0.0, 0.1])
+)
+def test_cross_entropy(rows: int, classes: int, dtype: str, smoothing: float) -> None:
+    for each in cross_entropy(rows, classes, dtype, label_smoothing=smoothing):
+        assert_right(each)
+
+
+def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() -> None:
+    forward, _, both = cross_entropy(5, 40, "f32", ignore_index=-100)
+    logits, target = implementation_of(forward).sample(forward, Draws.of(0))
+    logits[0], logits[1, 3], logits[2, :7] = -math.inf, math.inf, -math.inf
+    target[:] = torch.tensor([2, 3, 9, 40, -100])
+    assert_right(forward, (logits, target))
+    assert_right(both, (torch.ones([]), logits, target))
+
+
+def test_updates_of_many_tensors() -> None:
+    tensors, copies = (f32(3, 700), f32(5)), (TensorType("bf16", (3, 700)), TensorType("bf16", (5,)))
+    scalars = (SCALAR, SCALAR, TensorType("i1", ()), SCALAR, SCALAR)
+    options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1, "tensors": 2}
+    operands, results = (*tensors, *copies, *tensors, *tensors, *scalars), (*tensors * 3, *copies)
+    for kind in ("optimizer_update_adam", "optimizer_update_adamw"):
+        wanted = problem(kind, operands, results, **options)
+        assert_right(wanted)
+        given = implementation_of(wanted).sample(wanted, Draws.of(0))
+        given[10].fill_(False)
+        given[2].fill_(math.nan)
+        assert_right(wanted, given)
+
+
+def test_sum_of_squares_of_many_tensors() -> None:
+    assert_right(problem("sum_of_squares", (f32(129, 200), f32(3), SCALAR), (SCALAR,)))
+
+
+@FEW
+@given(st.integers(1, 150), st.sampled_from([1, 3, 40]), st.sampled_from([-1, 0]))
+def test_gradient_of_an_embedding(occurrences: int, rows: int, padding: int) -> None:
+    operands = (TensorType("bf16", (occurrences, 20)), TensorType("i64", (occurrences,)))
+    assert_right(problem("embedding_backward", operands, (f32(rows, 20),), padding_index=padding))
