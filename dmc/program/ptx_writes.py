@@ -16,11 +16,13 @@ _BEFORE = r"(?:[{}\s]|[\w$]+:)*"
 _INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
-_REGISTER = re.compile(r"%[a-z]+\d+")
+_REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)")
 _NAME = re.compile(r"[\w$.]+")
 _WRITES = ("st", "atom", "red", "wmma", "multimem", "cp", "discard", "call", "unknown")
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
+# The frame of an entry, which is its own too: what it is called, and what stands for it among the parameters.
+_FRAME_NAME, _FRAME = "__local_depot", -1
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,14 @@ class _Body:
             if each.kind in _WRITES and each.addresses and each.space not in _OWN and not _is_of_registers(each):
                 targets = self._taken(each.addresses)
                 is_known = is_known and (bool(targets) or each.kind == "call")
-                written |= targets
+                written |= targets - {_FRAME}
         return written, is_known
 
     def _learns(self, each: _Instruction) -> int:
         """How much more the instruction tells of what it computes."""
         if each.kind == "st":
-            taken = self._taken(each.operands[1:]) if each.space in _OWN else set[int]()
-            return _add(self.spilled, taken)
+            is_own = each.space in _OWN or _FRAME in self._taken(each.addresses)
+            return _add(self.spilled, self._taken(each.operands[1:]) if is_own else set[int]())
         if not each.operands:
             return 0
         made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
@@ -134,8 +136,9 @@ class _Body:
         return set() if load.space in ("global", "const") else self.spilled
 
     def _taken(self, operands: Sequence[str]) -> set[int]:
-        registers = _REGISTER.findall(" ".join(operands))
-        return set().union(*(self.sources.get(register, set()) for register in registers))
+        text = " ".join(operands)
+        found = set().union(*(self.sources.get(register, set[int]()) for register in _REGISTER.findall(text)))
+        return found | {_FRAME} if _FRAME_NAME in text else found
 
 
 def _is_of_registers(each: _Instruction) -> bool:

@@ -44,6 +44,12 @@ def entry(body: str) -> str:
         ("st.local.b64 [%SPL], %rd1; ld.local.b64 %rd3, [%SPL]; st.global.b32 [%rd3], %r2;", {0}, True),
         ("atom.global.add.f32 %f1, [%rd1], %f2; red.global.add.f32 [%rd2], %f1;", {0, 1}, True),
         (
+            "mov.b64 %SPL, __local_depot0; cvta.local.u64 %SP, %SPL; st.b8 [%SP+2], %rs1; add.u64 %rd3, %SP, 8;"
+            " st.b64 [%rd3], %rd1; ld.b64 %rd4, [%SP+8]; st.global.b32 [%rd4], %r2;",
+            {0},
+            True,
+        ),
+        (
             "cvta.to.global.u64 %rd3, %rd2; cp.async.cg.shared.global [%r4], [%rd1], 16; st.global.b8 [%rd3], %r2;",
             {1},
             True,
