@@ -82,7 +82,8 @@ def _beyond(
     relative = tolerance.loss if name == "loss" else tolerance.value
     # Of a type narrower than f32 every operation on the way may have rounded so, or may not, where loops are fused.
     relative = max(relative, _ROUNDINGS * eps) if eps > _F32 else relative
-    bound = relative * largest + tolerance.floor + slack.element
+    # Where nothing is allowed, nothing is no excess and anything is.
+    bound = np.maximum(relative * largest + tolerance.floor + slack.element, np.finfo(np.float64).tiny)
     excess = float((error / bound).max())
     if excess > 1:
         share = f", {error.max() / largest:.3g} of its largest element" if largest else ""
