@@ -40,13 +40,13 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
     """
     starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
     return {
-        name: _apart(value, disturbed.values[name]).plus(_of_a_sum(value, starts.get(name), longest))
+        name: _apart(value, disturbed.values[name]).plus(of_a_sum(value, starts.get(name), longest))
         for name, value in reference.values.items()
     }
 
 
-def _of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
-    """Of state, what was added to it is the sum."""
+def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
+    """What the order of so many terms may do to a tensor; of state, which was `start`, what was added is the sum."""
     if value.dtype.kind not in "fV":
         return Slack()
     added = value.astype(np.float64) - (0.0 if start is None else start.astype(np.float64))
