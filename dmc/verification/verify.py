@@ -25,6 +25,8 @@ from dmc.verification.stages import Stages
 
 # Eager may take this share of the time that compilation took; beyond it a comparison must be asked for.
 SHARE = 0.1
+# Seconds that comparing an element of the state takes, in float64 and by several bounds.
+COMPARING = 6e-8
 # How many times longer than eager the interpreter takes.
 INTERPRETER = 50
 # One unit in the last place of a number in f32.
@@ -79,10 +81,12 @@ class Verification:
 
     def _too_long(self) -> str:
         eager = self.amount.seconds()
-        expected = eager if self._runs_here() else eager * INTERPRETER
+        compared = COMPARING * sum(array.size for array in self.artifact.state)
+        expected = (eager if self._runs_here() else eager * INTERPRETER) + compared
         if expected <= SHARE * self.seconds:
             return ""
         what = "a step of eager" if self._runs_here() else "interpreting a step that cannot run here"
+        what = f"{what}, compared,"
         return f"{what} takes about {expected:.1f} s, more than a tenth of the {self.seconds:.1f} s of compilation"
 
     def _runs_here(self) -> bool:
