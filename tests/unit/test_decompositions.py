@@ -146,9 +146,10 @@ def test_the_nearest_element_is_found_in_single_precision(mode: str) -> None:
     for length in range(1, 13):
         x = torch.arange(float(length)).view(1, 1, length)
         for factor in range(1, 61):
-            for size, scale in ((length * factor, None), (None, float(factor))):
-                own = upsampling.nearest(x, size and [size], scale and [scale], offset)
-                assert torch.equal(own, functional.interpolate(x, size, scale, mode)), (length, factor, size)
+            size, scale = [length * factor], [float(factor)]
+            sized, scaled = upsampling.nearest(x, size, None, offset), upsampling.nearest(x, None, scale, offset)
+            assert torch.equal(sized, functional.interpolate(x, size, mode=mode)), (length, factor)
+            assert torch.equal(scaled, functional.interpolate(x, scale_factor=scale, mode=mode)), (length, factor)
 
 
 @pytest.mark.parametrize("channels", [3, 4])
