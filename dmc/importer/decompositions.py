@@ -60,6 +60,7 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The last of several writes to one place wins, as in PyTorch on the CPU."""
     dim = _normal(dim, x)
     _refuse_partial("scatter", x, dim, index)
+    source = _as_wide_as(index, source)
     if index.shape[dim] > MAX_ROUNDS:
         raise ImportFailure(
             None, f"a scatter of {index.shape[dim]} elements a row is not compiled", hint="use a mask and torch.where"
@@ -73,10 +74,18 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = _normal(dim, x)
     _refuse_partial("scatter_add", x, dim, index)
+    source = _as_wide_as(index, source)
     hit = index.unsqueeze(dim) == _range(x, dim).unsqueeze(dim + 1)
     # A zero of the same type: 0.0 would make integers f32.
     spread = torch.where(hit, source.unsqueeze(dim), torch.zeros([], dtype=source.dtype, device=x.device))
     return x + spread.sum(dim + 1).to(x.dtype)
+
+
+def _as_wide_as(index: Tensor, source: Tensor) -> Tensor:
+    """What the index reads of the source, which may be larger."""
+    for dim, size in enumerate(index.shape):
+        source = source.narrow(dim, 0, size)
+    return source
 
 
 def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:

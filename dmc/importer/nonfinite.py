@@ -111,7 +111,9 @@ def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, b
 
 
 def _sign(x: Tensor) -> Tensor:
-    """The sign of NaN is zero, as in eager."""
+    """The sign of NaN is zero, as in eager; that of a boolean is itself."""
+    if x.dtype == torch.bool:
+        return x
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
@@ -141,11 +143,14 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | (1 / x < 0)
 
 
-def _divide(x: Tensor, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
+def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division by way of the remainder, as in Python: infinity divided so is NaN."""
-    wide = [each.is_floating_point() for each in (x, y) if isinstance(each, Tensor)]
-    if rounding_mode != "floor" or not all(wide):
+    dtype = torch.result_type(x, y)
+    if rounding_mode != "floor" or not dtype.is_floating_point:
         return NotImplemented
+    # Of `1 // y` the number is no tensor.
+    x = x.to(dtype) if isinstance(x, Tensor) else torch.full([], x, dtype=dtype)
+    y = y.to(dtype) if isinstance(y, Tensor) else y
     rest = torch.fmod(x, y)
     below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
     # A whole number but for rounding.

@@ -52,7 +52,9 @@ def _power_by_scalar(x: Tensor, y: Number) -> Any:
     dtype = torch.result_type(x, y)
     times = int(y) if abs(y) <= _MOST and y == int(y) else None
     if times is not None and times >= 0:
-        return _product(x.to(dtype), times)
+        # Narrow types round once, after the last product.
+        wide = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+        return _product(x.to(wide), times).to(dtype)
     if not dtype.is_floating_point:
         raise ImportFailure(
             None, f"an integer to the power {y} is not compiled", hint="convert the base, as in x.float()"

@@ -13,12 +13,15 @@ from torch import Tensor
 
 aten = torch.ops.aten
 Number = bool | int | float
+_NARROW = (torch.bfloat16, torch.float16)
 
 
-def _comparison(compare: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor, Number], Any]:
-    """The comparison of a floating tensor with an integer is one with a floating number."""
+def _comparison(compare: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Number], Any]:
+    """The comparison of a floating tensor with a number is one with a floating number, which the type rounds."""
 
     def decomposed(x: Tensor, number: Number) -> Any:
+        if x.dtype in _NARROW:
+            return compare(x, torch.full([], float(number), dtype=x.dtype, device=x.device))
         if not x.is_floating_point() or isinstance(number, float):
             return NotImplemented
         return compare(x, float(number))
@@ -32,8 +35,8 @@ def _negative(x: Tensor) -> Any:
 
 
 def _bits(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], Tensor]:
-    """An operation on bits with a number is one with a tensor of it."""
-    return lambda x, number: operation(x, torch.full([], number, dtype=x.dtype, device=x.device))
+    """An operation on bits with a number is one with a tensor of it; of booleans and an integer it is an integer."""
+    return lambda x, number: operation(x, torch.full([], number, dtype=torch.result_type(x, number), device=x.device))
 
 
 OWN: dict[Any, Callable[..., Any]] = {

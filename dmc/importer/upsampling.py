@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+# Up to this height plus width PyTorch keeps or doubles the size of an image exactly, whatever the scale is; beyond it
+# does so with channels last, if they are more than three.
+_SMALL = 128
 
 
 def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None, offset: float) -> Tensor:
@@ -14,23 +19,31 @@ def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | Non
 
     `size` of the result or `scales`, one for each dimension behind the first two; `scales` wins where both are given.
     """
-    for number in range(x.dim() - 2):
-        dim = number + 2
-        length = x.shape[dim]
-        wanted = int(length * scales[number]) if size is None and scales else int(size[number])  # pyright: ignore
-        # Of images PyTorch keeps or doubles the size exactly, whatever the scale is.
-        exact = x.dim() == 4 and offset == 0.0 and wanted in (length, 2 * length)
+    lengths = x.shape[2:]
+    if size is None:
+        size = [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
+    whole = offset == 0.0 and _is_exact(x, size)
+    for number, (length, wanted) in enumerate(zip(lengths, size, strict=True)):
+        exact = whole and wanted in (length, 2 * length)
         ratio = 1.0 / scales[number] if scales and not exact else length / wanted
+        dim = number + 2
         x = _stretched(x.movedim(dim, -1), wanted, ratio, offset).movedim(-1, dim)
     return x
 
 
+def _is_exact(x: Tensor, size: Sequence[int]) -> bool:
+    if x.dim() != 4:
+        return False
+    return sum(size) <= _SMALL or (x.shape[1] > 3 and x.is_contiguous(memory_format=torch.channels_last))
+
+
 def _stretched(x: Tensor, length: int, ratio: float, offset: float) -> Tensor:
     """`x` with `length` elements in its last dimension, of which element i is the old element (i + offset) · ratio."""
-    times, rest = divmod(length, x.shape[-1])
-    if rest == 0 and ratio * times == 1.0:
-        return x.unsqueeze(-1).expand(*x.shape, times).flatten(-2)
     # In f32, as PyTorch computes it: the last bit decides which element is nearest.
+    places = ((np.arange(length, dtype=np.float32) + np.float32(offset)) * np.float32(ratio)).astype(np.int64)
+    times, rest = divmod(length, x.shape[-1])
+    if rest == 0 and np.array_equal(places, np.arange(length) // times):
+        return x.unsqueeze(-1).expand(*x.shape, times).flatten(-2)
     place = (torch.arange(length, device=x.device, dtype=torch.float32) + offset) * ratio
     return _Taken.apply(x, place.to(torch.int64).clamp(max=x.shape[-1] - 1))
 

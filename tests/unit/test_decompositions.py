@@ -140,6 +140,31 @@ def test_nearest_upsampling(mode: str) -> None:
     _compare(upsampling.nearest(x, None, [1.5] * 3, offset), expected, [x])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_the_nearest_element_is_found_in_single_precision(mode: str) -> None:
+    offset = 0.5 if mode == "nearest-exact" else 0.0
+    for length in range(1, 13):
+        x = torch.arange(float(length)).view(1, 1, length)
+        for factor in range(1, 61):
+            size, scale = [length * factor], [float(factor)]
+            sized, scaled = upsampling.nearest(x, size, None, offset), upsampling.nearest(x, None, scale, offset)
+            assert torch.equal(sized, functional.interpolate(x, size, mode=mode)), (length, factor)
+            assert torch.equal(scaled, functional.interpolate(x, scale_factor=scale, mode=mode)), (length, factor)
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("length", [31, 39, 70])
+def test_nearly_doubled_images_are_those_of_eager(length: int, channels: int) -> None:
+    for scale in (2.01, 1.01):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = _leaf(1, channels, length, length).detach().round().to(memory_format=layout).requires_grad_()
+            own = upsampling.nearest(x, None, [scale] * 2, 0.0)
+            assert torch.equal(own, functional.interpolate(x, scale_factor=scale))
+            (gradient,) = torch.autograd.grad(own.sum(), x)
+            # Eager's own gradient doubles exactly where its result does not.
+            _same((gradient * x).sum(), own.sum())
+
+
 def test_channels_are_dropped_whole() -> None:
     kept = _randomness().feature_dropout(torch.ones(8, 16, 3, 2), 0.25).flatten(2)
     assert torch.equal(kept, kept[..., :1].expand_as(kept))
