@@ -54,10 +54,11 @@ def main() -> int:
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
     parser.add_argument("--types", nargs="+", choices=tuple(TYPES), default=tuple(TYPES))
+    parser.add_argument("--groups", nargs="+", choices=tuple(GROUPS), default=tuple(GROUPS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    chosen = [(group, type_) for type_ in options.types for group in GROUPS]
+    chosen = [(group, type_) for type_ in options.types for group in options.groups]
     if options.mode == "prepare":
         for group, type_ in chosen:
             prepare(group, type_, options.directory)

@@ -86,15 +86,15 @@ def _has(node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> bool:
 
 
 def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Raises ImportFailure for a complex, sparse or empty one among `tensors`, which are what `what` calls them, by
-    place.
+    """Raises ImportFailure for a complex or sparse one among `tensors`, which are what `what` calls them, by place,
+    and for an empty input.
     """
     for name, tensor in tensors.items():
         if tensor.is_complex():
             raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
         if tensor.layout != torch.strided:
             raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
-        if 0 in tensor.shape:
+        if 0 in tensor.shape and what == "input":
             fact = f"{what} has no elements (shape {list(tensor.shape)})"
             raise ImportFailure(name, fact, hint="leave it out: every size must be at least 1")
 

@@ -113,7 +113,22 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
     """The graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
     table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta():
-        return make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
+        graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
+    _make_nothing(graph.graph)
+    return graph
+
+
+def _make_nothing(graph: fx.Graph) -> None:
+    """Tensors without elements are made on the spot: torch-mlir divides by their sizes where they are viewed."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, Tensor) or value.numel():
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype})
+        made.meta.update(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
 
 
 def _note_origin(node: fx.Node) -> None:

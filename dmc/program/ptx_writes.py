@@ -18,7 +18,10 @@ _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 _REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)")
 _NAME = re.compile(r"[\w$.]+")
-_WRITES = ("st", "atom", "red", "wmma", "multimem", "cp", "discard", "call", "unknown")
+# What reads at an address; whatever else has one may write there.
+_READS = ("ld", "ldu", "ldmatrix", "tex", "tld4", "suld", "prefetch", "prefetchu", "mapa", "isspacep")
+# Registers of any type but predicates, in their declarations.
+_DECLARED = re.compile(r"\.reg\s+\.(?!pred)\w+\s+([^;]+);")
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
 # The frame of an entry, which is its own too: what it is called, and what stands for it among the parameters.
@@ -48,11 +51,16 @@ def written_parameters(ptx: str) -> dict[str, Writes]:
     found: dict[str, Writes] = {}
     for first, end in pairwise([*starts, len(text)]):
         if head := _ENTRY.search(text, first, end):
-            body = list(_instructions(text[text.index("{", head.end()) : end]))
+            lines = text[text.index("{", head.end()) : end]
+            body = list(_instructions(lines))
             parameters = head[2].split(",") if head[2].strip() else []
             pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
             written, is_known = _Body(pointers, body).writes()
-            found[head[1]] = Writes(frozenset(written), len(parameters), is_known)
+            # Those of inline assembly may be called anything, and are not followed.
+            is_named = all(
+                name.strip().startswith("%") for each in _DECLARED.findall(lines) for name in each.split(",")
+            )
+            found[head[1]] = Writes(frozenset(written), len(parameters), is_known and is_named)
     return found
 
 
@@ -111,7 +119,7 @@ class _Body:
         written: set[int] = set()
         is_known = True
         for each in self.instructions:
-            if each.kind in _WRITES and each.addresses and each.space not in _OWN and not _is_of_registers(each):
+            if each.kind not in _READS and each.addresses and each.space not in _OWN and not _is_of_registers(each):
                 targets = self._taken(each.addresses)
                 is_known = is_known and (bool(targets) or each.kind == "call")
                 written |= targets - {_FRAME}

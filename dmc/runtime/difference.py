@@ -82,11 +82,14 @@ def _beyond(
     relative = tolerance.loss if name == "loss" else tolerance.value
     # Of a type narrower than f32 every operation on the way may have rounded so, or may not, where loops are fused.
     relative = max(relative, _ROUNDINGS * eps) if eps > _F32 else relative
-    bound = relative * largest + tolerance.floor + slack.element
-    excess = float((error / bound).max())
+    # Where nothing is allowed, nothing is no excess and anything is.
+    bound = np.maximum(relative * largest + tolerance.floor + slack.element, np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore"):
+        ratio = error / bound
+    excess = float(ratio.max())
     if excess > 1:
         share = f", {error.max() / largest:.3g} of its largest element" if largest else ""
-        allowed = float(np.broadcast_to(bound, error.shape).reshape(-1)[(error / bound).argmax()])
+        allowed = float(np.broadcast_to(bound, error.shape).reshape(-1)[ratio.argmax()])
         return Difference(name, f"differs by up to {error.max():.3g}{share}; {allowed:.3g} is allowed", excess)
     if s is None:
         return None

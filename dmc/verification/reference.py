@@ -44,7 +44,7 @@ class Reference:
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The step that follows `counter` steps, with the first state of `request`, on its example.
 
-    noise: by which each parameter is wrong, relative to itself, at random. Whatever eager raises is raised.
+    noise: by which each parameter is wrong, relative to its largest element, at random. Raises whatever eager raises.
     """
     with borrowed(request.modes, request.dtype):
         if noise:
@@ -184,9 +184,13 @@ def _disturb(model: nn.Module, noise: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            # In f32, which random numbers of every floating type can be made of.
-            factor = 1.0 + noise * (2.0 * torch.rand(parameter.shape, generator=generator) - 1.0)
-            parameter.data.copy_(parameter.data * factor)
+            # In f32, which random numbers of every floating type can be made of. By the size of the largest element, so
+            # that what is zero, as a router at the start, breaks ties in another way.
+            sizes = parameter.data.abs().float()
+            finite = sizes[sizes.isfinite()]
+            largest = float(finite.max()) if finite.any() else 1.0
+            apart = noise * largest * (2.0 * torch.rand(parameter.shape, generator=generator) - 1.0)
+            parameter.data.copy_(parameter.data + apart)
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -65,6 +66,8 @@ class Verification:
             reference = eager_step(self.request, self._counter())
         # The user's own code runs: it may raise anything.
         except Exception as error:
+            if _is_ours(error):
+                raise
             self._eager_failed(error)
             return
         expected = expected_of(self.artifact, reference)
@@ -136,6 +139,12 @@ class Verification:
         stage = Stages(self.request, forms, reference, expected).changed()
         fact = f"is not what PyTorch eager computes on the example\n  {shown(found)}\n  {stage}"
         return VerificationError("the compiled step", fact, _HINT)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether verification itself raised it, and not what it runs."""
+    last = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    return str(last.f_globals.get("__name__", "")).startswith(__package__ or "dmc.verification")
 
 
 def _first_line(error: Exception) -> str:

@@ -58,6 +58,8 @@ def entry(body: str) -> str:
         ("ld.global.b64 %rd3, [%rd1]; st.global.b32 [%rd3], %r2;", set[int](), False),
         (".loc 1 96 24\nst.global.b32 [%rd1], %r2;", {0}, True),
         ("ST.odd [%rd1], %r2;", set[int](), False),
+        ("sust.b.1d.b32.trap [%rd2, {%r1}], {%r2};", {1}, True),
+        (".reg .b64 tmp; mov.u64 tmp, %rd1; st.global.b32 [%rd2], %r2;", {1}, False),
         ("{ .param .b64 param0; st.param.b64 [param0], %rd1; call (retval0), f, (%rd2); }", {1}, True),
     ],
 )

@@ -15,9 +15,9 @@ class Step(nn.Module):
         self.p0 = nn.Parameter(plain([], (4, 0), torch.float32))
 
     def forward(self, x0: Tensor) -> tuple[Tensor, list[Tensor]]:
-        loss = weighed(self.p0)
+        loss = weighed(self.p0) + weighed(x0)
         return loss, []
 
 
-INPUTS = (plain([], (4, 0), torch.float32),)
+INPUTS = (plain([1.0, 2.0], (2,), torch.float32),)
 OPTIMIZER = dmc.optim.SGD(lr=0.125)
