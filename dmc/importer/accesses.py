@@ -14,14 +14,15 @@ from unittest import mock
 from torch import nn
 
 from dmc.importer import origin
-from dmc.importer.torch_internals import caller
+from dmc.importer.torch_internals import caller, is_of_module_class
 
 First = Literal["read", "written"]
 
 
 @dataclass
 class Accesses:
-    """first: what was done first to an attribute of a module. lines: the file and line of its last assignment."""
+    """first: what was done first to an attribute of a module; one that is written after someone has got hold of the
+    module's `__dict__` counts as read. lines: the file and line of its last assignment."""
 
     first: dict[tuple[int, str], First] = field(default_factory=dict)
     lines: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
@@ -41,11 +42,14 @@ class Accesses:
         set_attribute = nn.Module.__setattr__
 
         def get(module: nn.Module, name: str) -> Any:
-            self.first.setdefault((id(module), name), "read")
+            # PyTorch's own look-ups pass through `__dict__`; for all others it gives everything away.
+            if name != "__dict__" or not is_of_module_class(caller(1)):
+                self.first.setdefault((id(module), name), "read")
             return object.__getattribute__(module, name)
 
         def put(module: nn.Module, name: str, value: Any) -> None:
-            self.first.setdefault((id(module), name), "written")
+            exposed = (id(module), "__dict__") in self.first
+            self.first.setdefault((id(module), name), "read" if exposed else "written")
             self.lines[id(module), name] = _line(caller(1))
             set_attribute(module, name, value)
 

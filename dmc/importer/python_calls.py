@@ -4,6 +4,7 @@ export would leave out, and hooks on tensors. Export notes such a call as one no
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.attributes import attributes_of
 from dmc.importer.composite import LIBRARY
 from dmc.importer.torch_internals import apply, without_torch_functions
 
@@ -23,6 +25,8 @@ from dmc.importer.torch_internals import apply, without_torch_functions
 LIBRARY.define("python_call(Tensor(a!)[] inputs, int call) -> Tensor[]")
 PYTHON_CALL = torch.ops.dmc.python_call.default
 
+# What PyTorch says of a tensor of one trace that another meets.
+_MIXED = "Mixing fake modes"
 Rebuild = Callable[[Sequence[Tensor]], Any]
 
 
@@ -144,26 +148,54 @@ def _parts(value: Any) -> list[Any]:
         case dict():
             return list(value.values())
         case types.FunctionType():
-            return [cell.cell_contents for cell in value.__closure__ or ()]
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            return [cells, value.__defaults__, value.__kwdefaults__]
+        case types.MethodType():
+            return [value.__self__]
+        case functools.partial():
+            return [value.func, value.args, value.keywords]
+        case nn.Module() | type():
+            return []
+        case _ if _is_called_as_object(value):
+            return [dict(attributes) for attributes in attributes_of(value)]
         case _:
             return []
+
+
+def _is_called_as_object(value: Any) -> bool:
+    """Whether the class of `value`, which is not PyTorch's, says in Python how it is called."""
+    is_torch = type(value).__module__.partition(".")[0] == "torch"
+    return callable(value) and not is_torch and isinstance(type(value).__call__, types.FunctionType)
 
 
 def _put_together(value: Any, parts: list[Any]) -> Any:
     match value:
         case types.FunctionType():
-            cells = tuple(types.CellType(part) for part in parts)
-            new = types.FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
-            new.__kwdefaults__ = value.__kwdefaults__
+            cells, defaults, keyword_defaults = parts
+            closure = tuple(types.CellType(cell) for cell in cells)
+            new = types.FunctionType(value.__code__, value.__globals__, value.__name__, defaults, closure)
+            new.__kwdefaults__ = keyword_defaults
             return new
+        case types.MethodType():
+            return types.MethodType(value.__func__, *parts)
+        case functools.partial():
+            function, args, keywords = parts
+            return functools.partial(function, *args, **keywords)
         case dict():
             return dict(zip(value, parts, strict=True))
-        case _:
+        case list() | tuple():
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        case _:
+            new = object.__new__(type(value))
+            for own, attributes in zip(attributes_of(new), parts, strict=True):
+                own.update(attributes)
+            return new
 
 
 def untraceable(what: str, error: Exception) -> ImportFailure:
     """The refusal of Python that failed while it was traced; the place is that of the innermost line of the user's."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if first.startswith(_MIXED):
+        first = "it reads a tensor of the forward pass that is neither an argument nor a local variable"
     hint = "forward and backward must be made of PyTorch operations on tensors that are arguments or local variables"
     return ImportFailure(str(origin.of_exception(error, nn.Module())), f"{what} cannot be traced: {first}", hint)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -18,18 +19,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from dmc.errors import ImportFailure
+from dmc.importer.attributes import Slots, attributes_of
 from dmc.importer.torch_internals import REGISTRIES, storage_key, version
 
 _MISSING = object()
 _PRIMITIVES = (bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device, slice, range)
+_CONTAINERS = (dict, list, set, deque, types.CellType)
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch"))
 _WITHOUT_PARTS = (*_PRIMITIVES, type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A place that Python code can write to: `contents` is its dictionary, list, deque, set or closure cell, `before` a
-    shallow copy of it. owner: the object whose attributes it holds, if it does.
+    """A place that Python code can write to: `contents` is its dictionary, slots, list, deque, set or closure cell,
+    `before` a shallow copy of it. owner: the object whose attributes it holds, if it does.
     """
 
     path: str
@@ -50,7 +54,10 @@ class Change:
 
 
 class PythonState:
-    """Everything that is reachable from `roots`, by name, through attributes, containers and closures."""
+    """Everything that is reachable from `roots`, by name, through attributes, containers and closures.
+
+    Raises ImportFailure for an iterator: a trace would advance it for good, where no one can see.
+    """
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
         self.holders: list[Holder] = []
@@ -71,6 +78,7 @@ class PythonState:
                 self.tensors[id(value)] = (path, value)
                 self._flags.append((value, value.requires_grad, value.grad if value.is_leaf else None))
                 continue
+            _check_no_iterator(path, value)
             self._take_down(path, value)
             waiting.extend(reversed(list(_parts(path, value))))
         plain = [tensor for _, tensor in self.tensors.values() if id(tensor) not in self._registered]
@@ -109,13 +117,13 @@ class PythonState:
                     tensor.copy_(value)
 
     def _take_down(self, path: str, value: Any) -> None:
-        contents = _contents(value)
-        if contents is not None:
-            owner = value if contents is getattr(value, "__dict__", None) else None
-            if isinstance(value, nn.Module):
-                self._registries.update(id(contents[name]) for name in REGISTRIES)
-                self._registered.update(id(tensor) for name in REGISTRIES for tensor in contents[name].values())
-            self.holders.append(Holder(path, contents, _copy(contents), owner))
+        if isinstance(value, nn.Module):
+            registries = [vars(value)[name] for name in REGISTRIES]
+            self._registries.update(id(registry) for registry in registries)
+            self._registered.update(id(tensor) for registry in registries for tensor in registry.values())
+        if isinstance(value, _CONTAINERS):
+            self.holders.append(Holder(path, value, _copy(value), None))
+        self.holders.extend(Holder(path, own, _copy(own), value) for own in _attributes(value))
 
 
 def is_missing(value: Any) -> bool:
@@ -123,11 +131,20 @@ def is_missing(value: Any) -> bool:
     return value is _MISSING
 
 
-def _contents(value: Any) -> Any:
-    if isinstance(value, dict | list | set | deque | types.CellType):
-        return value
-    attributes = getattr(value, "__dict__", None)
-    return attributes if isinstance(attributes, dict) and _is_of_user(value) else None
+def _check_no_iterator(path: str, value: Any) -> None:
+    """What is written in Python shows its place in its attributes, which are followed."""
+    advance = getattr(type(value), "__next__", None)
+    is_file = isinstance(value, io.IOBase)
+    if advance is not None and not isinstance(advance, types.FunctionType) and not is_file:
+        raise ImportFailure(
+            path,
+            f"is a {type(value).__name__}, of which each call may take the next element: no compiled step would",
+            hint="hold the elements in a list or a tensor, or pass the element as an input of the batch",
+        )
+
+
+def _attributes(value: Any) -> Iterator[MutableMapping[str, Any]]:
+    return attributes_of(value) if _is_of_user(value) else iter(())
 
 
 def _is_of_user(value: Any) -> bool:
@@ -148,20 +165,21 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         case types.FunctionType():
             names = value.__code__.co_freevars
             yield from ((f"{path}.{name}", cell) for name, cell in zip(names, value.__closure__ or (), strict=True))
+            yield from ((path, item) for item in (value.__defaults__, value.__kwdefaults__))
         case types.MethodType():
             yield from ((path, item) for item in (value.__self__, value.__func__))
         case functools.partial():
             yield from ((path, item) for item in (value.func, value.args, value.keywords))
-        case weakref.ref():
-            return
         case _:
-            yield from _attributes(path, value)
+            pass
+    for attributes in _attributes(value):
+        yield from _named(path, value, attributes)
 
 
-def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    for name, item in (_contents(value) or {}).items():
+def _named(path: str, owner: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, item in attributes.items():
         # The children of a module are named as in `named_modules`.
-        if isinstance(value, nn.Module) and name in (*REGISTRIES, "_modules"):
+        if isinstance(owner, nn.Module) and name in (*REGISTRIES, "_modules"):
             yield from ((f"{path}.{key}" if path else key, child) for key, child in item.items())
             yield path, item
         else:
@@ -179,7 +197,7 @@ def _copy(contents: Any) -> Any:
     match contents:
         case types.CellType():
             return _cell(contents)
-        case dict():
+        case dict() | Slots():
             return dict(contents)
         case set():
             return set(contents)
@@ -203,7 +221,7 @@ def _put_back(holder: Holder) -> None:
     if _is_untouched(_copy(contents), before):
         return
     contents.clear()
-    if isinstance(contents, dict | set):
+    if isinstance(contents, dict | set | Slots):
         contents.update(before)
     else:
         contents.extend(before)

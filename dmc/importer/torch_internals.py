@@ -87,3 +87,8 @@ def is_written(tensor: Tensor) -> bool:
 def caller(depth: int) -> FrameType | None:
     """The frame `depth` levels above the function that asks."""
     return sys._getframe(depth + 1)
+
+
+def is_of_module_class(frame: FrameType | None) -> bool:
+    """Whether code of `nn.Module` itself runs in `frame`."""
+    return frame is not None and frame.f_code.co_filename == nn_module.__file__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import pytest
@@ -108,6 +109,45 @@ def _hooked(m: Model, h: Tensor) -> Tensor:
     return h.tanh()
 
 
+class Masked:
+    """A hook that is an object."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return grad * self.mask
+
+    def doubled(self, grad: Tensor) -> Tensor:
+        """A hook that is a bound method."""
+        return grad * self.mask * 2
+
+
+class MaskedBySlot:
+    """As `Masked`, without a `__dict__`."""
+
+    __slots__ = ("mask",)
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return grad * self.mask
+
+
+def _hooked_otherwise(m: Model, h: Tensor) -> Tensor:
+    def by_default(grad: Tensor, mask: Tensor = h > 0) -> Tensor:
+        return grad * mask
+
+    def by_keyword(grad: Tensor, *, mask: Tensor = h < 1) -> Tensor:
+        return grad * mask
+
+    objects = (Masked(h > -1), Masked(h < 0.9).doubled, MaskedBySlot(h > 0.1))
+    for hook in (by_default, by_keyword, functools.partial(torch.mul, h.detach()), *objects):
+        h.register_hook(hook)
+    return h.tanh()
+
+
 def _checkpointed(m: Model, h: Tensor) -> Tensor:
     return checkpoint(lambda h: m.second(h).tanh(), h, use_reentrant=False)
 
@@ -129,6 +169,7 @@ COMPILED: dict[str, Any] = {
         _clipped,
         _scaled,
         _hooked,
+        _hooked_otherwise,
         _checkpointed,
         _checkpointed_reentrantly,
         _saved_on_the_host,

@@ -62,6 +62,19 @@ def _hooked_parameter(m: Model, h: Tensor) -> Tensor:
     return h
 
 
+class Holder:
+    """Cannot be called, so that nothing looks into it."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+
+def _hooked_by_object(m: Model, h: Tensor) -> Tensor:
+    holder = Holder(h > 0)
+    h.register_hook(lambda grad: grad * holder.mask)
+    return h
+
+
 def _hooked_node(m: Model, h: Tensor) -> Tensor:
     assert h.grad_fn is not None
     h.grad_fn.register_hook(lambda grads, _: grads)
@@ -94,6 +107,7 @@ def _backward(m: Model, h: Tensor) -> Tensor:
 REFUSED: dict[str, tuple[Any, str]] = {
     "observed": (_observed, "returns no gradient"),
     "parameter's hook": (_hooked_parameter, r"registers a hook on first\.weight in `forward`"),
+    "an object's tensor": (_hooked_by_object, "reads a tensor of the forward pass that is neither an argument nor"),
     "node's hook": (_hooked_node, r"reads \.grad_fn"),
     "saved tensors": (_packed, "hooks on saved tensors"),
     "checkpointed norm": (_checkpointed_norm, r"norm\.\w+ changes in a checkpoint"),
