@@ -119,9 +119,12 @@ def _sign(x: Tensor) -> Tensor:
 
 def _fmod(x: Tensor, y: Tensor | Number) -> Any:
     """The remainder of sizes, which torch-mlir takes well, with the sign of `x`; it divides for fmod itself."""
-    if not x.is_floating_point():
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
         return NotImplemented
-    rest = torch.remainder(x.abs(), y.abs() if isinstance(y, Tensor) else abs(y))
+    # The least integer has no size of its own type.
+    x = x.to(dtype)
+    rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
     return torch.where(x < 0.0, -rest, rest)
 
 
