@@ -18,9 +18,9 @@ from dmc.forms import LOWERED, PLACED, PLANNED
 from dmc.importer.step import ImportedStep
 from dmc.lowering.calling import with_arenas, with_splits
 from dmc.lowering.device_code import device_code
+from dmc.lowering.implementations import code_for
 from dmc.lowering.iree import compile_module, compile_subspan
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
@@ -108,7 +108,7 @@ class Builder:
         built = Built(forms, signature, {}, {}, (), job)
         with self.observer.stage("iree"):
             for target in targets(settings.targets):
-                built = _with_code(built, job, compile_kernels(module, job.kernels, target), target)
+                built = _with_code(built, job, code_for(module, job.kernels, target), target)
         return replace(built, certificate=certificate.with_code(built.modules, built.code))
 
     def by_iree(self) -> Built:

@@ -1,14 +1,14 @@
-"""What IREE makes of a kernel: the dispatches, fills and copies that carry it out, as data."""
+"""The code of kernels as data: the dispatches, fills and copies that IREE makes of one, or steps ready for a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeAlias
 
 from dmc.program import aligned
-from dmc.program.code import Binding, Place
-from dmc.program.contract import Effect, Phase, effect_of
+from dmc.program.code import Binding, CodeModule, Place, Step
+from dmc.program.contract import Effect, Phase, effect_of, phases_of
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class KernelCode:
     name: str
     commands: tuple[KernelCommand, ...]
     scratch: int
+    implementation: ClassVar[str] = "iree"
 
     def phases(self) -> tuple[Phase, ...]:
         """What its commands do with the memory it is given; the commands of a group, at the same time."""
@@ -67,22 +68,46 @@ class KernelCode:
 
 
 @dataclass(frozen=True)
+class NativeKernel:
+    """A kernel as steps of a GPU, whose code is ready. implementation: what `dmc.kernels` calls it."""
+
+    name: str
+    implementation: str
+    steps: tuple[Step, ...]
+    scratch: int
+
+    def phases(self) -> tuple[Phase, ...]:
+        """What its steps do with the memory it is given."""
+        return phases_of(self.steps)
+
+
+@dataclass(frozen=True)
 class CodeLibrary:
     """The code of the kernels of a job.
 
-    device: the executable target, as IREE writes it. executables: the text of each `stream.executable`, by symbol.
+    device: the executable target, as IREE writes it. kernels: what IREE makes of them. executables: the text of each
+    `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code.
     """
 
     device: str
     kernels: Mapping[str, KernelCode]
     executables: Mapping[str, str]
+    native: Mapping[str, NativeKernel] = field(default_factory=dict)
+    modules: Mapping[str, CodeModule] = field(default_factory=dict)
+
+    def code_of(self, name: str) -> KernelCode | NativeKernel:
+        """The code of a kernel. Raises KeyError."""
+        return self.native[name] if name in self.native else self.kernels[name]
 
     def joined(self, other: CodeLibrary) -> CodeLibrary:
         """The code of other kernels beside this."""
         return replace(
             self,
+            device=self.device or other.device,
             kernels={**self.kernels, **other.kernels},
             executables={**self.executables, **other.executables},
+            native={**self.native, **other.native},
+            modules={**self.modules, **other.modules},
         )
 
 

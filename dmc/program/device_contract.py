@@ -14,15 +14,18 @@ def check_device_code(job: Job, code: DeviceCode) -> None:
     a buffer which its dispatch only reads.
     """
     check_contracts(job, {name: phases_of(steps) for name, steps in code.kernels.items()})
-    entries = written_parameters(code.ptx)
+    entries = {name: written_parameters(module.ptx) for name, module in code.modules.items()}
     for name, steps in code.kernels.items():
         for step in steps:
-            if isinstance(step, Dispatch) and (fact := _breach(step, entries.get(step.entry))) is not None:
+            if not isinstance(step, Dispatch):
+                continue
+            entry = entries.get(step.module, {}).get(step.entry)
+            if (fact := _breach(step, entry)) is not None:
                 raise ProofError("V12", f"kernel @{name}, entry {step.entry}", fact, "please report the model")
 
 
 def _breach(step: Dispatch, entry: Writes | None) -> str | None:
-    given = len(step.bindings) + len(step.scalars)
+    given = len(step.bindings) + len(step.scalars) + step.nulls
     if entry is None:
         return "is not in the code"
     if entry.count != given:

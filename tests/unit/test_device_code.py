@@ -9,7 +9,7 @@ from dmc._mlir import ir
 from dmc.lowering.device_code import device_code
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import Dispatch
+from dmc.program.code import MAIN, Dispatch
 from dmc.target import CUDA
 
 NEGATED = """
@@ -39,4 +39,4 @@ def test_the_entry_takes_the_least_aligned_operand(offsets: tuple[int, ...], pre
     (step,) = code.kernels["negated"]
     assert isinstance(step, Dispatch)
     assert step.entry.startswith(f"{prefix}negated_dispatch_0")
-    assert f".entry {step.entry}(" in code.ptx
+    assert f".entry {step.entry}(" in code.modules[MAIN].ptx

@@ -1,0 +1,140 @@
+"""Kernel bodies → steps of a GPU with code of ours, where `dmc.kernels` has an implementation that takes them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dmc._mlir import func, ir
+from dmc.dialect.plan import type_bytes
+from dmc.errors import DmcError
+from dmc.kernels.code import Entry, compile_recipe
+from dmc.kernels.generated import Declined, generate
+from dmc.kernels.problem import Problem, TensorType
+from dmc.kernels.recipe import Buffer, Recipe
+from dmc.lowering.kernel_code import CodeLibrary, NativeKernel
+from dmc.program import aligned
+from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place
+from dmc.program.ptx_writes import written_parameters
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What computes a kernel's body. reads, writes: where each operand and result of the problem lies."""
+
+    implementation: str
+    problem: Problem
+    recipe: Recipe
+    reads: tuple[Place, ...]
+    writes: tuple[Place, ...]
+
+
+def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
+    """The code of those of the private functions `names` that implementations of ours take, and why none takes others.
+
+    Raises DmcError for a kernel that is taken, but of which Triton makes no code.
+    """
+    symbols = ir.SymbolTable(module.operation)
+    kernels: dict[str, NativeKernel] = {}
+    modules: dict[str, CodeModule] = {}
+    declined: dict[str, str] = {}
+    for name in names:
+        function = symbols[name]
+        assert isinstance(function, func.FuncOp)
+        taken = taken_by(function)
+        if isinstance(taken, str):
+            declined[name] = taken
+            continue
+        steps, scratch, code = _compiled(taken)
+        kernels[name] = NativeKernel(name, taken.implementation, steps, scratch)
+        modules.update(code)
+    return CodeLibrary("", {}, {}, kernels, modules), declined
+
+
+def taken_by(function: func.FuncOp) -> Taken | str:
+    """The most promising implementation of a body; else why there is none."""
+    try:
+        generated = generate(function)
+    except Declined as reason:
+        return str(reason)
+    return Taken(
+        "triton",
+        generated.problem,
+        generated.recipes[0],
+        tuple(_whole("read", function.type.inputs)),
+        tuple(_whole("write", function.type.results)),
+    )
+
+
+def _whole(role: str, types: Sequence[ir.Type]) -> Iterator[Place]:
+    assert role in ("read", "write")
+    for index, type_ in enumerate(types):
+        yield Place("read" if role == "read" else "write", index, 0, type_bytes(type_))
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(taken: Taken) -> tuple[tuple[Dispatch, ...], int, dict[str, CodeModule]]:
+    """The steps in order, the bytes of their scratch memory, and their code by the names of its modules."""
+    code = compile_recipe(taken.problem, taken.recipe)
+    if code.tables:
+        raise DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
+    scratch, size = _scratch(code.scratch)
+    modules: dict[str, CodeModule] = {}
+    steps: list[Dispatch] = []
+    written: set[Buffer] = set()
+    for entry in code.entries:
+        name = f"{entry.name}_{hashlib.sha256(entry.cubin).hexdigest()[:12]}"
+        modules[name] = CodeModule(entry.ptx, entry.cubin)
+        steps.append(_dispatch(entry, name, taken, scratch, written))
+    return tuple(steps), size, modules
+
+
+def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
+    """Where each tensor of the scratch memory lies, one behind the other, and how much there is."""
+    places: list[Place] = []
+    size = 0
+    for type_ in types:
+        places.append(Place("scratch", 0, size, type_.bytes))
+        size += aligned(type_.bytes)
+    return places, size
+
+
+def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
+    """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
+    writes = {entry.buffers[i] for i in written_parameters(entry.ptx)[entry.name].parameters if i < len(entry.buffers)}
+
+    def access(buffer: Buffer) -> Access:
+        if buffer not in writes:
+            return "ro"
+        return "rw" if buffer in written else "wo"
+
+    def place(buffer: Buffer) -> Place:
+        match buffer.role:
+            case "operand":
+                return taken.reads[buffer.index]
+            case "result":
+                return taken.writes[buffer.index]
+            case _:
+                return scratch[buffer.index]
+
+    bindings = tuple(Binding(access(buffer), place(buffer)) for buffer in entry.buffers)
+    ordered = tuple(
+        (i, j)
+        for result, operand in taken.recipe.in_place
+        for i, read in enumerate(entry.buffers)
+        for j, write in enumerate(entry.buffers)
+        if read == Buffer("operand", operand) and write == Buffer("result", result)
+    )
+    written |= writes
+    return Dispatch(
+        entry.name,
+        (entry.programs, 1, 1),
+        (entry.threads, 1, 1),
+        entry.shared,
+        bindings,
+        ordered=ordered,
+        module=module,
+        nulls=entry.nulls,
+    )
