@@ -36,6 +36,7 @@ from dmc.passes.partition import Partition
 from dmc.passes.place_events import PlaceEvents
 from dmc.passes.plan_memory import PlanMemory
 from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.recompute import Recompute
 from dmc.passes.schedule import Schedule
 from dmc.passes.select_kernels import SelectKernels
 from dmc.passes.separate_concats import SeparateConcats
@@ -65,6 +66,7 @@ STAGES = (
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
+            Recompute(),
             FormKernels(),
             CopyPorts(),
             Async(),

@@ -17,7 +17,7 @@ from dmc.importer.patterns import is_write
 from dmc.importer.torch_internals import OpOverload
 
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
-_PARAMETERS = ("q", "k", "v", "attn_mask", "dropout_p", "is_causal")
+_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 # A mask of more elements is left to the step.
 _MOST_ELEMENTS = 1 << 28
 
@@ -36,8 +36,9 @@ def recognise_masks(graph: fx.GraphModule) -> None:
         value = _value(mask, known)
         if value is None or (is_causal := _is_causal(value)) is None:
             continue
-        node.args = tuple(given.pop(name) for name in _PARAMETERS[:3])
-        node.kwargs = {**given, "attn_mask": None, "is_causal": is_causal}
+        given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
+        node.args = tuple(given.pop(name) for name in _PARAMETERS)
+        node.kwargs = given
 
 
 def _written(graph: fx.Graph) -> set[fx.Node]:

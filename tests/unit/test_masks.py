@@ -74,12 +74,12 @@ def _attention(model: nn.Module, *args: Tensor) -> fx.Node:
 @pytest.mark.parametrize("mask", CAUSAL)
 def test_a_causal_mask_is_recognised(mask: str) -> None:
     node = _attention(Attention(CAUSAL[mask]), torch.randn(2, 1, SIZE, 4))
-    assert node.kwargs["is_causal"] is True and node.kwargs["attn_mask"] is None
+    assert node.args[3:] == (None, 0.0, True)
 
 
 def test_a_mask_that_hides_nothing_is_left_out() -> None:
     node = _attention(Attention(lambda x: torch.zeros(SIZE, SIZE)), torch.randn(2, 1, SIZE, 4))
-    assert node.kwargs["is_causal"] is False and node.kwargs["attn_mask"] is None
+    assert node.args[3:] == (None, 0.0, False)
 
 
 @pytest.mark.parametrize("mask", LEFT)
@@ -94,4 +94,4 @@ def test_the_masks_of_gpt2_are_recognised() -> None:
     graph = torch.export.export(transformers.GPT2LMHeadModel(config), (torch.zeros(2, 8, dtype=torch.long),))
     recognise_masks(graph.graph_module)
     nodes = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.scaled_dot_product_attention.default)
-    assert [node.kwargs.get("is_causal") for node in nodes] == [True, True]
+    assert [node.args[5] for node in nodes] == [True, True]
