@@ -78,7 +78,34 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
     target: Place
 
 
-Step: TypeAlias = Dispatch | Fill | Copy
+class Matrix(msgspec.Struct, frozen=True, array_like=True):
+    """`batch` matrices, one behind the other, row-major as they lie: `rows` × `columns` of `dtype`.
+
+    transposed: whether the product takes them so.
+    """
+
+    place: Place
+    dtype: Literal["f32", "bf16", "f16"]
+    batch: int
+    rows: int
+    columns: int
+    transposed: bool = False
+
+
+class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
+    """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
+
+    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives.
+    """
+
+    left: Matrix
+    right: Matrix
+    result: Matrix
+    workspace: Place
+    algorithm: bytes = b""
+
+
+Step: TypeAlias = Dispatch | Fill | Copy | Product
 
 
 class CodeModule(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program.code import CodeModule, DeviceCode, Dispatch
+from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
+from dmc.runtime.cublaslt import open_library
 
 # Above this a block must ask for its shared memory.
 _FREE_SHARED = 48 << 10
@@ -43,6 +44,7 @@ class CudaStreams:
         self._runtime = cupy.cuda.runtime
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
+        self._products: dict[Product, Any] = {}
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
 
@@ -57,6 +59,11 @@ class CudaStreams:
             self._entries[key] = entry
             if dispatch.shared > _FREE_SHARED:
                 entry.max_dynamic_shared_size_bytes = dispatch.shared
+
+        products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
+        if products:
+            library = open_library()
+            self._products = {each: library.prepared(each) for each in products}
 
     def _loaded(self, module: CodeModule) -> Any:
         loaded = self._cuda.function.Module()
@@ -134,6 +141,10 @@ class CudaStreams:
         (status,) = fill[width](target, int.from_bytes(pattern, "little"), length // width, self._streams[lane].ptr)
         if status != self._driver.CUresult.CUDA_SUCCESS:
             raise DmcError("device 'cuda'", f"cannot fill {length} bytes ({status})", hint="please report the model")
+
+    def product(self, lane: int, product: Product, pointers: list[int]) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        self._products[product](*pointers, self._streams[lane].ptr)
 
     def record(self, lane: int) -> Any:
         """See `dmc.runtime.replay.Streams`."""
