@@ -6,15 +6,19 @@ import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from dmc._mlir import func, ir
+from dmc.analysis.composite_problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.kernels.code import Entry, compile_recipe
 from dmc.kernels.generated import Declined, generate
+from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Recipe
 from dmc.lowering.kernel_code import CodeLibrary, NativeKernel
+from dmc.lowering.products import product_of
 from dmc.program import aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place
 from dmc.program.ptx_writes import written_parameters
@@ -22,9 +26,8 @@ from dmc.program.ptx_writes import written_parameters
 
 @dataclass(frozen=True)
 class Taken:
-    """What computes a kernel's body. reads, writes: where each operand and result of the problem lies."""
+    """A body that launches of Triton code compute. reads, writes: where operands and results of the problem lie."""
 
-    implementation: str
     problem: Problem
     recipe: Recipe
     reads: tuple[Place, ...]
@@ -43,35 +46,35 @@ def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary
     for name in names:
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
-        taken = taken_by(function)
-        if isinstance(taken, str):
-            declined[name] = taken
+        if (product := product_of(function)) is not None:
+            kernels[name] = NativeKernel(name, "cublaslt", (product,), product.workspace.length)
+            continue
+        try:
+            taken = taken_by(function)
+        except Declined as reason:
+            declined[name] = str(reason)
             continue
         steps, scratch, code = _compiled(taken)
-        kernels[name] = NativeKernel(name, taken.implementation, steps, scratch)
+        kernels[name] = NativeKernel(name, "triton", steps, scratch)
         modules.update(code)
     return CodeLibrary("", {}, {}, kernels, modules), declined
 
 
-def taken_by(function: func.FuncOp) -> Taken | str:
-    """The most promising implementation of a body; else why there is none."""
-    try:
-        generated = generate(function)
-    except Declined as reason:
-        return str(reason)
-    return Taken(
-        "triton",
-        generated.problem,
-        generated.recipes[0],
-        tuple(_whole("read", function.type.inputs)),
-        tuple(_whole("write", function.type.results)),
-    )
+def taken_by(function: func.FuncOp) -> Taken:
+    """How Triton code computes a body: a composite written by hand, else code generated for it. Raises Declined."""
+    if (placed := problem_of_body(function)) is not None:
+        implementation = implementation_of(placed.problem)
+        candidate, *_ = implementation.candidates(placed.problem)
+        recipe = implementation.recipe(placed.problem, candidate)
+        return Taken(placed.problem, recipe, placed.operands, placed.results)
+    generated = generate(function)
+    reads, writes = function.type.inputs, function.type.results
+    return Taken(generated.problem, generated.recipes[0], tuple(_whole("read", reads)), tuple(_whole("write", writes)))
 
 
-def _whole(role: str, types: Sequence[ir.Type]) -> Iterator[Place]:
-    assert role in ("read", "write")
+def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator[Place]:
     for index, type_ in enumerate(types):
-        yield Place("read" if role == "read" else "write", index, 0, type_bytes(type_))
+        yield Place(role, index, 0, type_bytes(type_))
 
 
 @functools.lru_cache(maxsize=512)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dmc._mlir import ir
@@ -16,24 +16,28 @@ from dmc.target import CUDA, targets
 
 # What a GPU computes in less time than it reads the result: a few dozen instructions for four bytes.
 _CHEAP = frozenset(
-    "linalg.yield arith.constant arith.extf arith.truncf arith.sitofp arith.uitofp arith.extsi arith.extui arith.trunci "
-    "arith.addf arith.subf arith.mulf arith.divf arith.negf arith.maximumf arith.minimumf arith.select arith.cmpf "
-    "arith.cmpi arith.andi arith.ori arith.xori math.exp math.tanh math.erf math.sqrt math.rsqrt math.absf".split()
+    "linalg.yield arith.constant arith.extf arith.truncf arith.sitofp arith.uitofp arith.extsi arith.extui "
+    "arith.trunci arith.addf arith.subf arith.mulf arith.divf arith.negf arith.maximumf arith.minimumf arith.select "
+    "arith.cmpf arith.cmpi arith.andi arith.ori arith.xori "
+    "math.exp math.tanh math.erf math.sqrt math.rsqrt math.absf".split()
 )
 # Smaller values are not worth a thought.
 _LEAST_BYTES = 1 << 16
-# So much more than the value, in parts of it, may its operands take: weights and statistics beside one large operand.
+# By so large a part of the value may what it is computed from be larger: weights and statistics beside a large tensor.
 _SLACK = 16
+
+Roots = frozenset[ir.Value]
 
 
 @dataclass(frozen=True)
 class Recompute(Pass):
-    """Computes cheap values anew for each operation that reads them, where the operands take no more memory.
+    """Computes cheap values anew for each operation that reads them, where that reads no more memory.
 
     `%w = extf %x : bf16 to f32`, read by two kernels, would stand in memory as f32; each reads `%x` instead. Casts,
-    arithmetic, comparisons and functions such as tanh are cheap. A value that must be in memory all the same, because a matrix product,
-    a movement or the caller reads it, stays one. Bits do not change. On CUDA only: a CPU computes more slowly than it
-    reads from its caches.
+    arithmetic, comparisons and functions such as tanh are cheap, and so is what is computed of cheap values, as long as
+    the tensors at the roots take no more bytes than the value. What must be in memory all the same, because a matrix
+    product, a movement or the caller reads it, is computed once. Bits do not change. On CUDA only: a CPU computes more
+    slowly than it reads from its caches.
     """
 
     name = "dm-recompute"
@@ -44,25 +48,42 @@ class Recompute(Pass):
             return
         run_passes(module, ("convert-elementwise-to-linalg",))
         block = find_step(module).entry_block
+        ops = [view.operation for view in block.operations]
+        roots: dict[ir.Value, Roots] = {}
+        for op in ops:
+            for result in op.results:
+                roots[result] = _roots(op, result, roots)
         # The last first: what is computed anew reads its operands once more.
-        for view in reversed(list(block.operations)):
-            if _is_cheap(view.operation):
-                _give_each_reader_its_own(view.operation, block)
+        for op in reversed(ops):
+            if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
+                _give_each_reader_its_own(op, block)
+
+
+def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) -> Roots:
+    """The tensors in memory that a value is computed from at little cost, or the value itself where it is stored.
+
+    known: the roots of all values before.
+    """
+    if op.name in RESHAPES:
+        return known.get(op.operands[0], frozenset((op.operands[0],)))
+    itself = frozenset((result,))
+    if not _is_cheap(op):
+        return itself
+    pairs = zip(op.operands, op.regions[0].blocks[0].arguments, strict=True)
+    read = [value for value, argument in pairs if list(argument.uses)]
+    found = frozenset().union(*(known.get(value, frozenset((value,))) for value in read))
+    made = type_bytes(result.type)
+    if not all(isinstance(value.type, ir.RankedTensorType) for value in found):
+        return itself
+    return found if sum(type_bytes(value.type) for value in found) <= made + made // _SLACK else itself
 
 
 def _is_cheap(op: ir.Operation) -> bool:
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    """Whether an operation is a loop over elements that gives one tensor worth a thought by cheap means."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or type_bytes(op.results[0].type) < _LEAST_BYTES:
         return False
-    if any("parallel" not in str(each) for each in op.attributes["iterator_types"]):
-        return False
-    body = op.regions[0].blocks[0]
-    made = type_bytes(op.results[0].type)
-    if made < _LEAST_BYTES or any(each.operation.name not in _CHEAP for each in body.operations):
-        return False
-    pairs = zip(op.operands, body.arguments, strict=True)
-    read = {value for value, argument in pairs if list(argument.uses)}
-    tensors = [value for value in read if isinstance(value.type, ir.RankedTensorType)]
-    return len(tensors) == len(read) and sum(type_bytes(each.type) for each in tensors) <= made + made // _SLACK
+    is_parallel = all("parallel" in str(each) for each in op.attributes["iterator_types"])
+    return is_parallel and all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
 
 
 Path = tuple[ir.Operation, ...]
