@@ -1,11 +1,11 @@
 """A whole training step on one GPU, in bf16 with f32 state: dmc beside PyTorch, in one run.
 
-`python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, on any machine, into DIRECTORY. Parameters are
-zero in the files, which so pack well. `python -m bench.gpu_step run DIRECTORY` measures on the GPU machine, which needs
-torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for each model and system
-the median step (CUDA events around ten steps, five times), utilisation of 989.4 TFLOP/s, peak memory, the host's time, and
-for dmc how long a file takes to be ready for its first step. Without dropout the losses of the first steps are compared
-with eager's, from the same parameters; with dropout they differ by chance.
+`python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, on any machine, into DIRECTORY. Parameters
+are zero in the files, which so pack well. `python -m bench.gpu_step run DIRECTORY` measures on the GPU machine, which
+needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for each model and
+system the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s, peak memory, the host's time, and how long
+the first step takes to be ready. Without dropout the losses of the first steps are compared with eager's, from the same
+parameters; with dropout they differ by chance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,7 @@ def prepare(model: str, dropout: float, directory: Path) -> None:
 def run(model: str, dropout: float, systems: list[str], directory: Path) -> list[Result]:
     """Measures the systems one after another; without dropout eager's losses come first."""
     batches = [dict(MODELS[model].batch(seed)) for seed in range(BATCHES)]
+    case = model, dropout, batches
     results: list[Result] = []
     for system in systems:
         try:
@@ -125,7 +126,7 @@ def _compared(result: Result, reference: tuple[float, ...] | None) -> Result:
     if reference is None or result.system == "hand":
         return result
     errors = [abs(a - b) / abs(b) for a, b in zip(result.losses, reference, strict=True)]
-    return Result(**{**asdict(result), "agrees": max(errors) <= TOLERANCE})
+    return replace(result, agrees=max(errors) <= TOLERANCE)
 
 
 def _dmc(model: str, dropout: float, batches: list[dict[str, torch.Tensor]], directory: Path) -> Result:
@@ -145,7 +146,7 @@ def _dmc(model: str, dropout: float, batches: list[dict[str, torch.Tensor]], dir
     result = _measured(model, "dmc", dropout, losses, ready, lambda index: step.call_flat(arrays[index % BATCHES]))
     left, _ = torch.cuda.mem_get_info()
     step.close()
-    return Result(**{**asdict(result), "peak_bytes": free - left})
+    return replace(result, peak_bytes=free - left)
 
 
 def _zero(value: Any) -> Any:
@@ -166,14 +167,13 @@ def _peer(system: str, model: str, dropout: float, batches: list[dict[str, torch
     losses += [float(step(on_gpu[index % BATCHES])) for index in range(1, COMPARED)]
     torch.cuda.reset_peak_memory_stats()
     result = _measured(model, system, dropout, tuple(losses), ready, lambda index: step(on_gpu[index % BATCHES]))
-    return Result(**{**asdict(result), "peak_bytes": torch.cuda.max_memory_allocated()})
+    return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
 
 
 def _measured(
     model: str, system: str, dropout: float, losses: tuple[float, ...], ready: float, step: Callable[[int], Any]
 ) -> Result:
-    for index in range(3):
-        last = step(index)
+    last = step(0)
     float(last)
     rounds: list[float] = []
     for _ in range(ROUNDS):
