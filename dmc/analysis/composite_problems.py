@@ -1,4 +1,4 @@
-"""Composites as problems for `dmc.kernels`: alone, or in the body of a kernel with views of its operands and results."""
+"""Composites as problems for `dmc.kernels`: alone, and in a kernel with views of the kernel's operands and results."""
 
 from __future__ import annotations
 

@@ -26,9 +26,10 @@ _MIN_BLOCK = 16
 class AttentionShape:
     """What is static in the kernels: sizes, where tensors lie (strides of batch, head, row), scale, mask and tiles.
 
-    groups: heads of q that share one of k and v. out_at: of the result; d*_at: of gradients, which the forward pass has
-    none of. bias_at: of all four dimensions, 0 where it broadcasts. factor: what scores still have to be multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves
-    for the second what dropout keeps. precision: of products of f32.
+    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, of which the
+    forward pass has none. bias_at: of all four dimensions, 0 where it broadcasts. factor: what scores still have to be
+    multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves for the second what
+    dropout keeps. precision: of products of f32.
     """
 
     rows: int
