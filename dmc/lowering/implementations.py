@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dmc._mlir import ir
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
-from dmc.target import CUDA, Target
+from dmc.target import Target
 
 
 def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -17,7 +17,7 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
     that no code can be made of.
     """
     names = list(dict.fromkeys(names))
-    if target.name != CUDA.name:
+    if not target.has_kernels:
         return compile_kernels(module, names, target)
     # Triton takes long to load, and steps for the CPU do without it.
     from dmc.lowering.native import native_kernels
