@@ -102,7 +102,6 @@ def prepare(model: str, dropout: float, directory: Path) -> None:
 def run(model: str, dropout: float, systems: list[str], directory: Path) -> list[Result]:
     """Measures the systems one after another; without dropout eager's losses come first."""
     batches = [dict(MODELS[model].batch(seed)) for seed in range(BATCHES)]
-    case = model, dropout, batches
     results: list[Result] = []
     for system in systems:
         try:

@@ -100,12 +100,8 @@ def compare_integers(writer: Writer, op: Any, values: list[Value]) -> Value:
     """`arith.cmpi`."""
     predicate = op.attributes["predicate"].value
     unsigned = predicate >= _FIRST_UNSIGNED and any(_bounds(value)[0] < 0 for value in values)
-    decided = (
-        None
-        if unsigned
-        else _DECIDED[predicate if predicate < _FIRST_UNSIGNED else predicate - 4](
-            _bounds(values[0]), _bounds(values[1])
-        )
+    decided = None if unsigned else _DECIDED[predicate if predicate < _FIRST_UNSIGNED else predicate - 4](
+        _bounds(values[0]), _bounds(values[1])
     )
     if decided is not None:
         return literal(decided, "i1")

@@ -37,7 +37,9 @@ class Tiles:
     def of(product: Product, chosen: Candidate) -> Tiles:
         """The tiles of a candidate, no larger than the product."""
         sizes = (("rows", chosen["rows"]), ("columns", chosen["columns"]), ("depth", chosen["inner"]))
-        rows, columns, inner = (max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes)
+        rows, columns, inner = (
+            max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes
+        )
         steps = -(-product.size("depth") // inner)
         splits = min(chosen["splits"], steps)
         per_split = -(-steps // splits)
@@ -68,15 +70,11 @@ def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
     tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
     splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
     if splits > 1:
-        deep = tuple(
-            _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
-        )
+        deep = tuple(_tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1))))
         return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
     if columns <= 64 or rows <= 64:
         return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
-    return (
-        (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
-    )
+    return (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
 
 
 def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
@@ -163,14 +161,9 @@ def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]
     writer.raw(f"height = {height}")
     writer.raw(f"tile_row = group * {group} + {rest} % {group * across} % height")
     writer.raw(f"tile_column = {rest} % {group * across} // height")
-    for name, kind, size, place in (
-        ("row", "rows", tiles.rows, "[:, None]"),
-        ("column", "columns", tiles.columns, "[None, :]"),
-    ):
+    for name, kind, size, place in (("row", "rows", tiles.rows, "[:, None]"), ("column", "columns", tiles.columns, "[None, :]")):
         count = product.size(kind)
-        launch.variable(
-            name, f"tile_{name} * {size} + tl.arange(0, {size}){place}", f"{{}} < {count}" if count % size else ""
-        )
+        launch.variable(name, f"tile_{name} * {size} + tl.arange(0, {size}){place}", f"{{}} < {count}" if count % size else "")
     return (
         variable("batch", batches),
         variable("row", product.size("rows")),
@@ -210,10 +203,7 @@ def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str,
         return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
     if "f64" in (first.held, second.held):
         raise Declined("a product of 64-bit numbers")
-    texts = [
-        held_as(launch.writer, each, "f32") if each.constant is None else full(launch.writer, each, "f32")
-        for each in (first, second)
-    ]
+    texts = [held_as(launch.writer, each, "f32") if each.constant is None else full(launch.writer, each, "f32") for each in (first, second)]
     return texts[0], texts[1], ', input_precision="ieee"'
 
 
@@ -224,8 +214,4 @@ def _tile_of(launch: Launch, text: str, value: Value, inner: Index, shape: str) 
     masks = " & ".join(writer.mask(inner.variables))
     if masks and text not in writer.zeroed:
         text = writer.line("counted", f"tl.where({masks}, {text}, 0.0)", variables)
-    return (
-        text
-        if text in writer.zeroed or len(value.variables) > 1
-        else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)
-    )
+    return text if text in writer.zeroed or len(value.variables) > 1 else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)

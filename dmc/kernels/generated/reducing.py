@@ -74,9 +74,7 @@ class Reduction:
         return None if made.constant is not None and literal(made.constant, self.dtype).text == self.neutral else made
 
 
-def reduce_tile(
-    launch: Launch, reduction: Reduction, tile: str, axis: int, keeps: bool, variables: frozenset[str]
-) -> str:
+def reduce_tile(launch: Launch, reduction: Reduction, tile: str, axis: int, keeps: bool, variables: frozenset[str]) -> str:
     """The name of what a whole tile, in the type that `reduction` is held in, combines to along an axis."""
     function = reduction.combiner.reduce
     kept = ", keep_dims=True" if keeps else ""
@@ -105,9 +103,7 @@ def finished(launch: Launch, reduction: Reduction, name: str, variables: frozens
     writer, emitter = launch.writer, launch.emitter
     first = reduction.start(emitter, loops)
     if first is not None:
-        name = writer.line(
-            "total", reduction.combiner.join.format(held_as(writer, first, reduction.held), name), variables
-        )
+        name = writer.line("total", reduction.combiner.join.format(held_as(writer, first, reduction.held), name), variables)
     made = Value(name, reduction.dtype, reduction.held, variables)
     if reduction.dtype in NARROW_FLOATS:
         return Value(held_as(writer, made, reduction.dtype), reduction.dtype, reduction.dtype, variables)

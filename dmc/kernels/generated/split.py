@@ -127,11 +127,7 @@ def bind(launch: Launch, share: Sharing, reductions: Sequence[Reduction], sums: 
 
 
 def leave(
-    launch: Launch,
-    share: Sharing,
-    reductions: Sequence[Reduction],
-    sums: Sequence[str],
-    places: tuple[Index, Index],
+    launch: Launch, share: Sharing, reductions: Sequence[Reduction], sums: Sequence[str], places: tuple[Index, Index],
     parts: Sequence[Buffer],
 ) -> None:
     """Stores the partial results, [splits, results] for each reduction."""
@@ -152,9 +148,7 @@ def finish(
     first = f"tl.program_id(0) * {lanes} + " if count > lanes else ""
     if count > 1:
         launch.variable("place", f"{first}tl.arange(0, {lanes})[None, :]", mask)
-    launch.variable(
-        "split", f"tl.arange(0, {splits})[:, None]", f"{{}} < {share.splits}" if share.splits % splits else ""
-    )
+    launch.variable("split", f"tl.arange(0, {splits})[:, None]", f"{{}} < {share.splits}" if share.splits % splits else "")
     kept, split = variable("place", count), variable("split", share.splits)
     for each, part in zip(reductions, parts, strict=True):
         number = split * count + kept
@@ -164,10 +158,7 @@ def finish(
         tile = writer.line(stem, f"tl.load({stem}_at + {writer.index(number)}{masked})", number.variables)
         total = reduce_tile(launch, each, tile, 0, True, kept.variables)
         loops = each.loops.places(kept, variable("none", 1))
-        launch.emitter.bound[each.value] = (
-            each.result_places(loops),
-            finished(launch, each, total, kept.variables, loops),
-        )
+        launch.emitter.bound[each.value] = each.result_places(loops), finished(launch, each, total, kept.variables, loops)
     for root in roots:
         launch.root(root, kept)
     launch.reads += parts
