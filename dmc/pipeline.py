@@ -13,6 +13,7 @@ from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.observer import Observer
+from dmc.passes.absorb_casts import AbsorbCasts
 from dmc.passes.assign_queues import AssignQueues
 from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
@@ -52,6 +53,7 @@ STAGES = (
     Stage(
         SCHEDULED,
         (
+            AbsorbCasts(),
             InlineComposites(),
             "canonicalize",
             "cse",
