@@ -27,7 +27,7 @@ _COMPARISONS = (
     "({0} != {0}) | ({1} != {1})",
     "({0} == {0}) | ({0} != {0})",
 )
-# Stem of the name, then the expression; names without `tl.` are functions of `dmc.kernels.jit.functions`.
+# Stem of the name, then the expression; `functions` is `dmc.kernels.jit.functions`.
 FLOAT: dict[str, tuple[str, str]] = {
     "arith.addf": ("sum", "{} + {}"),
     "arith.subf": ("difference", "{} - {}"),
@@ -46,16 +46,16 @@ FLOAT: dict[str, tuple[str, str]] = {
     "math.cos": ("cosine", "tl.cos({})"),
     "math.sin": ("sine", "tl.sin({})"),
     "math.erf": ("erf", "tl.erf({})"),
-    "math.exp": ("exponential", "exp({})"),
+    "math.exp": ("exponential", "functions.exp({})"),
     "math.exp2": ("exponential", "tl.exp2({})"),
-    "math.expm1": ("exponential", "expm1({})"),
+    "math.expm1": ("exponential", "functions.expm1({})"),
     "math.log": ("logarithm", "tl.log({})"),
     "math.log2": ("logarithm", "tl.log2({})"),
-    "math.log1p": ("logarithm", "log1p({})"),
-    "math.powf": ("power", "power({}, {})"),
+    "math.log1p": ("logarithm", "functions.log1p({})"),
+    "math.powf": ("power", "functions.power({}, {})"),
     "math.rsqrt": ("inverse_root", "tl.rsqrt({})"),
     "math.sqrt": ("root", "tl.sqrt_rn({})"),
-    "math.tanh": ("tanh", "tanh({})"),
+    "math.tanh": ("tanh", "functions.tanh({})"),
     "math.fma": ("sum", "tl.fma({}, {}, {})"),
 }
 _BITWISE = {"arith.andi": ("both", "{} & {}"), "arith.ori": ("either", "{} | {}"), "arith.xori": ("differ", "{} ^ {}")}

@@ -224,7 +224,9 @@ class Emitter:
             case "arith.select":
                 return self.choose(*values)
             case "arith.fptosi":
-                text = writer.line("whole", f"{arithmetic.full(writer, values[0], values[0].held)}.to(tl.int64)", values[0].variables)
+                text = writer.line(
+                    "whole", f"{arithmetic.full(writer, values[0], values[0].held)}.to(tl.int64)", values[0].variables
+                )
                 return Value(text, dtype, held_for(dtype, None), values[0].variables)
             case name if name in arithmetic.FLOAT:
                 return arithmetic.float_op(writer, op, values)

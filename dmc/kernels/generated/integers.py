@@ -56,6 +56,8 @@ def index_value(writer: Writer, index: Index, dtype: str) -> Value:
         return literal(index.constant, dtype)
     held = held_for(dtype, index.bounds)
     text = writer.index(index)
+    if not text.isidentifier():
+        text = writer.line("number", text, index.variables)
     return Value(text, dtype, held, index.variables, bounds=index.bounds, index=index)
 
 
@@ -100,8 +102,12 @@ def compare_integers(writer: Writer, op: Any, values: list[Value]) -> Value:
     """`arith.cmpi`."""
     predicate = op.attributes["predicate"].value
     unsigned = predicate >= _FIRST_UNSIGNED and any(_bounds(value)[0] < 0 for value in values)
-    decided = None if unsigned else _DECIDED[predicate if predicate < _FIRST_UNSIGNED else predicate - 4](
-        _bounds(values[0]), _bounds(values[1])
+    decided = (
+        None
+        if unsigned
+        else _DECIDED[predicate if predicate < _FIRST_UNSIGNED else predicate - 4](
+            _bounds(values[0]), _bounds(values[1])
+        )
     )
     if decided is not None:
         return literal(decided, "i1")
@@ -145,8 +151,7 @@ def cast_integer(writer: Writer, op: Any, value: Value) -> Value:
     if op.name == "arith.extui" and bounds[0] < 0:
         raise Declined("negative integers made wider without their sign")
     if low <= bounds[0] and bounds[1] <= high:
-        held = held_for(dtype, bounds)
-        return Value(held_as(writer, value, held), dtype, held, value.variables, None, bounds, value.index)
+        return narrow(writer, Value(value.text, dtype, value.held, value.variables, None, bounds, value.index))
     text = writer.line("low", f"{value.text}.to({TRITON[dtype]})", value.variables)
     return Value(text, dtype, dtype, value.variables)
 

@@ -15,8 +15,6 @@ from dmc.kernels.generated.writer import Writer
 from dmc.kernels.recipe import Buffer, Call
 
 _STEMS = {"operand": "x", "result": "y", "scratch": "part"}
-_FUNCTIONS = re.compile(r"(?<![.\w])(exp|expm1|log1p|tanh|power|maximum|minimum)\(")
-_COMBINERS = re.compile(r", (multiply|maximum|minimum|maximum_number|minimum_number|both|either)(?=[,)])")
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,7 @@ class Launch:
 
 def _source(name: str, title: str, buffers: Sequence[Buffer], lines: Sequence[str]) -> str:
     text = "\n".join(lines)
-    functions = sorted({*_FUNCTIONS.findall(text), *_COMBINERS.findall(text)})
-    imports = f"\nfrom dmc.kernels.jit.functions import {', '.join(functions)}\n" if functions else ""
+    imports = "\nfrom dmc.kernels.jit import functions\n" if "functions." in text else ""
     pointers = ", ".join(f"{stem_of(buffer)}_at" for buffer in buffers)
     body = "\n".join("    " + line for line in lines)
     head = "import triton\nimport triton.language as tl\n"

@@ -37,9 +37,7 @@ class Tiles:
     def of(product: Product, chosen: Candidate) -> Tiles:
         """The tiles of a candidate, no larger than the product."""
         sizes = (("rows", chosen["rows"]), ("columns", chosen["columns"]), ("depth", chosen["inner"]))
-        rows, columns, inner = (
-            max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes
-        )
+        rows, columns, inner = (max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes)
         steps = -(-product.size("depth") // inner)
         splits = min(chosen["splits"], steps)
         per_split = -(-steps // splits)
@@ -70,11 +68,15 @@ def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
     tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
     splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
     if splits > 1:
-        deep = tuple(_tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1))))
+        deep = tuple(
+            _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
+        )
         return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
     if columns <= 64 or rows <= 64:
         return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
-    return (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
+    return (
+        (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
+    )
 
 
 def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
@@ -161,9 +163,14 @@ def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]
     writer.raw(f"height = {height}")
     writer.raw(f"tile_row = group * {group} + {rest} % {group * across} % height")
     writer.raw(f"tile_column = {rest} % {group * across} // height")
-    for name, kind, size, place in (("row", "rows", tiles.rows, "[:, None]"), ("column", "columns", tiles.columns, "[None, :]")):
+    for name, kind, size, place in (
+        ("row", "rows", tiles.rows, "[:, None]"),
+        ("column", "columns", tiles.columns, "[None, :]"),
+    ):
         count = product.size(kind)
-        launch.variable(name, f"tile_{name} * {size} + tl.arange(0, {size}){place}", f"{{}} < {count}" if count % size else "")
+        launch.variable(
+            name, f"tile_{name} * {size} + tl.arange(0, {size}){place}", f"{{}} < {count}" if count % size else ""
+        )
     return (
         variable("batch", batches),
         variable("row", product.size("rows")),
@@ -178,16 +185,16 @@ def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: I
     row, column = variable("row", product.size("rows")), variable("column", product.size("columns"))
     depth = product.size("depth")
     with writer.loop(f"for step in range(0, {tiles.steps}):", "inner", "inner_down"):
-        first = f"{writer.index(split)} * {tiles.steps} + step" if split.terms else "step"
+        first = f"({writer.index(split)} * {tiles.steps} + step)" if split.terms else "step"
         for name, place in (("inner", "[None, :]"), ("inner_down", "[:, None]")):
             mask = f"{{}} < {depth}" if depth % (tiles.inner * tiles.splits) else ""
-            launch.variable(name, f"({first}) * {tiles.inner} + tl.arange(0, {tiles.inner}){place}", mask)
+            launch.variable(name, f"{first} * {tiles.inner} + tl.arange(0, {tiles.inner}){place}", mask)
         inner, down = variable("inner", depth), variable("inner_down", depth)
         first_value = _factor(launch, product, product.first, product.loops(batch, row, ZERO, inner))
         second_value = _factor(launch, product, product.second, product.loops(batch, ZERO, column, down))
         left, right, precision = _as_operands(launch, first_value, second_value)
-        left = _tile_of(launch, left, first_value, inner, f"[{tiles.rows}, {tiles.inner}]")
-        right = _tile_of(launch, right, second_value, down, f"[{tiles.inner}, {tiles.columns}]")
+        left = _tile_of(launch, left, first_value, (row, inner), f"[{tiles.rows}, {tiles.inner}]")
+        right = _tile_of(launch, right, second_value, (column, down), f"[{tiles.inner}, {tiles.columns}]")
         writer.raw(f"{total} = tl.dot({left}, {right}, {total}{precision})")
 
 
@@ -203,15 +210,19 @@ def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str,
         return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
     if "f64" in (first.held, second.held):
         raise Declined("a product of 64-bit numbers")
-    texts = [held_as(launch.writer, each, "f32") if each.constant is None else full(launch.writer, each, "f32") for each in (first, second)]
+    texts = [
+        held_as(launch.writer, each, "f32") if each.constant is None else full(launch.writer, each, "f32")
+        for each in (first, second)
+    ]
     return texts[0], texts[1], ', input_precision="ieee"'
 
 
-def _tile_of(launch: Launch, text: str, value: Value, inner: Index, shape: str) -> str:
-    """An operand as a whole tile, zero beyond the depth."""
+def _tile_of(launch: Launch, text: str, value: Value, places: tuple[Index, Index], shape: str) -> str:
+    """An operand as a whole tile, zero beyond the depth, along which the second of its places goes."""
     writer = launch.writer
-    variables = value.variables | inner.variables
-    masks = " & ".join(writer.mask(inner.variables))
-    if masks and text not in writer.zeroed:
+    axes = places[0].variables | places[1].variables
+    variables = value.variables | axes
+    masks = " & ".join(writer.mask(places[1].variables))
+    if masks and not (text in writer.zeroed and places[1].variables <= value.variables):
         text = writer.line("counted", f"tl.where({masks}, {text}, 0.0)", variables)
-    return text if text in writer.zeroed or len(value.variables) > 1 else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)
+    return text if axes <= value.variables else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)

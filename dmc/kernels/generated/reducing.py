@@ -52,9 +52,8 @@ class Reduction:
 
     def stem(self) -> str:
         """What its result is called."""
-        return {"": "total", "maximum": "peak", "maximum_number": "peak", "minimum": "least"}.get(
-            self.combiner.reduce, "combined"
-        )
+        stems = {"": "total", "maximum": "peak", "minimum": "least"}
+        return stems.get(self.combiner.reduce.removeprefix("functions.").removesuffix("_number"), "combined")
 
     def contribution(self, emitter: Emitter, loops: Places) -> Value:
         """What one iteration contributes."""
@@ -74,23 +73,29 @@ class Reduction:
         return None if made.constant is not None and literal(made.constant, self.dtype).text == self.neutral else made
 
 
-def reduce_tile(launch: Launch, reduction: Reduction, tile: str, axis: int, keeps: bool, variables: frozenset[str]) -> str:
-    """The name of what a whole tile, in the type that `reduction` is held in, combines to along an axis."""
+def reduce_tile(launch: Launch, reduction: Reduction, tile: str, axis: int | None, variables: frozenset[str]) -> str:
+    """The name of what a tile combines to along an axis, which is kept with size 1; without an axis, one number."""
     function = reduction.combiner.reduce
-    kept = ", keep_dims=True" if keeps else ""
-    call = f"tl.reduce({tile}, {axis}, {function}{kept})" if function else f"tl.sum({tile}, {axis}{kept})"
-    return launch.writer.line(reduction.stem(), call, variables)
+    along = f"{axis}, {function}" if function else str(axis)
+    kept = ", keep_dims=True" if axis is not None else ""
+    return launch.writer.line(
+        reduction.stem(), f"tl.{'reduce' if function else 'sum'}({tile}, {along}{kept})", variables
+    )
 
 
-def masked_tile(launch: Launch, reduction: Reduction, value: Value, shape: str, mask: str) -> str:
-    """`value` as a tile of this shape, neutral where the mask does not hold."""
+def tile_of(
+    launch: Launch, reduction: Reduction, value: Value, shape: str, axes: frozenset[str], masked: frozenset[str]
+) -> str:
+    """`value` as a tile of this shape, along the variables `axes`, neutral where those of `masked` are outside."""
     writer = launch.writer
     text = full(writer, value, reduction.held)
-    variables = value.variables | frozenset(writer.scopes[-1].variables)
-    if mask:
+    variables = value.variables | axes
+    masks = " & ".join(writer.mask(masked))
+    is_zero = value.text in writer.zeroed and reduction.combiner.neutral == 0 and masked <= value.variables
+    if masks and not is_zero:
         neutral = full(writer, literal_in(reduction), reduction.held)
-        text = writer.line("counted", f"tl.where({mask}, {text}, {neutral})", variables)
-    return writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)
+        text = writer.line("counted", f"tl.where({masks}, {text}, {neutral})", variables)
+    return text if axes <= value.variables else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)
 
 
 def literal_in(reduction: Reduction) -> Value:
@@ -103,7 +108,9 @@ def finished(launch: Launch, reduction: Reduction, name: str, variables: frozens
     writer, emitter = launch.writer, launch.emitter
     first = reduction.start(emitter, loops)
     if first is not None:
-        name = writer.line("total", reduction.combiner.join.format(held_as(writer, first, reduction.held), name), variables)
+        name = writer.line(
+            "total", reduction.combiner.join.format(held_as(writer, first, reduction.held), name), variables
+        )
     made = Value(name, reduction.dtype, reduction.held, variables)
     if reduction.dtype in NARROW_FLOATS:
         return Value(held_as(writer, made, reduction.dtype), reduction.dtype, reduction.dtype, variables)

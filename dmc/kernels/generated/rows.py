@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
-from dmc.kernels.generated.reducing import Reduction, finished, masked_tile, reduce_tile
+from dmc.kernels.generated.reducing import Reduction, finished, tile_of, reduce_tile
 from dmc.kernels.generated.structure import heavy_values
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Call
@@ -62,10 +62,6 @@ class _Rows:
         self.columns = f"tl.arange(0, {block})" + ("[None, :]" if count > 1 else "")
         self.mask = f"{{}} < {width}" if width % block else ""
 
-    @property
-    def axis(self) -> int:
-        return int(self.count > 1)
-
     def reduce(self, reductions: Sequence[Reduction]) -> None:
         """Makes the reductions, of which each may read those before it."""
         if self.is_whole:
@@ -78,11 +74,11 @@ class _Rows:
 
     def _tile(self, reduction: Reduction, column: Index) -> str:
         value = reduction.contribution(self.launch.emitter, reduction.loops.places(self.row, column))
-        mask = " & ".join(self.writer.mask(column.variables))
-        return masked_tile(self.launch, reduction, value, self.shape, mask)
+        axes = column.variables | (self.row.variables if self.count > 1 else frozenset())
+        return tile_of(self.launch, reduction, value, self.shape, axes, column.variables)
 
     def _bind(self, reduction: Reduction, tile: str) -> None:
-        name = reduce_tile(self.launch, reduction, tile, self.axis, self.count > 1, self.row.variables)
+        name = reduce_tile(self.launch, reduction, tile, 1 if self.count > 1 else None, self.row.variables)
         loops = reduction.loops.places(self.row, variable("none", 1))
         made = finished(self.launch, reduction, name, self.row.variables, loops)
         self.launch.emitter.bound[reduction.value] = reduction.result_places(loops), made

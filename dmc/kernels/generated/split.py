@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
-from dmc.kernels.generated.reducing import Reduction, finished, masked_tile, reduce_tile
+from dmc.kernels.generated.reducing import Reduction, finished, tile_of, reduce_tile
 from dmc.kernels.generated.structure import Loops
 from dmc.kernels.generated.value import Value
 from dmc.kernels.implementation import Candidate, candidate
@@ -55,22 +55,22 @@ class Sharing:
         return -(-self.loops.kept // self.kept) * self.splits
 
     @property
-    def axis(self) -> int:
-        """The axis of a tile that is reduced."""
-        return int(self.loops.is_by_rows)
+    def axis(self) -> int | None:
+        """The axis of a tile that is reduced; None where there is one result."""
+        return None if self.loops.kept == 1 else int(self.loops.is_by_rows)
 
     @property
     def shape(self) -> str:
         """The shape of a tile."""
-        return f"[{self.kept}, {self.depth}]" if self.axis else f"[{self.depth}, {self.kept}]"
+        return f"[{self.kept}, {self.depth}]" if self.loops.is_by_rows else f"[{self.depth}, {self.kept}]"
 
     def kept_range(self) -> str:
         """The places of results in a tile."""
-        return f"tl.arange(0, {self.kept})" + ("[:, None]" if self.axis else "[None, :]")
+        return f"tl.arange(0, {self.kept})" + ("[:, None]" if self.loops.is_by_rows else "[None, :]")
 
     def depth_range(self) -> str:
         """The places along the reduced axis of a tile."""
-        return f"tl.arange(0, {self.depth})" + ("[None, :]" if self.axis else "[:, None]")
+        return f"tl.arange(0, {self.depth})" + ("[None, :]" if self.loops.is_by_rows else "[:, None]")
 
 
 def partial(
@@ -88,15 +88,16 @@ def partial(
     inner = writer.name("inner")
     whole = share.depth * share.steps * share.splits == share.loops.depth
     with writer.loop(f"for step in range(0, {share.steps}):", inner):
-        first = f"{writer.index(split)} * {share.steps} + step" if split.terms else "step"
-        writer.raw(f"{inner} = ({first}) * {share.depth} + {share.depth_range()}")
+        first = f"({writer.index(split)} * {share.steps} + step)" if split.terms else "step"
+        writer.raw(f"{inner} = {first} * {share.depth} + {share.depth_range()}")
         if not whole:
             writer.masks[inner] = writer.name("inner_inside")
             writer.raw(f"{writer.masks[inner]} = {inner} < {share.loops.depth}")
         reduced = variable(inner, share.loops.depth)
         for name, each in zip(sums, reductions, strict=True):
             value = each.contribution(launch.emitter, each.loops.places(kept, reduced))
-            tile = masked_tile(launch, each, value, share.shape, " & ".join(writer.mask(reduced.variables)))
+            axes = kept.variables | reduced.variables
+            tile = tile_of(launch, each, value, share.shape, axes, reduced.variables)
             writer.raw(f"{name} = {each.combiner.join.format(name, tile)}")
         for root in elements:
             launch.root(root, share.loops.number(kept, reduced), is_last=False)
@@ -120,20 +121,24 @@ def _programs(launch: Launch, share: Sharing) -> tuple[Index, Index]:
 def bind(launch: Launch, share: Sharing, reductions: Sequence[Reduction], sums: Sequence[str], kept: Index) -> None:
     """Makes the results of the reductions known, from tiles that hold all there is."""
     for name, each in zip(sums, reductions, strict=True):
-        total = reduce_tile(launch, each, name, share.axis, True, kept.variables)
+        total = reduce_tile(launch, each, name, share.axis, kept.variables)
         loops = each.loops.places(kept, variable("none", 1))
         made = finished(launch, each, total, kept.variables, loops)
         launch.emitter.bound[each.value] = each.result_places(loops), made
 
 
 def leave(
-    launch: Launch, share: Sharing, reductions: Sequence[Reduction], sums: Sequence[str], places: tuple[Index, Index],
+    launch: Launch,
+    share: Sharing,
+    reductions: Sequence[Reduction],
+    sums: Sequence[str],
+    places: tuple[Index, Index],
     parts: Sequence[Buffer],
 ) -> None:
     """Stores the partial results, [splits, results] for each reduction."""
     kept, split = places
     for name, each, part in zip(sums, reductions, parts, strict=True):
-        total = reduce_tile(launch, each, name, share.axis, True, kept.variables | split.variables)
+        total = reduce_tile(launch, each, name, share.axis, kept.variables | split.variables)
         launch.store(part, split * share.loops.kept + kept, Value(total, each.dtype, each.held, kept.variables))
 
 
@@ -148,7 +153,9 @@ def finish(
     first = f"tl.program_id(0) * {lanes} + " if count > lanes else ""
     if count > 1:
         launch.variable("place", f"{first}tl.arange(0, {lanes})[None, :]", mask)
-    launch.variable("split", f"tl.arange(0, {splits})[:, None]", f"{{}} < {share.splits}" if share.splits % splits else "")
+    launch.variable(
+        "split", f"tl.arange(0, {splits})[:, None]", f"{{}} < {share.splits}" if share.splits % splits else ""
+    )
     kept, split = variable("place", count), variable("split", share.splits)
     for each, part in zip(reductions, parts, strict=True):
         number = split * count + kept
@@ -156,9 +163,12 @@ def finish(
         masked = f", mask={masks}, other={each.neutral}" if masks else ""
         stem = f"part{part.index}"
         tile = writer.line(stem, f"tl.load({stem}_at + {writer.index(number)}{masked})", number.variables)
-        total = reduce_tile(launch, each, tile, 0, True, kept.variables)
+        total = reduce_tile(launch, each, tile, None if count == 1 else 0, kept.variables)
         loops = each.loops.places(kept, variable("none", 1))
-        launch.emitter.bound[each.value] = each.result_places(loops), finished(launch, each, total, kept.variables, loops)
+        launch.emitter.bound[each.value] = (
+            each.result_places(loops),
+            finished(launch, each, total, kept.variables, loops),
+        )
     for root in roots:
         launch.root(root, kept)
     launch.reads += parts

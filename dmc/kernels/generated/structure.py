@@ -29,15 +29,15 @@ class Combiner:
 
 COMBINERS = {
     **dict.fromkeys(("arith.addf", "arith.addi"), Combiner("", "{} + {}", 0)),
-    **dict.fromkeys(("arith.mulf", "arith.muli"), Combiner("multiply", "{} * {}", 1)),
-    "arith.maximumf": Combiner("maximum", "maximum({}, {})", -_INFINITY),
-    "arith.minimumf": Combiner("minimum", "minimum({}, {})", _INFINITY),
-    "arith.maxnumf": Combiner("maximum_number", "tl.maximum({}, {})", -_INFINITY),
-    "arith.minnumf": Combiner("minimum_number", "tl.minimum({}, {})", _INFINITY),
-    "arith.maxsi": Combiner("maximum_number", "tl.maximum({}, {})", -_INFINITY),
-    "arith.minsi": Combiner("minimum_number", "tl.minimum({}, {})", _INFINITY),
-    "arith.andi": Combiner("both", "{} & {}", -1),
-    "arith.ori": Combiner("either", "{} | {}", 0),
+    **dict.fromkeys(("arith.mulf", "arith.muli"), Combiner("functions.multiply", "{} * {}", 1)),
+    "arith.maximumf": Combiner("functions.maximum", "functions.maximum({}, {})", -_INFINITY),
+    "arith.minimumf": Combiner("functions.minimum", "functions.minimum({}, {})", _INFINITY),
+    "arith.maxnumf": Combiner("functions.maximum_number", "tl.maximum({}, {})", -_INFINITY),
+    "arith.minnumf": Combiner("functions.minimum_number", "tl.minimum({}, {})", _INFINITY),
+    "arith.maxsi": Combiner("functions.maximum_number", "tl.maximum({}, {})", -_INFINITY),
+    "arith.minsi": Combiner("functions.minimum_number", "tl.minimum({}, {})", _INFINITY),
+    "arith.andi": Combiner("functions.both", "{} & {}", -1),
+    "arith.ori": Combiner("functions.either", "{} | {}", 0),
 }
 
 
