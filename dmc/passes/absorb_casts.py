@@ -137,9 +137,11 @@ class _Wrappers:
         if key not in self.names:
             symbols = ir.SymbolTable(self.module.operation)
             text = _wrapper(f"{inner}_narrow", op, taken, given)
-            *_, function = ir.Module.parse(text, self.module.context).body.operations
-            self.module.body.append(function.operation.detach_from_parent())
-            self.names[key] = symbols.insert(function.operation).value
+            parsed = ir.Module.parse(text, self.module.context)
+            *_, function = parsed.body.operations
+            with ir.InsertionPoint(self.module.body):
+                copy = function.operation.clone()
+            self.names[key] = symbols.insert(copy).value
         return self.names[key]
 
 
