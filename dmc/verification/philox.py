@@ -1,5 +1,7 @@
-"""The random words of `dmc.importer.composites.philox`, by numpy and far faster: a block makes four, where a kernel
-makes a block for each."""
+"""The random words of `dmc.importer.composites.philox`, by numpy.
+
+Each block is computed once, for the four elements that take its words, and in memory that stays in the cache.
+"""
 
 from __future__ import annotations
 
