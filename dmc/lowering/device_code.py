@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmc.errors import DmcError
+from dmc.lowering.device_arguments import with_true_arguments
 from dmc.lowering.iree import run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Job, code
 from dmc.program.code import DeviceCode, Extent
-from dmc.program.device_contract import check_device_code
+from dmc.program.device_contract import check_device_code, given_buffers
 from dmc.target import Target
 
 _EXPORT = re.compile(
@@ -44,13 +45,14 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     code does not keep to its launches.
     """
     text = stream_module(job, library)
-    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
-    geometries = _geometries(configured.decode())
+    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets").decode()
+    geometries = _geometries(configured)
+    kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
+    configured = with_true_arguments(configured, given_buffers(job, kernels))
     with tempfile.TemporaryDirectory() as directory:
         dump = f"--iree-hal-dump-executable-binaries-to={directory}"
-        run_iree(configured, target, "--compile-from=executable-targets", dump)
+        run_iree(configured.encode(), target, "--compile-from=executable-targets", dump)
         (ptx,) = Path(directory).glob("*.ptx")
-        kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
         made = DeviceCode(ptx.read_text(), kernels)
     check_device_code(job, made)
     return made
