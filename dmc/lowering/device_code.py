@@ -11,13 +11,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dmc.errors import DmcError
+from dmc.lowering.device_arguments import with_true_arguments
 from dmc.lowering.iree import run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
 from dmc.program import Command, Job, Launch, code
 from dmc.program.code import MAIN, CodeModule, DeviceCode, Extent
-from dmc.program.device_contract import check_device_code
+from dmc.program.device_contract import check_device_code, given_buffers
 from dmc.target import Target
 
 _EXPORT = re.compile(
@@ -73,14 +74,17 @@ def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     if not job.kernels:
         return DeviceCode({}, {})
     text = stream_module(job, library)
-    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
-    geometries = _geometries(configured.decode())
+    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets").decode()
+    geometries = _geometries(configured)
+    kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
+    configured = with_true_arguments(
+        configured, {entry: each for (_, entry), each in given_buffers(job, kernels).items()}
+    )
     with tempfile.TemporaryDirectory() as directory:
         dump = f"--iree-hal-dump-executable-binaries-to={directory}"
-        run_iree(configured, target, "--compile-from=executable-targets", dump)
+        run_iree(configured.encode(), target, "--compile-from=executable-targets", dump)
         # Kernels that only fill and copy need no code.
         ptx = "".join(path.read_text() for path in Path(directory).glob("*.ptx"))
-    kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
     return DeviceCode({MAIN: CodeModule(ptx)} if ptx else {}, kernels)
 
 

@@ -21,7 +21,7 @@ from dmc.lowering.kernel_code import CodeLibrary, NativeKernel
 from dmc.lowering.products import product_of
 from dmc.program import aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place
-from dmc.program.ptx_writes import written_parameters
+from dmc.program.ptx_accesses import parameter_accesses
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
 
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
     """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
-    writes = {entry.buffers[i] for i in written_parameters(entry.ptx)[entry.name].parameters if i < len(entry.buffers)}
+    writes = {entry.buffers[i] for i in parameter_accesses(entry.ptx)[entry.name].written if i < len(entry.buffers)}
 
     def access(buffer: Buffer) -> Access:
         if buffer not in writes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from dmc import dialect as dm
-from dmc._mlir import func, ir
+from dmc._mlir import ir
 from dmc.analysis.composite_problems import problem_of, refusal
 from dmc.analysis.pieces import RESHAPES
 from dmc.analysis.settings import target_of
@@ -24,9 +24,9 @@ class AbsorbCasts(Pass):
     """Lets composites read narrow tensors, and give them, where they are cast before and behind.
 
     `%w = extf %logits : bf16 to f32`, `dm.composite(%w) {decomposition = @loss_0}` becomes `dm.composite(%logits)
-    {decomposition = @loss_0_narrow}`, whose decomposition widens, and does the rest as before; likewise a result that is
-    narrowed and not read otherwise. Only where an implementation takes the narrow types, so on CUDA: it computes in f32
-    all the same, and the wide tensors, which are twice as large, stand in memory no more.
+    {decomposition = @loss_0_narrow}`, whose decomposition widens, and does the rest as before; likewise a result that
+    is narrowed and not read otherwise. Only where an implementation takes the narrow types, so on CUDA: it computes in
+    f32 all the same, and the wide tensors, which are twice as large, stand in memory no more.
     """
 
     name = "dm-absorb-casts"
@@ -169,13 +169,14 @@ def _cast(lines: list[str], value: str, source: ir.Type, target: ir.Type) -> str
         return value
     rank = len(ir.RankedTensorType(source).shape)
     dims = ", ".join(f"d{i}" for i in range(rank))
+    same = f"affine_map<({dims}) -> ({dims})>"
     loops = ", ".join(['"parallel"'] * rank)
     narrows = "f32" in str(ir.RankedTensorType(source).element_type)
     cast, made = (NARROW if narrows else WIDEN), f"{value}_cast"
     types = [str(ir.RankedTensorType(each).element_type) for each in (source, target)]
     lines += [
         f"{made}_empty = tensor.empty() : {target}",
-        f"{made} = linalg.generic {{indexing_maps = [affine_map<({dims}) -> ({dims})>, affine_map<({dims}) -> ({dims})>],",
+        f"{made} = linalg.generic {{indexing_maps = [{same}, {same}],",
         f"  iterator_types = [{loops}]}} ins({value} : {source}) outs({made}_empty : {target}) {{",
         f"^bb0(%in: {types[0]}, %out: {types[1]}):",
         f"  %y = {cast} %in : {types[0]} to {types[1]}",

@@ -124,7 +124,7 @@ class Index:
             return whole + low // by
         for size in _common(rest, by):
             large, small = rest._split(size)
-            if 0 <= small.bounds[0] and small.bounds[1] < size:
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
                 return whole + large // (by // size)
         return whole + _quotient(rest, by)
 
@@ -135,7 +135,7 @@ class Index:
             return rest + -by * (low // by)
         for size in _common(rest, by):
             large, small = rest._split(size)
-            if 0 <= small.bounds[0] and small.bounds[1] < size:
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
                 return (large % (by // size)) * size + small
         return _remainder(rest, by)
 

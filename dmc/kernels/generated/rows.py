@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
-from dmc.kernels.generated.reducing import Reduction, finished, tile_of, reduce_tile
+from dmc.kernels.generated.reducing import Reduction, finished, reduce_tile, tile_of
 from dmc.kernels.generated.structure import heavy_values
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Call
