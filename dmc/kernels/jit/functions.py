@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
+# What f32 loses of it.
+_LOG2_E_LOW = tl.constexpr(1.925963033500961e-08)
+_LN_2 = tl.constexpr(0.6931471805599453)
 # ln 2 in two parts, of which the first times a small integer is exact.
 _LN_2_HIGH = tl.constexpr(0.693359375)
 _LN_2_LOW = tl.constexpr(-2.12194440e-4)
@@ -14,13 +17,12 @@ _LN_2_LOW = tl.constexpr(-2.12194440e-4)
 
 @triton.jit
 def exp(x):
-    """eˣ: a power of two times 2ʳ for |r| ≤ ½, of which alone the hardware's approximation is taken."""
-    x = tl.where(x > 89.0, 89.0, tl.where(x < -105.0, -105.0, x))
-    power = tl.floor(x * _LOG2_E + 0.5)
-    rest = (x - power * _LN_2_HIGH) - power * _LN_2_LOW
-    # 2¹²⁸ is infinite, though eˣ is not yet; below 2⁻¹²⁶ the two halves keep every factor normal.
-    half = tl.floor(power * 0.5)
-    return tl.exp2(rest * _LOG2_E) * tl.exp2(half) * tl.exp2(power - half)
+    """eˣ as a power of two; what rounding the exponent loses is put back."""
+    exponent = x * _LOG2_E
+    lost = tl.fma(x, _LOG2_E, -1.0 * exponent) + x * _LOG2_E_LOW
+    power = tl.exp2(exponent)
+    # Infinities give NaN until here.
+    return tl.where(x > 88.7229, float("inf"), tl.where(x < -104.0, 0.0, power + power * (lost * _LN_2)))
 
 
 @triton.jit
@@ -58,7 +60,9 @@ def tanh(x):
     series = -5.70498872745e-3 * square + 2.06390887954e-2
     series = (series * square - 5.37397155531e-2) * square + 1.33314422036e-1
     series = (series * square - 3.33332819422e-1) * square * x + x
-    large = 1.0 - 2.0 / (exp(2.0 * size) + 1.0)
+    # The larger the argument is, the less the error of this power matters.
+    small = tl.exp2(size * (-2.0 * _LOG2_E))
+    large = (1.0 - small) / (1.0 + small)
     return tl.where(size < 0.625, series, tl.where(x < 0.0, -1.0 * large, large))
 
 
