@@ -45,6 +45,11 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     Raises DmcError, naming the entry, where the size of a launch is not known at compile time, and ProofError where the
     code does not keep to its launches.
     """
+    if library.native:
+        # Triton takes long to load.
+        from dmc.lowering.native import as_launched
+
+        library = as_launched(library, job)
     native = {name: library.native[name] for name in job.kernels if name in library.native}
     made = _made_by_iree(without_launches(job, native), library, target)
     steps = {name: kernel.steps for name, kernel in native.items()}

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
+from dmc.lowering.native_kernel import NativeKernel
 from dmc.program import aligned
-from dmc.program.code import Binding, CodeModule, Place, Step
-from dmc.program.contract import Effect, Phase, effect_of, phases_of
+from dmc.program.code import Binding, CodeModule, Place
+from dmc.program.contract import Effect, Phase, effect_of
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,6 @@ class KernelCode:
     def phases(self) -> tuple[Phase, ...]:
         """What its commands do with the memory it is given; the commands of a group, at the same time."""
         return tuple(tuple(effect(each) for each in leaves([command])) for command in self.commands)
-
-
-@dataclass(frozen=True)
-class NativeKernel:
-    """A kernel as steps of a GPU, whose code is ready. implementation: what `dmc.kernels` calls it."""
-
-    name: str
-    implementation: str
-    steps: tuple[Step, ...]
-    scratch: int
-
-    def phases(self) -> tuple[Phase, ...]:
-        """What its steps do with the memory it is given."""
-        return phases_of(self.steps)
 
 
 @dataclass(frozen=True)

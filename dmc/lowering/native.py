@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from dmc._mlir import func, ir
@@ -15,23 +15,17 @@ from dmc.errors import DmcError
 from dmc.kernels.code import Entry, compile_recipe
 from dmc.kernels.generated import Declined, generate
 from dmc.kernels.implementation import implementation_of
-from dmc.kernels.problem import Problem, TensorType
-from dmc.kernels.recipe import Buffer, Recipe
-from dmc.lowering.kernel_code import CodeLibrary, NativeKernel
+from dmc.kernels.problem import TensorType
+from dmc.kernels.recipe import Buffer
+from dmc.lowering.kernel_code import CodeLibrary
+from dmc.lowering.native_kernel import NativeKernel, Taken
 from dmc.lowering.products import product_of
-from dmc.program import aligned
+from dmc.program import Job, Launch, aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place
 from dmc.program.ptx_accesses import parameter_accesses
 
-
-@dataclass(frozen=True)
-class Taken:
-    """A body that launches of Triton code compute. reads, writes: where operands and results of the problem lie."""
-
-    problem: Problem
-    recipe: Recipe
-    reads: tuple[Place, ...]
-    writes: tuple[Place, ...]
+# Of the buffers of code of ours, in bytes, where nothing else is said.
+_ALIGNMENT = 16
 
 
 def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
@@ -55,9 +49,33 @@ def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary
             declined[name] = str(reason)
             continue
         steps, scratch, code = _compiled(taken)
-        kernels[name] = NativeKernel(name, "triton", steps, scratch)
+        kernels[name] = NativeKernel(name, "triton", steps, scratch, taken)
         modules.update(code)
     return CodeLibrary("", {}, {}, kernels, modules), declined
+
+
+def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
+    """The library, where code of ours takes no operand or result to be better aligned than it is in every launch."""
+    loose: dict[str, set[Buffer]] = {}
+    for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
+        taken = library.native[launch.kernel].taken if launch.kernel in library.native else None
+        if taken is not None:
+            loose.setdefault(launch.kernel, set()).update(_loose(taken, launch))
+    native, modules = dict(library.native), dict(library.modules)
+    for name, buffers in loose.items():
+        taken = native[name].taken
+        if buffers and taken is not None:
+            steps, _, code = _compiled(taken, frozenset(buffers))
+            native[name] = replace(native[name], steps=steps)
+            modules.update(code)
+    return replace(library, native=native, modules=modules)
+
+
+def _loose(taken: Taken, launch: Launch) -> Iterator[Buffer]:
+    for role, places, ranges in (("operand", taken.reads, launch.reads), ("result", taken.writes, launch.writes)):
+        for index, place in enumerate(places):
+            if (ranges[place.index].offset + place.offset) % _ALIGNMENT:
+                yield Buffer("operand" if role == "operand" else "result", index)
 
 
 def taken_by(function: func.FuncOp) -> Taken:
@@ -78,9 +96,14 @@ def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(taken: Taken) -> tuple[tuple[Dispatch, ...], int, dict[str, CodeModule]]:
-    """The steps in order, the bytes of their scratch memory, and their code by the names of its modules."""
-    code = compile_recipe(taken.problem, taken.recipe)
+def _compiled(
+    taken: Taken, loose: frozenset[Buffer] = frozenset()
+) -> tuple[tuple[Dispatch, ...], int, dict[str, CodeModule]]:
+    """The steps in order, the bytes of their scratch memory, and their code by the names of its modules.
+
+    loose: buffers that are not aligned (`compile_recipe`).
+    """
+    code = compile_recipe(taken.problem, taken.recipe, loose=loose)
     if code.tables:
         raise DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
     scratch, size = _scratch(code.scratch)
