@@ -35,9 +35,19 @@ def separate_transposes(module: ir.Module) -> None:
     forgets its other results on the way (`iree-global-opt-propagate-linalg-transpose`), and dies of that later. Loops
     come to have several results where IREE joins them with a producer that others read too.
     """
-    for op in [op for op in walk(module.operation) if op.name == "linalg.transpose"]:
+    for op in [op for op in walk(module.operation) if _is_transpose(op)]:
         if _comes_of_several(op.operands[0]):
             op.operands[0] = fusion_barrier(op.operands[0])
+
+
+def _is_transpose(op: ir.Operation) -> bool:
+    """Whether it is one to IREE: a loop that moves each element to another place is."""
+    if op.name == "linalg.transpose":
+        return True
+    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.regions[0].blocks[0].operations) != 1:
+        return False
+    source, target = (ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"])
+    return source.is_permutation and target.is_permutation and source != target
 
 
 def _comes_of_several(value: ir.Value) -> bool:

@@ -110,7 +110,7 @@ class _Instruction:
     def width(self) -> int:
         """The bytes of its access, of which its address must be a multiple."""
         if self.name.startswith(("cp.async.ca", "cp.async.cg")):
-            return int(self.operands[2])
+            return int(self.operands[2], 0)
         match = _TYPE.search(self.name)
         if match is None or self.kind == "wmma":
             return _WIDEST

@@ -12,6 +12,7 @@ from dmc.target import TARGETS, Target
 
 HEAD = """
 #id = affine_map<(d0, d1) -> (d0, d1)>
+#turn = affine_map<(d0, d1) -> (d1, d0)>
 func.func private @k(%p: tensor<5x7xf32>) -> (tensor<7x5xf32>, tensor<5x7xf32>) {
   %empty = tensor.empty() : tensor<5x7xf32>
   %turned = tensor.empty() : tensor<7x5xf32>"""
@@ -48,12 +49,23 @@ BODIES = {
 }
 
 
+LOOP = """
+  %t = linalg.generic {indexing_maps = [#id, #turn], iterator_types = ["parallel", "parallel"]}
+      ins(%a : tensor<5x7xf32>) outs(%turned : tensor<7x5xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    linalg.yield %x : f32
+  } -> tensor<7x5xf32>
+  return"""
+TAILS = {"transpose": TAIL, "loop": LOOP + TAIL.partition("return")[2]}
+
+
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_no_result_is_forgotten(body: str, target: Target) -> None:
+def test_no_result_is_forgotten(body: str, target: Target, tail: str) -> None:
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        library = compile_kernels(ir.Module.parse(HEAD + body + TAIL), ["k"], target)
+        library = compile_kernels(ir.Module.parse(HEAD + body + tail), ["k"], target)
     steps = [each for each in leaves(library.kernels["k"].commands) if isinstance(each, Dispatch)]
     written = {each.place.index for step in steps for each in step.bindings if each.place.role == "write"}
     assert written == {0, 1}
