@@ -32,14 +32,15 @@ class Given:
         return Given(tuple(alignments), self.overwritten | other.overwritten)
 
 
-def given_buffers(job: Job, kernels: Mapping[str, Sequence[Step]]) -> dict[str, Given]:
-    """What holds of the buffers of each entry that the steps of `kernels` run in `job`."""
-    found: dict[str, Given] = {}
+def given_buffers(job: Job, kernels: Mapping[str, Sequence[Step]]) -> dict[tuple[str, str], Given]:
+    """What holds of the buffers of each entry, by module and name, that the steps of `kernels` run in `job`."""
+    found: dict[tuple[str, str], Given] = {}
     for launch in _launches(job):
         for step in kernels[launch.kernel]:
             if isinstance(step, Dispatch):
                 given = _given(step, launch)
-                found[step.entry] = found.get(step.entry, given).joined(given)
+                key = step.module, step.entry
+                found[key] = found.get(key, given).joined(given)
     return found
 
 
@@ -69,18 +70,20 @@ def check_device_code(job: Job, code: DeviceCode) -> None:
     a buffer which its dispatch only reads, or that takes for granted of its buffers what does not hold in every launch.
     """
     check_contracts(job, {name: phases_of(steps) for name, steps in code.kernels.items()})
-    entries, given = parameter_accesses(code.ptx), given_buffers(job, code.kernels)
+    entries = {name: parameter_accesses(module.ptx) for name, module in code.modules.items()}
+    given = given_buffers(job, code.kernels)
     for name, steps in code.kernels.items():
-        for step in steps:
-            if isinstance(step, Dispatch) and (fact := _breach(step, entries.get(step.entry), given)) is not None:
+        for step in (step for step in steps if isinstance(step, Dispatch)):
+            entry = entries.get(step.module, {}).get(step.entry)
+            if (fact := _breach(step, entry, given.get((step.module, step.entry)))) is not None:
                 raise ProofError("V12", f"kernel @{name}, entry {step.entry}", fact, "please report the model")
     for launch in _launches(job):
         if (fact := _split_pattern(code.kernels[launch.kernel], launch)) is not None:
             raise ProofError("V12", f"launch of @{launch.kernel}", fact, "please report the model")
 
 
-def _breach(step: Dispatch, entry: Accesses | None, given: Mapping[str, Given]) -> str | None:
-    count = len(step.bindings) + len(step.scalars)
+def _breach(step: Dispatch, entry: Accesses | None, given: Given | None) -> str | None:
+    count = len(step.bindings) + len(step.scalars) + step.nulls
     if entry is None:
         return "is not in the code"
     if len(entry.alignments) != count:
@@ -90,7 +93,7 @@ def _breach(step: Dispatch, entry: Accesses | None, given: Mapping[str, Given]) 
     for index in sorted(entry.written):
         if index >= len(step.bindings) or "w" not in step.bindings[index].access:
             return f"may write through parameter {index}, which its dispatch only reads"
-    return _presumption(entry, given[step.entry]) if step.entry in given else None
+    return None if given is None else _presumption(entry, given)
 
 
 def _presumption(entry: Accesses, given: Given) -> str | None:

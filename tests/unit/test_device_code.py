@@ -14,7 +14,7 @@ from dmc.lowering.device_code import device_code
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import DeviceCode, Dispatch, Fill, Place
+from dmc.program.code import MAIN, CodeModule, DeviceCode, Dispatch, Fill, Place
 from dmc.program.device_contract import check_device_code
 from dmc.target import CUDA
 
@@ -71,7 +71,7 @@ def test_the_code_takes_no_more_for_granted_than_what_holds_in_every_launch(
     code = device_code(_job(*places), library, CUDA)
     entry = _step(code).entry
     assert entry.startswith(f"{prefix}negated_dispatch_0")
-    head, body = re.findall(rf"\.entry {entry}\((.*?)\)\s(.*?)ret;", code.ptx, re.DOTALL)[0]
+    head, body = re.findall(rf"\.entry {entry}\((.*?)\)\s(.*?)ret;", code.modules[MAIN].ptx, re.DOTALL)[0]
     assert tuple(map(int, re.findall(r"\.align (\d+)", head))) == alignments
     assert set(re.findall(r"(?:ld|st)\.global[\w.]*", body)) == accesses
 
@@ -91,11 +91,11 @@ def test_launches_are_refused_of_which_something_else_holds(library: CodeLibrary
 def test_code_is_refused_whose_accesses_are_wider_than_it_says(library: CodeLibrary) -> None:
     job = _job((4, 8192))
     code = device_code(job, library, CUDA)
-    load = re.search(r"ld\.global\.nc\.b32\s+(%r\d+),", code.ptx)
+    load = re.search(r"ld\.global\.nc\.b32\s+(%r\d+),", code.modules[MAIN].ptx)
     assert load
-    made = code.ptx.replace(load[0], f"ld.global.nc.v2.b32 {{{load[1]}, _}},")
+    made = code.modules[MAIN].ptx.replace(load[0], f"ld.global.nc.v2.b32 {{{load[1]}, _}},")
     with pytest.raises(ProofError, match="V12: takes parameter 0 to be a multiple of 8, but gets one of 4"):
-        check_device_code(job, replace(code, ptx=made))
+        check_device_code(job, replace(code, modules={MAIN: CodeModule(made)}))
 
 
 def test_a_fill_is_refused_that_splits_its_pattern(library: CodeLibrary) -> None:

@@ -11,7 +11,7 @@ from dmc._mlir import ir
 from dmc.lowering.device_code import device_code
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.code import MAIN, DeviceCode, Dispatch
 from dmc.target import CUDA
 
 # To round is an instruction, the last addition to the bits of a number of f32, or part of arithmetic in bfloat16.
@@ -98,6 +98,6 @@ def code() -> DeviceCode:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_rounding_stands_in_the_code(code: DeviceCode, name: str) -> None:
-    bodies = dict(re.findall(r"\.entry ([\w$.]+)\(.*?\)\s(.*?)ret;", code.ptx, re.DOTALL))
+    bodies = dict(re.findall(r"\.entry ([\w$.]+)\(.*?\)\s(.*?)ret;", code.modules[MAIN].ptx, re.DOTALL))
     entries = [step.entry for step in code.kernels[name] if isinstance(step, Dispatch)]
     assert sum(len(ROUNDING.findall(bodies[each])) for each in entries) == KERNELS[name][2]

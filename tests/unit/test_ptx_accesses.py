@@ -13,7 +13,7 @@ from dmc.errors import ProofError
 from dmc.lowering.device_code import device_code
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.code import MAIN, CodeModule, DeviceCode, Dispatch
 from dmc.program.device_contract import check_device_code
 from dmc.program.ptx_accesses import parameter_accesses
 from dmc.target import CUDA
@@ -132,17 +132,17 @@ def test_code_is_refused_that_writes_its_operand(code: DeviceCode) -> None:
     check_device_code(JOB, code)
     with pytest.raises(ProofError, match="launch of @copied: V12: writes operand 0, which the launch only reads"):
         check_device_code(JOB, _planted(code, "rw"))
-    target = re.search(r"st\.global\.b32\s+\[(%rd\d+)\]", code.ptx)
-    source = re.search(r"ld\.global\.nc\.b32\s+%r\d+, \[(%rd\d+)\]", code.ptx)
+    target = re.search(r"st\.global\.b32\s+\[(%rd\d+)\]", code.modules[MAIN].ptx)
+    source = re.search(r"ld\.global\.nc\.b32\s+%r\d+, \[(%rd\d+)\]", code.modules[MAIN].ptx)
     assert target and source
-    swapped = code.ptx.replace(target[0], target[0].replace(target[1], source[1]))
+    swapped = code.modules[MAIN].ptx.replace(target[0], target[0].replace(target[1], source[1]))
     with pytest.raises(ProofError, match="V12: may write through parameter 0, which its dispatch only reads"):
-        check_device_code(JOB, replace(code, ptx=swapped))
+        check_device_code(JOB, replace(code, modules={MAIN: CodeModule(swapped)}))
 
 
 def test_code_is_refused_that_is_not_called_as_it_is_written(code: DeviceCode) -> None:
     with pytest.raises(ProofError, match="is not in the code"):
-        check_device_code(JOB, replace(code, ptx=""))
+        check_device_code(JOB, replace(code, modules={}))
     (step,) = code.kernels["copied"]
     more = replace(code, kernels={"copied": (replace(step, scalars=(7,)),)})
     with pytest.raises(ProofError, match="takes 2 parameters, but gets 3"):
