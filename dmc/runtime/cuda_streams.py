@@ -58,12 +58,20 @@ class CudaStreams:
             entry = self._entries.get(key) or modules[dispatch.module].get_function(dispatch.entry)
             self._entries[key] = entry
             if dispatch.shared > _FREE_SHARED:
-                entry.max_dynamic_shared_size_bytes = dispatch.shared
+                self._allow_shared(entry, dispatch)
 
         products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
         if products:
             library = open_library()
             self._products = {each: library.prepared(each) for each in products}
+
+    def _allow_shared(self, entry: Any, dispatch: Dispatch) -> None:
+        driver = self._driver
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(entry.ptr), attribute, dispatch.shared)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            fact = f"gives {dispatch.entry} no {dispatch.shared} bytes of shared memory ({status})"
+            raise DmcError("device 'cuda'", fact, hint="the code is for compute capability 9.0 (H100, H200)")
 
     def _loaded(self, module: CodeModule) -> Any:
         loaded = self._cuda.function.Module()
