@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 import dmc
 from dmc.importer.precision import Precision
 from dmc.importer.step import import_step
-from dmc.verification import dropout
+from dmc.verification import dropout, estimate
 from dmc.verification.estimate import Amount, Rates, amount_of
 from dmc.verification.reference import eager_step
 from dmc.verification.request import Request
@@ -60,3 +61,19 @@ def test_a_step_takes_half_to_twice_what_is_expected(name: str, context: Any, mo
     assert expected.draws == done.draws
     assert done.flops <= expected.flops <= FACTOR * done.flops
     assert done.seconds(RATES) / FACTOR <= expected.seconds(RATES) <= FACTOR * done.seconds(RATES)
+
+
+def test_nothing_is_slower_than_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As short work on many threads seems to be where others use the machine; threads are as many as before."""
+    threads, used = torch.get_num_threads(), list[int]()
+
+    def shortest(clock: Any, works: Any) -> list[float]:
+        used.append(torch.get_num_threads())
+        return [0.5, 4.0, 4.0] if clock is time.perf_counter else [1.0, 2.0, 2.0]
+
+    monkeypatch.setattr(estimate, "_shortest", shortest)
+    rates = Rates.measured()
+    monkeypatch.setattr(estimate, "_shortest", lambda clock, works: [1.0, 2.0, 2.0])
+    alone = Rates.measured()
+    assert (rates.flop, rates.element, rates.draw) == (alone.flop / 2, alone.element, alone.draw)
+    assert used == [threads, 1] and torch.get_num_threads() == threads
