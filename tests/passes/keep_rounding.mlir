@@ -61,3 +61,25 @@ func.func @left_alone(%x: tensor<4xf32>) -> (tensor<4xbf16>, tensor<4xf32>) {
   } -> tensor<4xf32>
   return %a, %b : tensor<4xbf16>, tensor<4xf32>
 }
+
+// -----
+
+#id = affine_map<(d0) -> (d0)>
+
+// A number is rounded here and now: IREE would go on with it as it was.
+// CHECK-LABEL: func.func @number
+// CHECK: arith.constant 1.296880e+00 : bf16
+// CHECK-NOT: arith.truncf {{.*}} : f64
+// CHECK: return
+func.func @number(%x: tensor<4xbf16>) -> tensor<4xbf16> {
+  %empty = tensor.empty() : tensor<4xbf16>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xbf16>) outs(%empty : tensor<4xbf16>) {
+  ^bb0(%in: bf16, %out: bf16):
+    %wide = arith.constant 1.3 : f64
+    %number = arith.truncf %wide : f64 to bf16
+    %sum = arith.addf %in, %number : bf16
+    linalg.yield %sum : bf16
+  } -> tensor<4xbf16>
+  return %a : tensor<4xbf16>
+}
