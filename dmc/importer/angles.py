@@ -39,9 +39,13 @@ def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
     quarters = torch.zeros_like(wide)
     for part in _TWO_OVER_PI:
         product = wide * part
-        quarters = quarters + (product - 4.0 * torch.round(0.25 * product))
-    nearest = torch.round(quarters)
+        quarters = quarters + (product - 4.0 * _nearest(0.25 * product))
+    nearest = _nearest(quarters)
     return nearest.to(x.dtype), ((quarters - nearest) * (math.pi / 2.0)).to(x.dtype)
+
+
+def _nearest(x: Tensor) -> Tensor:
+    return torch.floor(x + 0.5)
 
 
 def _turned(quarter: Tensor, rest: Tensor) -> Tensor:
