@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
 from dmc.importer import tree
-from dmc.importer.objective import TARGET_NAMES
+from dmc.importer.objective import TARGET_NAMES, own_loss
 from dmc.importer.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS
@@ -139,7 +139,7 @@ def objective(request: Request, example: Any) -> list[Any]:
     keyword: dict[str, Any] = dict(example) if isinstance(example, Mapping) else {}
     positional: list[Any] = [] if isinstance(example, Mapping) else list(example)
     if loss is None:
-        result = _own_loss(model(*positional, **keyword))
+        result = own_loss(model(*positional, **keyword))
     else:
         name = next((name for name in TARGET_NAMES if name in keyword), "")
         target = keyword.pop(name) if name else positional.pop()
@@ -171,14 +171,6 @@ def names_of(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in named:
         names.setdefault(id(tensor), name)
     return {name: tensor for name, tensor in named if names[id(tensor)] == name}
-
-
-def _own_loss(output: Any) -> Any:
-    """The loss that a model returns: itself, by name, or first."""
-    if isinstance(output, Tensor):
-        return output
-    named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    return output[0] if named is None else named
 
 
 def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
