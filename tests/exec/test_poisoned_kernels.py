@@ -144,7 +144,6 @@ def _launches(job: Job) -> list[Launch]:
 
 def test_kernels_keep_to_their_ranges() -> None:
     job = _compiled().job
-    assert job is not None
     launches = _launches(job)
     assert any(each in launch.reads for launch in launches for each in launch.writes), "nothing is in place"
     guarded = Guarded(job)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Job, Lane, Program, Range, Slot
 from dmc.program.code import DeviceCode
-from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 
@@ -103,3 +106,14 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
     session.close()
     with pytest.raises(DmcError, match="closed"):
         session.write_state([np.zeros(4, np.float32)])
+
+
+def test_what_a_gpu_needs_is_one_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = ("cupy", "cuda.bindings.driver")
+    for missing in wanted:
+        for name in wanted:
+            monkeypatch.setitem(sys.modules, name, None if name == missing else SimpleNamespace())
+        with pytest.raises(DmcError, match=r"device 'cuda': needs the package '.+', which is not installed\n  hint: pip install 'dmc\[cuda\]'"):
+            open_device()
+    extra = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [line.partition(">")[0] for line in extra["cuda"]] == ["cuda-bindings", "cupy-cuda13x"]
