@@ -108,12 +108,13 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
         session.write_state([np.zeros(4, np.float32)])
 
 
-def test_what_a_gpu_needs_is_one_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = ("cupy", "cuda.bindings.driver")
-    for missing in wanted:
-        for name in wanted:
-            monkeypatch.setitem(sys.modules, name, None if name == missing else SimpleNamespace())
-        with pytest.raises(DmcError, match=r"device 'cuda': needs the package '.+', which is not installed\n  hint: pip install 'dmc\[cuda\]'"):
-            open_device()
-    extra = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert [line.partition(">")[0] for line in extra["cuda"]] == ["cuda-bindings", "cupy-cuda13x"]
+@pytest.mark.parametrize("missing", ["cupy", "cuda.bindings.driver"])
+def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(DmcError, match=r"needs the package '.+', which is not installed") as caught:
+        open_device()
+    assert caught.value.hint == "pip install 'dmc[cuda]'"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["cuda"]
+    assert [line.partition(">")[0] for line in extra] == ["cuda-bindings", "cupy-cuda13x"]
