@@ -17,8 +17,8 @@ from dmc.analysis.settings import write_settings
 from dmc.forms import PLACED, PLANNED
 from dmc.lowering.calling import with_splits
 from dmc.lowering.device_code import device_code
+from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.one_lane import in_one_lane
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
@@ -31,7 +31,7 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature
 from dmc.runtime.versions import tool_versions
-from dmc.target import CPU, Target, targets
+from dmc.target import CPU, CUDA, Target, targets
 
 # Who carries out a plan on a GPU: dmc, which replays it as one CUDA graph, or IREE's runtime, in one lane.
 Executor = Literal["static", "iree"]
@@ -104,7 +104,8 @@ class Builder:
     def build(self) -> Built:
         """Decides order, memory and events, proves the programs of all ranks, and compiles. Raises ProofError, too."""
         settings, module = self.settings, self.module
-        write_settings(module, settings.targets, settings.machine, settings.memory_cap)
+        names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
+        write_settings(module, names, settings.machine, settings.memory_cap)
         recorder = Recorder()
         forms = pipeline.run(
             module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see
@@ -116,9 +117,14 @@ class Builder:
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
         built = Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
         with self.observer.stage("iree"):
-            for target in targets(settings.targets):
-                built = _with_code(built, compile_kernels(module, job.kernels, target), target, settings.executor)
+            for target in targets(names):
+                built = _with_code(built, code_for(module, job.kernels, target), target, settings.executor)
         return replace(built, certificate=certificate.with_code(built.modules, built.code))
+
+
+def _by_iree(names: str) -> str:
+    """The targets, joined by "+", of which IREE's runtime runs those that are GPUs."""
+    return "+".join(f"{name}:iree" if name == CUDA.name else name for name in names.split("+"))
 
 
 def _with_code(built: Built, library: CodeLibrary, target: Target, executor: Executor) -> Built:

@@ -13,6 +13,7 @@ from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.observer import Observer
+from dmc.passes.absorb_casts import AbsorbCasts
 from dmc.passes.assign_queues import AssignQueues
 from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
@@ -31,6 +32,7 @@ from dmc.passes.partition import Partition
 from dmc.passes.place_events import PlaceEvents
 from dmc.passes.plan_memory import PlanMemory
 from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.recompute import Recompute
 from dmc.passes.schedule import Schedule
 from dmc.passes.select_kernels import SelectKernels
 from dmc.passes.sink_wait import SinkWait
@@ -51,12 +53,14 @@ STAGES = (
     Stage(
         SCHEDULED,
         (
+            AbsorbCasts(),
             InlineComposites(),
             "canonicalize",
             "cse",
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
+            Recompute(),
             FormKernels(),
             CopyPorts(),
             Async(),

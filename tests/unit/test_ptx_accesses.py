@@ -13,9 +13,9 @@ from dmc.errors import ProofError
 from dmc.lowering.device_code import device_code
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.code import MAIN, CodeModule, DeviceCode, Dispatch
 from dmc.program.device_contract import check_device_code
-from dmc.program.ptx_writes import Writes, written_parameters
+from dmc.program.ptx_accesses import parameter_accesses
 from dmc.target import CUDA
 
 LOADS = """
@@ -64,7 +64,40 @@ def entry(body: str) -> str:
     ],
 )
 def test_stores_are_followed_to_parameters(body: str, written: set[int], is_known: bool) -> None:
-    assert written_parameters(entry(body)) == {"e": Writes(frozenset(written), 3, is_known)}
+    found = parameter_accesses(entry(body))["e"]
+    assert (found.written, found.is_known) == (written, is_known)
+    assert len(found.alignments) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "cached", "alignments"),
+    [
+        ("", set[int](), (16, 16, 1)),
+        ("ld.global.nc.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1]; st.global.v4.b64 [%rd2], {%rd3}", {0}, (16, 32, 1)),
+        ("ld.global.nc.L1::no_allocate.L2::128B.v8.f32 {%f1}, [%rd1+32];", {0}, (32, 16, 1)),
+        (
+            "cp.async.ca.shared.global [%r4], [%rd1], 4; cp.async.bulk.shared.global [%r4], [%rd2], 64, [%r5];",
+            set[int](),
+            (16, 32, 1),
+        ),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r2}, [%rd2], 16;", set[int](), (16, 32, 1)),
+        (
+            "add.s64 %rd3, %rd1, 4; ldu.global.b32 %r2, [%rd3]; atom.global.add.f64 %fd1, [%rd2], %fd2;",
+            {0},
+            (16, 16, 1),
+        ),
+    ],
+)
+def test_what_addresses_must_be_multiples_of(body: str, cached: set[int], alignments: tuple[int, ...]) -> None:
+    found = parameter_accesses(entry(body))["e"]
+    assert (found.cached, found.alignments) == (cached, alignments)
+
+
+@pytest.mark.parametrize(("declared", "needed"), [(".align 1", 2), (".align 8", 8), ("", 4)])
+def test_what_is_declared_is_needed_too(declared: str, needed: int) -> None:
+    body = "ld.global.b8 %rs1, [%rd1]; red.global.add.noftz.bf16 [%rd1+2], %rs1; st.global.b16 [%rd2], %rs1;"
+    made = parameter_accesses(entry(body).replace(".align 16", declared))
+    assert made["e"].alignments == (needed, needed, 1)
 
 
 COPIED = """
@@ -99,17 +132,17 @@ def test_code_is_refused_that_writes_its_operand(code: DeviceCode) -> None:
     check_device_code(JOB, code)
     with pytest.raises(ProofError, match="launch of @copied: V12: writes operand 0, which the launch only reads"):
         check_device_code(JOB, _planted(code, "rw"))
-    target = re.search(r"st\.global\.b32\s+\[(%rd\d+)\]", code.ptx)
-    source = re.search(r"ld\.global\.nc\.b32\s+%r\d+, \[(%rd\d+)\]", code.ptx)
+    target = re.search(r"st\.global\.b32\s+\[(%rd\d+)\]", code.modules[MAIN].ptx)
+    source = re.search(r"ld\.global\.nc\.b32\s+%r\d+, \[(%rd\d+)\]", code.modules[MAIN].ptx)
     assert target and source
-    swapped = code.ptx.replace(target[0], target[0].replace(target[1], source[1]))
+    swapped = code.modules[MAIN].ptx.replace(target[0], target[0].replace(target[1], source[1]))
     with pytest.raises(ProofError, match="V12: may write through parameter 0, which its dispatch only reads"):
-        check_device_code(JOB, replace(code, ptx=swapped))
+        check_device_code(JOB, replace(code, modules={MAIN: CodeModule(swapped)}))
 
 
 def test_code_is_refused_that_is_not_called_as_it_is_written(code: DeviceCode) -> None:
     with pytest.raises(ProofError, match="is not in the code"):
-        check_device_code(JOB, replace(code, ptx=""))
+        check_device_code(JOB, replace(code, modules={}))
     (step,) = code.kernels["copied"]
     more = replace(code, kernels={"copied": (replace(step, scalars=(7,)),)})
     with pytest.raises(ProofError, match="takes 2 parameters, but gets 3"):

@@ -1,4 +1,4 @@
-"""Through which of its parameters an entry of PTX may write."""
+"""What an entry of PTX does through its parameters: what it may write, and what it takes for granted of addresses."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _NAME = re.compile(r"[\w$.]+")
 _READS = ("ld", "ldu", "ldmatrix", "tex", "tld4", "suld", "prefetch", "prefetchu", "mapa", "isspacep")
 # Registers of any type but predicates, in their declarations.
 _DECLARED = re.compile(r"\.reg\s+\.(?!pred)\w+\s+([^;]+);")
+# The types of an instruction come last: `.v4.b32`, `.f16x2`.
+_TYPE = re.compile(r"(?:\.v(\d))?\.[a-z]+(\d+)(?:x(\d))?$")
+_ALIGNMENT = re.compile(r"\.align\s+(\d+)")
+# The alignment in bytes that no instruction exceeds: what `wmma.load` wants, whatever the type of its elements is.
+_WIDEST = 32
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
 # The frame of an entry, which is its own too: what it is called, and what stands for it among the parameters.
@@ -29,39 +34,55 @@ _FRAME_NAME, _FRAME = "__local_depot", -1
 
 
 @dataclass(frozen=True)
-class Writes:
-    """parameters: the pointers, by number, through which an entry may write. count: of all its parameters.
+class Accesses:
+    """What an entry does through its parameters, which are known by number.
 
+    written: the pointers through which it may write. cached: those through which it reads as if nobody wrote there
+    while it runs (`ld.global.nc`). alignments: of each parameter what its address must be a multiple of, as it is
+    declared or as the widest access needs; 1 of what is no pointer.
     is_known: whether every address that it writes to was computed from one of its pointers.
     """
 
-    parameters: frozenset[int]
-    count: int
+    written: frozenset[int]
+    cached: frozenset[int]
+    alignments: tuple[int, ...]
     is_known: bool
 
 
-def written_parameters(ptx: str) -> dict[str, Writes]:
-    """Which memory each entry may write, by the entry's name.
+def parameter_accesses(ptx: str) -> dict[str, Accesses]:
+    """What each entry does, by the entry's name.
 
     An address that was computed from a parameter, on any path, may lie in its buffer. What is loaded from a buffer is
     no address, since buffers hold numbers.
     """
     text = _COMMENT.sub("", ptx)
     starts = [match.start() for match in _FUNCTION.finditer(text)]
-    found: dict[str, Writes] = {}
+    found: dict[str, Accesses] = {}
     for first, end in pairwise([*starts, len(text)]):
         if head := _ENTRY.search(text, first, end):
-            lines = text[text.index("{", head.end()) : end]
-            body = list(_instructions(lines))
             parameters = head[2].split(",") if head[2].strip() else []
-            pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
-            written, is_known = _Body(pointers, body).writes()
-            # Those of inline assembly may be called anything, and are not followed.
-            is_named = all(
-                name.strip().startswith("%") for each in _DECLARED.findall(lines) for name in each.split(",")
-            )
-            found[head[1]] = Writes(frozenset(written), len(parameters), is_known and is_named)
+            found[head[1]] = _accesses(parameters, text[text.index("{", head.end()) : end])
     return found
+
+
+def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
+    """Of an entry with these parameters and this body."""
+    pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
+    body = _Body(pointers, list(_instructions(lines)))
+    written, is_known = body.writes()
+    # Those of inline assembly may be called anything, and are not followed.
+    is_named = all(name.strip().startswith("%") for each in _DECLARED.findall(lines) for name in each.split(","))
+    widths = body.widths()
+    alignments = tuple(max(_declared(each), widths.get(i, 1)) for i, each in enumerate(parameters))
+    return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named)
+
+
+def _declared(parameter: str) -> int:
+    """What the address of a buffer is said to be a multiple of; PTX takes 4 where nothing is said."""
+    if ".ptr" not in parameter:
+        return 1
+    match = _ALIGNMENT.search(parameter)
+    return int(match[1]) if match else 4
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,17 @@ class _Instruction:
     def addresses(self) -> Sequence[str]:
         """Its operands that are addresses, or may be."""
         return [operand for operand in self.operands if operand.startswith("[") or self.kind == "call"]
+
+    @property
+    def width(self) -> int:
+        """The bytes of its access, of which its address must be a multiple."""
+        if self.name.startswith(("cp.async.ca", "cp.async.cg")):
+            return int(self.operands[2], 0)
+        match = _TYPE.search(self.name)
+        if match is None or self.kind == "wmma":
+            return _WIDEST
+        count, bits, more = (int(each or 1) for each in match.groups())
+        return count * bits * more // 8
 
     @property
     def is_load(self) -> bool:
@@ -111,11 +143,26 @@ class _Body:
     sources: dict[str, set[int]] = field(default_factory=dict)
     spilled: set[int] = field(default_factory=set)
 
-    def writes(self) -> tuple[set[int], bool]:
-        """The pointers that are written through, and whether there is nothing else."""
+    def __post_init__(self) -> None:
         # Loops carry addresses back to what stands before, so this goes on until nothing is learnt any more.
         while sum(map(self._learns, self.instructions)):
             pass
+
+    def cached(self) -> set[int]:
+        """The pointers that are read through a cache which sees no writes of the same launch."""
+        loads = (each for each in self.instructions if "nc" in each.name.split(".") or each.kind == "ldu")
+        return set().union(*(self._taken(each.addresses) for each in loads)) - {_FRAME}
+
+    def widths(self) -> dict[int, int]:
+        """Of each pointer the bytes of the widest access through it."""
+        found: dict[int, int] = {}
+        for each in self.instructions:
+            for pointer in self._taken(each.addresses):
+                found[pointer] = max(found.get(pointer, 1), each.width)
+        return found
+
+    def writes(self) -> tuple[set[int], bool]:
+        """The pointers that are written through, and whether there is nothing else."""
         written: set[int] = set()
         is_known = True
         for each in self.instructions:
@@ -130,7 +177,8 @@ class _Body:
         if each.kind == "st":
             is_own = each.space in _OWN or _FRAME in self._taken(each.addresses)
             return _add(self.spilled, self._taken(each.operands[1:]) if is_own else set[int]())
-        if not each.operands:
+        # What has an address first computes nothing.
+        if not each.operands or each.operands[0].startswith("["):
             return 0
         made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
         # What comparisons give is no address.
