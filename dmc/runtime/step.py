@@ -114,7 +114,7 @@ class Step:
         ArtifactError where the step was not planned for a CPU, too, and where it runs on one.
         """
         if "cpu" not in self._artifact.target.split("+"):
-            fact = f"was compiled for {self._artifact.target}, and holds no plan for a CPU to compare with"
+            fact = f"was compiled for {self._artifact.target}, and holds no code for a CPU to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         if isinstance(self._session, PlannedSession):
             fact = "runs on the CPU itself, which it would be compared with"

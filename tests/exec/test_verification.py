@@ -186,5 +186,5 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
 
     elsewhere = dataclasses.replace(step.snapshot(), target="cuda")
     monkeypatch.setattr(step, "_artifact", elsewhere)
-    with pytest.raises(ArtifactError, match="holds no plan for a CPU to compare with"):
+    with pytest.raises(ArtifactError, match="holds no code for a CPU to compare with"):
         step.verify_next()
