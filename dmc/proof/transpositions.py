@@ -10,7 +10,7 @@ Transposition = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def joined(shape: Sequence[int], order: Sequence[int]) -> Transposition:
-    """The same transposition in as few dimensions as can be: told by what must move. One that moves nothing has none."""
+    """The same transposition in as few dimensions as can be, told by what must move; none where nothing moves."""
     runs: list[list[int]] = []
     for dim in (dim for dim in order if shape[dim] != 1):
         last = runs[-1][-1] if runs else None
@@ -38,7 +38,7 @@ def composed(first: Transposition, second: Transposition) -> Transposition | Non
 
 
 def _refined(left: Sequence[int], right: Sequence[int]) -> list[tuple[int, int, int]] | None:
-    """Dimensions of which those of both shapes are made: in which of the left and of the right each is, and its size."""
+    """Dimensions of which those of both shapes are made: which of the left and right each is in, and its size."""
     pieces: list[tuple[int, int, int]] = []
     i = j = 0
     rest, other = left[0], right[0]
