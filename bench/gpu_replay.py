@@ -142,7 +142,7 @@ def prepare(model: str, directory: Path) -> None:
         target="cpu+cuda",
     ).write(directory / f"{model}.dmc")
     step = dmc.load(directory / f"{model}.dmc")
-    step.load_state_dict(_start(step))
+    step.load_state_dict(start_state(step))
     train_on_the_cpu(model, step, case, directory)
 
 
@@ -152,7 +152,7 @@ def run(model: str, directory: Path) -> Result:
 
     stored, precision = dict(np.load(directory / f"{model}.npz")), CASES[model].precision
     step = load(directory / f"{model}.dmc", device="cuda")
-    start = _start(step)
+    start = start_state(step)
     step.load_state_dict(start)
     batches = stored_batches(step, stored)
     losses, trained = _train(step, batches)
@@ -187,7 +187,7 @@ def run(model: str, directory: Path) -> Result:
     return result
 
 
-def _start(step: Any) -> dict[str, Any]:
+def start_state(step: Any) -> dict[str, Any]:
     """The state of a new step with parameters as transformers have them at the start, the same on every machine."""
     random = np.random.default_rng(0)
     state = step.state_dict()
