@@ -49,20 +49,25 @@ class Layout:
 
     def reshaped(self, sizes: Sequence[int]) -> Layout | None:
         """The same elements in the same order as another shape; None where no strides say so."""
-        strides: list[int] = []
-        pending = [(size, stride) for size, stride in zip(self.sizes, self.strides, strict=True) if size != 1]
+        runs, strides = self._runs(), list[int]()
         for size in reversed(sizes):
-            left, stride = 1, pending[-1][1] if pending else 1
+            count, stride = runs.pop() if runs else (1, 1)
             strides.append(stride)
-            while left < size:
-                own, at = pending.pop()
-                # Dimensions become one where the outer goes on where the inner ends.
-                taken = min(own, size // left)
-                if at != stride * left or size % left or own % taken:
-                    return None
-                pending += [(own // taken, at * taken)] if own > taken else []
-                left *= taken
+            if count % size:
+                return None
+            if count > size:
+                runs.append((count // size, stride * size))
         return Layout(self.offset, tuple(sizes), tuple(reversed(strides)))
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Sizes and strides, where the inner of two dimensions ends where the outer goes on, of both as one."""
+        runs: list[tuple[int, int]] = []
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            if runs and runs[-1][1] == size * stride:
+                runs[-1] = (runs[-1][0] * size, stride)
+            elif size != 1:
+                runs.append((size, stride))
+        return runs
 
 
 def seen_through(op: ir.Operation, layout: Layout) -> Layout | None:

@@ -121,9 +121,7 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
     with ir.InsertionPoint(kernels.body):
         for name in names:
             _add_public(symbols[name].operation)
-        meanings = [symbols[name].operation.clone() for name in decompositions(module, names)]
-    if meanings:
-        open_composites(kernels)
+    open_composites(kernels, [symbols[name].operation for name in decompositions(module, names)])
     if target.name == CPU.name:
         split_deep_products(kernels)
         keep_rounding(kernels)
