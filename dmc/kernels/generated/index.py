@@ -1,7 +1,7 @@
 """Where an element lies, as an integer expression of a kernel's variables that simplifies as far as sizes are known.
 
-`(16 × 1024 × 768)` read flat and cut up again gives back `i`: reshapes, which are divisions and remainders, cost nothing
-where they cancel.
+A place in 16 × 1024 × 768 that is made flat and cut up again is the same place: reshapes, which are divisions and
+remainders, cost nothing where they cancel.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Index:
             return whole + low // by
         for size in _common(rest, by):
             large, small = rest._split(size)
-            if 0 <= small.bounds[0] and small.bounds[1] < size:
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
                 return whole + large // (by // size)
         return whole + _quotient(rest, by)
 
@@ -135,7 +135,7 @@ class Index:
             return rest + -by * (low // by)
         for size in _common(rest, by):
             large, small = rest._split(size)
-            if 0 <= small.bounds[0] and small.bounds[1] < size:
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
                 return (large % (by // size)) * size + small
         return _remainder(rest, by)
 

@@ -21,6 +21,8 @@ from dmc.kernels.recipe import Buffer, Call
 _PROCESSORS = 132
 _LEAST = 16
 _GROUP = 8
+# With more elements of a tile for each thread, its halves take turns.
+_MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -90,18 +92,39 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer |
     total = writer.name("total")
     writer.raw(f"{total} = {zeros(f'[{tiles.rows}, {tiles.columns}]', '0.0', 'f32')}")
     _accumulate(launch, tiles, total, batch, split)
-    variables = row.variables | column.variables
-    loops = product.loops(batch, row, column)
-    places = product.reduction.result_places(loops)
-    number = linearise(places, product.reduction.value.type.shape)
-    if part is not None:
-        launch.store(part, split * _elements(product) + number, Value(total, "f32", "f32", variables))
-    else:
-        made = finished(launch, product.reduction, total, variables, loops)
-        launch.emitter.bound[product.reduction.value] = places, made
-    for root in roots if part is None else ():
-        launch.root(root, number)
+    for piece, place in _pieces(launch, tiles, total, column, chosen.warps):
+        loops = product.loops(batch, row, place)
+        places = product.reduction.result_places(loops)
+        number = linearise(places, product.reduction.value.type.shape)
+        variables = row.variables | place.variables
+        if part is not None:
+            launch.store(
+                part, split * _elements(product) + number, Value(piece, "f32", "f32", variables), is_last=False
+            )
+        else:
+            made = finished(launch, product.reduction, piece, variables, loops)
+            launch.emitter.bound[product.reduction.value] = places, made
+        for root in roots if part is None else ():
+            launch.root(root, number, is_last=False)
     return launch.call(tiles.programs, chosen.warps, chosen.stages)
+
+
+def _pieces(launch: Launch, tiles: Tiles, total: str, column: Index, warps: int) -> list[tuple[str, Index]]:
+    """A wide tile as two halves, so that what is computed of one is out of the registers before the other's turn."""
+    half = tiles.columns // 2
+    if tiles.rows * tiles.columns <= _MOST_AT_ONCE * 32 * warps:
+        return [(total, column)]
+    writer, count = launch.writer, tiles.product.size("columns")
+    pair = f"tl.permute(tl.reshape({total}, [{tiles.rows}, 2, {half}]), (0, 2, 1))"
+    names = [writer.name(f"{total}_left"), writer.name(f"{total}_right")]
+    writer.raw(f"{', '.join(names)} = tl.split({pair})")
+    pieces: list[tuple[str, Index]] = []
+    for i, name in enumerate(names):
+        first = f"tile_column * {tiles.columns} + {i * half}" if i else f"tile_column * {tiles.columns}"
+        mask = f"{{}} < {count}" if count % tiles.columns else ""
+        own = launch.variable("column", f"{first} + tl.arange(0, {half})[None, :]", mask)
+        pieces.append((name, variable(own, count)))
+    return pieces
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:

@@ -15,7 +15,7 @@ from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import Reduction
-from dmc.kernels.generated.structure import heavy_values
+from dmc.kernels.generated.structure import heavy_values, reads
 from dmc.kernels.generated.value import NARROW_FLOATS, Declined
 from dmc.kernels.implementation import Candidate
 from dmc.kernels.problem import TensorType
@@ -71,7 +71,8 @@ class Plan:
         if len(signatures) > 1 or any(products):
             raise Unbound(heavy[0])
         loops = reductions[0].loops
-        if loops.is_by_rows and (loops.kept >= _ENOUGH_ROWS):
+        waiting = heavy_values([each for value in heavy for each in reads(value)], self.memory)
+        if loops.is_by_rows and (loops.kept >= _ENOUGH_ROWS or waiting):
             self._rows(reductions, roots)
         else:
             self._split(reductions, roots)
@@ -111,7 +112,7 @@ class Plan:
     def _split(self, reductions: Sequence[Reduction], roots: Sequence[Root]) -> None:
         loops = reductions[0].loops
         for each in reductions:
-            if heavy_values(list(each.value.owner.operands), self.memory):
+            if heavy_values(reads(each.value), self.memory):
                 raise Unbound(reductions[0].value)
         fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
         elements = [root for root in fitting if math.prod(root.shape) != loops.kept]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
-from dmc.kernels.generated.reducing import Reduction, finished, tile_of, reduce_tile
-from dmc.kernels.generated.structure import heavy_values
+from dmc.kernels.generated.reducing import Reduction, finished, reduce_tile, tile_of
+from dmc.kernels.generated.structure import heavy_values, reads
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Call
 
@@ -124,7 +124,7 @@ def _levels(reductions: Sequence[Reduction]) -> list[list[Reduction]]:
     """The reductions by how many others each has to wait for, one after the other."""
     level: dict[object, int] = {}
     for each in reductions:
-        before = heavy_values(list(each.value.owner.operands), ())
+        before = heavy_values(reads(each.value), ())
         level[each.value] = 1 + max((level.get(value, 0) for value in before), default=0)
     found: list[list[Reduction]] = [[] for _ in range(max(level.values()))]
     for each in reductions:

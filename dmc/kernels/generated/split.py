@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
-from dmc.kernels.generated.reducing import Reduction, finished, tile_of, reduce_tile
+from dmc.kernels.generated.reducing import Reduction, finished, reduce_tile, tile_of
 from dmc.kernels.generated.structure import Loops
 from dmc.kernels.generated.value import Value
 from dmc.kernels.implementation import Candidate, candidate
