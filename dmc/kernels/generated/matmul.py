@@ -76,9 +76,9 @@ def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
         return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
     if columns <= 64 or rows <= 64:
         return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
-    return (
-        (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
-    )
+    if tiles >= 2 * _PROCESSORS:
+        return (*large, small[0], small[1])
+    return (large[1], small[1], small[2], small[0], large[0])
 
 
 def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
@@ -98,14 +98,13 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer |
         number = linearise(places, product.reduction.value.type.shape)
         variables = row.variables | place.variables
         if part is not None:
-            launch.store(
-                part, split * _elements(product) + number, Value(piece, "f32", "f32", variables), is_last=False
-            )
+            launch.store(part, split * _elements(product) + number, Value(piece, "f32", "f32", variables))
         else:
             made = finished(launch, product.reduction, piece, variables, loops)
             launch.emitter.bound[product.reduction.value] = places, made
         for root in roots if part is None else ():
-            launch.root(root, number, is_last=False)
+            launch.root(root, number)
+        launch.flush()
     return launch.call(tiles.programs, chosen.warps, chosen.stages)
 
 

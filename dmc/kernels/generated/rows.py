@@ -105,10 +105,7 @@ class _Rows:
 
     def store(self, roots: Sequence[Root]) -> None:
         """Stores what is wanted of each row and of each element."""
-        by_row = [root for root in roots if math.prod(root.shape) == self.rows]
-        for root in by_row:
-            self.launch.root(root, self.row)
-        by_element = [root for root in roots if root not in by_row]
+        by_element = [root for root in roots if math.prod(root.shape) != self.rows]
         if self.is_whole:
             for root in by_element:
                 self.launch.root(root, self.row * self.width + self.column)
@@ -117,7 +114,11 @@ class _Rows:
             with self.writer.loop(f"for start in range(0, {self.width}, {self.block}):", column):
                 self._declare(column)
                 for root in by_element:
-                    self.launch.root(root, self.row * self.width + variable(column, self.width), is_last=False)
+                    self.launch.root(root, self.row * self.width + variable(column, self.width))
+                self.launch.flush()
+        for root in roots:
+            if root not in by_element:
+                self.launch.root(root, self.row)
 
 
 def _levels(reductions: Sequence[Reduction]) -> list[list[Reduction]]:
