@@ -105,6 +105,16 @@ class Index:
         """The names of the variables that it depends on."""
         return frozenset(name for atom, _ in self.terms for name in atom.variables)
 
+    def is_computed(self) -> bool:
+        """Whether no term was read from memory."""
+        return all(
+            isinstance(atom, Variable) or (not isinstance(atom, Looked) and atom.of.is_computed()) for atom, _ in self.terms
+        )
+
+    def at(self, value: int) -> int:
+        """What the expression is where every variable has this value."""
+        return self.constant + sum(factor * _at(atom, value) for atom, factor in self.terms)
+
     def __add__(self, other: Index | int) -> Index:
         other = Index(constant=other) if isinstance(other, int) else other
         factors: dict[Atom, int] = dict(self.terms)
@@ -177,6 +187,18 @@ def delinearise(number: Index, shape: Sequence[int]) -> tuple[Index, ...]:
         # The first dimension that counts needs no remainder: no number is beyond the end.
         places.append(place % size if any(each > 1 for each in shape[:i]) else place if size > 1 else ZERO)
     return tuple(places)
+
+
+def _at(atom: Atom, value: int) -> int:
+    match atom:
+        case Quotient(of=of, by=by):
+            return of.at(value) // by
+        case Remainder(of=of, by=by):
+            return of.at(value) % by
+        case Variable():
+            return value
+        case Looked():
+            raise AssertionError("what was read from memory is not known")
 
 
 def _common(rest: Index, by: int) -> Iterable[int]:

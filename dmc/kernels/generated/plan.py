@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmc.kernels.generated import matmul, pointwise, rows, split
+from dmc.kernels.generated import matmul, pointwise, rows, split, turned
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
@@ -105,8 +105,14 @@ class Plan:
     def _pointwise(self, roots: Sequence[Root]) -> None:
         for count in dict.fromkeys(math.prod(root.shape) for root in roots):
             own = [root for root in roots if math.prod(root.shape) == count]
-            launch = self._launch(f"{self.name}: {count} elements, each for itself.")
-            self._done(launch, pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES)))
+            title = f"{self.name}: {count} elements, each for itself."
+            launch = self._launch(title)
+            call = pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES))
+            across = turned.turned_dimension(launch, own[0])
+            if across is not None:
+                launch = self._launch(title)
+                call = turned.turned(launch, own, across, self._choose(turned.CANDIDATES))
+            self._done(launch, call)
 
     def _after(self, roots: Sequence[Root], sizes: Sequence[int], value: Any) -> list[Root]:
         """The roots of these sizes; others are made by launches of their own, which do not read `value`."""
