@@ -107,9 +107,9 @@ class Index:
 
     def is_computed(self) -> bool:
         """Whether no term was read from memory."""
-        return all(
-            isinstance(atom, Variable) or (not isinstance(atom, Looked) and atom.of.is_computed()) for atom, _ in self.terms
-        )
+        atoms = [atom for atom, _ in self.terms]
+        nested = [atom.of for atom in atoms if isinstance(atom, Quotient | Remainder)]
+        return not any(isinstance(atom, Looked) for atom in atoms) and all(each.is_computed() for each in nested)
 
     def at(self, value: int) -> int:
         """What the expression is where every variable has this value."""
