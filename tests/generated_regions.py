@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -19,10 +20,9 @@ from dmc.kernels.recipe import Recipe
 from tests.triton_interpreter import interpret
 
 Array = NDArray[Any]
-TORCH = {
-    **{"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64},
-    **{"i64": torch.int64, "i32": torch.int32, "i8": torch.int8, "i1": torch.bool},
-}
+FOLDER = Path(__file__).parent / "generated"
+_TORCH = "f32 float32 f16 float16 bf16 bfloat16 f64 float64 i64 int64 i32 int32 i8 int8 i1 bool".split()
+TORCH = {name: getattr(torch, dtype) for name, dtype in zip(_TORCH[::2], _TORCH[1::2], strict=True)}
 # Norm of the error ÷ norm of the reference: sums in another order, and narrow results that are rounded once more.
 TOLERANCE = {"f64": 3e-6, "f32": 3e-6, "f16": 2e-3, "bf16": 8e-3}
 # Where the reference is zero.
@@ -42,7 +42,7 @@ def region(text: str) -> ir.Module:
 
 
 def sample(types: Sequence[TensorType], seed: int, limit: int = 8, special: bool = False) -> tuple[Tensor, ...]:
-    """Operands: normal numbers, with NaN and infinities among them where they shall be `special`; integers below `limit`."""
+    """Operands: normal numbers, if `special` with NaN and infinities among them, and integers below `limit`."""
     random = np.random.default_rng(seed)
     made: list[Tensor] = []
     for each in types:
@@ -102,9 +102,9 @@ def _array(tensor: Tensor) -> Array:
     return tensor.numpy()
 
 
-def filled(text: str, **sizes: Any) -> str:
-    """`text` with each `$name` as the value of `name`."""
-    ordered: Mapping[str, Any] = dict(sorted(sizes.items(), key=lambda item: -len(item[0])))
-    for name, value in ordered.items():
-        text = text.replace(f"${name}", str(value))
-    return text
+def shaped(name: str, **sizes: int | str) -> ir.Module:
+    """The region of a file in tests/generated, with each `$size` filled in."""
+    text = (FOLDER / f"{name}.mlir.in").read_text(encoding="utf-8")
+    for size in sorted(sizes, key=len, reverse=True):
+        text = text.replace(f"${size}", str(sizes[size]))
+    return ir.Module.parse(text)

@@ -59,8 +59,13 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
 _interpreter.InterpreterBuilder.create_dot = _dot
 _generic_reduce = _interpreter.ReduceOps.generic_reduce
 _UFUNCS = {
-    **{"maximum": np.maximum, "minimum": np.minimum, "maximum_number": np.fmax, "minimum_number": np.fmin},
-    **{"multiply": np.multiply, "both": np.bitwise_and, "either": np.bitwise_or},
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "maximum_number": np.fmax,
+    "minimum_number": np.fmin,
+    "multiply": np.multiply,
+    "both": np.bitwise_and,
+    "either": np.bitwise_or,
 }
 # Of a number and NaN, hardware takes the number.
 _interpreter.InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)

@@ -25,13 +25,15 @@ def each(inputs: str, lines: str, results: str, shape: str = "6x7") -> Any:
     outs = ", ".join(f"%e{i}" for i in range(len(made)))
     blocks = [f"%a{i}: {dtype}" for i, dtype in enumerate(given)] + [f"%o{i}: {dtype}" for i, dtype in enumerate(made)]
     names = ", ".join(f"%r{i}" for i in range(len(made)))
+    operands = ", ".join(f"%x{i}" for i in range(len(given)))
+    kinds = ", ".join(['"parallel"'] * len(dims))
     kept = ", ".join(f"%0#{i}" if len(made) > 1 else "%0" for i in range(len(made)))
     types = ", ".join(tensors[len(given) :])
     return region(f"""({arguments}) -> ({types}) {{
       {empty}
       %0{f":{len(made)}" if len(made) > 1 else ""} = linalg.generic {{indexing_maps = [{maps}],
-          iterator_types = [{", ".join(['"parallel"'] * len(dims))}]}}
-          ins({", ".join(f"%x{i}" for i in range(len(given)))} : {", ".join(tensors[: len(given)])}) outs({outs} : {types}) {{
+          iterator_types = [{kinds}]}}
+          ins({operands} : {", ".join(tensors[: len(given)])}) outs({outs} : {types}) {{
       ^bb0({", ".join(blocks)}):
         {lines}
         linalg.yield {names} : {", ".join(made)}
@@ -303,7 +305,8 @@ def test_a_reduction_of_a_product_takes_two_launches(context: Any) -> None:
       %e1 = tensor.empty() : tensor<70xf32>
       %z = linalg.fill ins(%c : f32) outs(%e : tensor<70x30xf32>) -> tensor<70x30xf32>
       %z1 = linalg.fill ins(%c : f32) outs(%e1 : tensor<70xf32>) -> tensor<70xf32>
-      %0 = linalg.matmul ins(%a, %b : tensor<70x20xbf16>, tensor<20x30xbf16>) outs(%z : tensor<70x30xf32>) -> tensor<70x30xf32>
+      %0 = linalg.matmul ins(%a, %b : tensor<70x20xbf16>, tensor<20x30xbf16>)
+          outs(%z : tensor<70x30xf32>) -> tensor<70x30xf32>
       %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
           iterator_types = ["parallel", "reduction"]} ins(%0 : tensor<70x30xf32>) outs(%z1 : tensor<70xf32>) {
       ^bb0(%in: f32, %o: f32):
