@@ -13,7 +13,7 @@ from dmc.analysis.storage import member_offsets
 from dmc.dialect.collectives import permute_sources_and_targets
 from dmc.dialect.movement import movement_of
 from dmc.errors import DmcError
-from dmc.program.dataflow import NOBODY, Choice, Local, Moved, Movement, Moving, Read, Rows
+from dmc.program.dataflow import NOBODY, Choice, Local, Moved, Movement, Moving, Read, Rows, Transpose
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 # A stretch of a tensor: its first byte, and how many.
@@ -172,20 +172,9 @@ def _from_first(dim: int, rank: int) -> list[int]:
 
 
 def _transposed(reader: Reader, value: int, type_: ir.Type, shape: Sequence[int], order: Sequence[int]) -> int:
-    """A value of this shape with its dimensions in another order: told by what must move, not by how it is written."""
-    runs: list[list[int]] = []
-    for dim in (dim for dim in order if shape[dim] != 1):
-        last = runs[-1][-1] if runs else None
-        # Between the two there are but dimensions of size 1.
-        if last is not None and last < dim and prod(shape[last + 1 : dim]) == 1:
-            runs[-1].append(dim)
-        else:
-            runs.append([dim])
-    if len(runs) < 2:
-        return value
-    sizes = [prod(shape[dim] for dim in run) for run in runs]
-    code = f"transpose to {sizes} of {sorted(range(len(runs)), key=lambda i: runs[i][0])} {type_.element_type}"
-    return reader.read(code, value, prod(shape) * reader.module.element_bytes(type_))
+    """A value of this shape with its dimensions in another order."""
+    size = prod(shape) * reader.module.element_bytes(type_)
+    return reader.add(Transpose(value, tuple(shape), tuple(order), str(type_.element_type), size))
 
 
 def _taken(reader: Reader, whole: ir.Type, offsets: Sequence[int], sizes: Sequence[int], value: int) -> Local:

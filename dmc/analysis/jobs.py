@@ -7,6 +7,7 @@ from typing import Any
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.decompositions import decompositions
 from dmc.dialect.placements import mesh_of
 from dmc.dialect.plan import bounds
 from dmc.errors import DmcError
@@ -27,7 +28,7 @@ from dmc.program import (
     Record,
     Slot,
 )
-from dmc.step_function import symbol
+from dmc.step_function import functions, symbol
 
 # On the function of a kernel: what dominates its time, and the attributes of `dm.kernel` that are the same for all
 # launches.
@@ -44,10 +45,12 @@ def job_of(module: ir.Module) -> Job:
     programs = [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]
     if not programs:
         raise DmcError(module.operation, "holds no dm.program", "lower it to form planned first (dm-lower-to-plan)")
+    meanings = decompositions(module)
+    kernels = [op for op in functions(module) if symbol(op) not in meanings]
     return Job(
         mesh=_mesh(module),
         channels=tuple(_channel(op) for op in module.body.operations if isinstance(op, dm.ChannelOp)),
-        kernels={symbol(op): kernel_of(op) for op in module.body.operations if isinstance(op, func.FuncOp)},
+        kernels={symbol(op): kernel_of(op) for op in kernels},
         programs=tuple(_program(op) for op in sorted(programs, key=lambda op: op.rank.value)),
     )
 

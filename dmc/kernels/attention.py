@@ -1,8 +1,9 @@
 """Flash attention, forward and backward: composites `attention` and `attention_backward`.
 
-Beyond the composites, q, k, v and the results may be strided views [batch, heads, rows, width] whose last dimension is
-contiguous (so queries, keys and values side by side need no copy), and k and v may have fewer heads than q. `dbias` is
-not computed: a problem that reads it is refused. Columns that causality hides from a whole tile are never read.
+Beyond the composites, all tensors [batch, heads, rows, width] may be strided views whose last dimension is contiguous
+(so queries, keys and values side by side, and their gradients, need no copy), and k and v may have fewer heads than q.
+`dbias` is not computed: a problem that reads it is refused. Columns that causality hides from a whole tile are never
+read.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _MIN_BLOCK = 16
 class AttentionShape:
     """What is static in the kernels: sizes, where tensors lie (strides of batch, head, row), scale, mask and tiles.
 
-    groups: heads of q that share one of k and v. bias_at: of all four dimensions, 0 where it broadcasts. factor: what
-    scores still have to be multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves
-    for the second what dropout keeps. precision: of products of f32.
+    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, of which the
+    forward pass has none. bias_at: of all four dimensions, 0 where it broadcasts. factor: what scores still have to be
+    multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves for the second what
+    dropout keeps. precision: of products of f32.
     """
 
     rows: int
@@ -40,6 +42,10 @@ class AttentionShape:
     k_at: Strides
     v_at: Strides
     out_at: Strides
+    dout_at: Strides
+    dq_at: Strides
+    dk_at: Strides
+    dv_at: Strides
     biased: bool
     bias_at: Strides
     scale: float
@@ -64,19 +70,25 @@ class _Operands:
     v: TensorType
     bias: TensorType | None
     out: TensorType
+    gradients: tuple[TensorType, ...] = ()
+
+    @property
+    def matrices(self) -> tuple[TensorType, ...]:
+        """All that has rows of heads: q, k, v, out, dout, dq, dk, dv."""
+        return (self.q, self.k, self.v, self.out, *self.gradients)
 
     @staticmethod
     def of(problem: Problem) -> _Operands:
         if problem.kind == "attention":
             q, k, v, *bias, _, _ = problem.operands
             return _Operands(q, k, v, bias[0] if bias else None, problem.results[0])
-        _, q, k, v, *bias, out, _, _, _ = problem.operands
-        return _Operands(q, k, v, bias[0] if bias else None, out)
+        dout, q, k, v, *bias, out, _, _, _ = problem.operands
+        return _Operands(q, k, v, bias[0] if bias else None, out, (dout, *problem.results[:3]))
 
 
 def _refuses(problem: Problem) -> str | None:
     named = _Operands.of(problem)
-    tensors = (named.q, named.k, named.v, named.out)
+    tensors = named.matrices
     if any(len(tensor.shape) != 4 for tensor in tensors):
         return "operands are not [batch, heads, rows, width]"
     if any(tensor.steps()[3] != 1 for tensor in tensors):
@@ -91,13 +103,10 @@ def _refuses(problem: Problem) -> str | None:
         return "the scale is not positive"
     if len(problem.results) > 3:
         return "the gradient of the bias is not computed"
-    if problem.kind == "attention_backward" and _lies(problem.results) != _lies((named.q, named.k, named.v)):
-        return "gradients do not lie as what they are of"
+    others = (tensor for tensor in (*problem.operands, *problem.results) if tensor not in (*tensors, named.bias))
+    if any(tensor.strides for tensor in others):
+        return "the log-sum-exp, or what is drawn by, is not contiguous"
     return refuses_dropout(problem)
-
-
-def _lies(tensors: tuple[TensorType, ...]) -> list[Strides]:
-    return [tensor.steps() for tensor in tensors]
 
 
 def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
@@ -117,6 +126,10 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
         k_at=named.k.steps()[:3],
         v_at=named.v.steps()[:3],
         out_at=named.out.steps()[:3],
+        dout_at=_gradient(named, 0),
+        dq_at=_gradient(named, 1),
+        dk_at=_gradient(named, 2),
+        dv_at=_gradient(named, 3),
         biased=named.bias is not None,
         bias_at=_broadcast(named.bias) if named.bias else (),
         scale=scale,
@@ -131,6 +144,10 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
         block_width=_block(width),
         block_value=_block(value_width),
     )
+
+
+def _gradient(named: _Operands, index: int) -> Strides:
+    return named.gradients[index].steps()[:3] if named.gradients else ()
 
 
 def _block(width: int) -> int:

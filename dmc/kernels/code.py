@@ -24,7 +24,8 @@ _THREADS = 32
 class Entry:
     """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
 
-    Pointers are multiples of 16 bytes. threads: of a block; shared: bytes of its dynamic shared memory.
+    Pointers are multiples of 16 bytes, unless asked for otherwise. threads: of a block; shared: bytes of its dynamic
+    shared memory.
     """
 
     name: str
@@ -46,12 +47,15 @@ class KernelCode:
     tables: tuple[Table, ...]
 
 
-def compile_recipe(problem: Problem, recipe: Recipe, architecture: int = 90) -> KernelCode:
+def compile_recipe(
+    problem: Problem, recipe: Recipe, architecture: int = 90, loose: frozenset[Buffer] = frozenset()
+) -> KernelCode:
     """Compiles every launch for compute capability `architecture` ÷ 10. Equal input gives equal bytes.
 
-    Raises DmcError where Triton gives no code.
+    Buffers begin at multiples of 16 bytes, but for those in `loose`, of which an element is aligned and no more. Raises
+    DmcError where Triton gives no code.
     """
-    entries = tuple(_compile(call, problem, recipe, architecture) for call in recipe.calls)
+    entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in recipe.calls)
     return KernelCode(entries, recipe.scratch, recipe.tables)
 
 
@@ -80,7 +84,7 @@ def _module(source: str) -> types.ModuleType:
     return module
 
 
-def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int) -> Entry:
+def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, loose: frozenset[Buffer]) -> Entry:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -90,7 +94,8 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int) ->
     types = [_pointer(type_of(buffer, problem, recipe)) for buffer in call.buffers]
     constants = dict(zip(function.arg_names[len(pointers) :], static, strict=True))
     signature = {**dict(zip(pointers, types, strict=True)), **dict.fromkeys(constants, "constexpr")}
-    aligned = {(index,): [["tt.divisibility", _ALIGNMENT]] for index in range(len(pointers))}
+    divisible = [["tt.divisibility", _ALIGNMENT]]
+    aligned = {(index,): divisible for index, buffer in enumerate(call.buffers) if buffer not in loose}
     source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
     # Where the source lies on this machine is no part of the code.

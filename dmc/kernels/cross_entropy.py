@@ -54,6 +54,9 @@ def _refuses(problem: Problem) -> str | None:
     for tensor in (_logits(problem), _gradient(problem)):
         if tensor.steps()[1] != 1:
             return "rows are not contiguous"
+    others = (tensor for tensor in (*problem.operands, *problem.results) if len(tensor.shape) < 2)
+    if any(tensor.strides for tensor in others):
+        return "what there is one of for each row is not contiguous"
     return None if min(_logits(problem).shape) > 0 else "there are no logits"
 
 

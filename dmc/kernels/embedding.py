@@ -43,9 +43,13 @@ class EmbeddingShape:
 
 
 def _refuses(problem: Problem) -> str | None:
-    dy, index = problem.operands
-    if dy.strides or index.strides or index.dtype != "i64":
+    dy, index, *others = problem.operands
+    if others:
+        return "only some rows of the table are wanted"
+    if any(tensor.strides for tensor in (dy, index, *problem.results)) or index.dtype != "i64":
         return "a tensor is not contiguous, or the index not of 64 bits"
+    if dy.dtype not in ("f32", "bf16", "f16"):
+        return f"elements of type {dy.dtype} are not added up in f32"
     if not 0 < index.elements <= _MAX_OCCURRENCES:
         return f"no occurrence, or more than {_MAX_OCCURRENCES}"
     return f"rows are wider than {_MAX_WIDTH}" if problem.results[0].shape[1] > _MAX_WIDTH else None

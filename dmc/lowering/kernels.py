@@ -6,9 +6,10 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.decompositions import decompositions
 from dmc.errors import DmcError
+from dmc.lowering.composites import open_composites
 from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
@@ -120,6 +121,9 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
     with ir.InsertionPoint(kernels.body):
         for name in names:
             _add_public(symbols[name].operation)
+        meanings = [symbols[name].operation.clone() for name in decompositions(module, names)]
+    if meanings:
+        open_composites(kernels)
     if target.name == CPU.name:
         split_deep_products(kernels)
         keep_rounding(kernels)
@@ -148,11 +152,6 @@ def _add_public(body: ir.Operation) -> None:
 def _check(body: ir.Operation) -> None:
     """Raises DmcError for what must not stand in a kernel when its code is made."""
     for op in walk(body):
-        if op.name == dm.CompositeOp.OPERATION_NAME:
-            hint = "inline composites (dm-inline-composites) before kernels are selected"
-            raise DmcError(
-                op, f"stands in kernel {body.attributes['sym_name']}, for which there is IREE's code only", hint
-            )
         if op.name == func.CallOp.OPERATION_NAME:
             raise DmcError(
                 op, f"stands in kernel {body.attributes['sym_name']}, which must hold all it does", "inline it"

@@ -21,19 +21,48 @@ SIMPLE = ("arith.constant", "tensor.empty", "linalg.fill")
 
 
 @dataclass
-class Bodies:
-    """Kernel bodies by what they compute; each is added to the module at its first use."""
+class SharedFunctions:
+    """Private functions of a module, by what they compute."""
 
     module: ir.Module
-    graph: Graph
-    works: Mapping[int, Work]
-    symbols: dm.Symbols
     by_text: dict[str, str] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     taken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.taken = {symbol(function) for function in functions(self.module)}
+
+    def empty(self, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], kind: str) -> func.FuncOp:
+        """A function without a name, at the end of the module; `kind` is what dominates its time (`dm.kind`)."""
+        with ir.InsertionPoint(self.module.body):
+            type_ = ir.FunctionType.get(list(inputs), list(outputs))
+            function = func.FuncOp("kernel", type_, visibility="private")
+        function.add_entry_block()
+        function.operation.attributes[KIND] = ir.StringAttr.get(kind)
+        return function
+
+    def name(self, function: func.FuncOp, stem: str) -> str:
+        """The name of a function that `empty` made, or of the one equal to it, in whose place it is not wanted."""
+        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+        if text in self.by_text:
+            function.operation.erase()
+            return self.by_text[text]
+        while (name := f"{stem}_{self.count[stem]}") in self.taken:
+            self.count[stem] += 1
+        self.taken.add(name)
+        function.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        self.by_text[text] = name
+        return name
+
+
+@dataclass
+class Bodies:
+    """Kernel bodies by what they compute; each is added to the module at its first use."""
+
+    functions: SharedFunctions
+    graph: Graph
+    works: Mapping[int, Work]
+    symbols: dm.Symbols
 
     def get(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
         """The functions that compute `outline`: one, or one for each member of the group whose slices it takes."""
@@ -47,28 +76,14 @@ class Bodies:
     def _get(self, outline: Outline, member: int) -> str:
         main = self.works[outline.members[dominant([self.works[i] for i in outline.members])]]
         function = self._build(outline, member, main.kind)
-        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
-        if text in self.by_text:
-            function.operation.erase()
-            return self.by_text[text]
-        name = self._name(stem(self.graph, outline, main))
-        function.operation.attributes["sym_name"] = ir.StringAttr.get(name)
-        self.by_text[text] = name
-        return name
-
-    def _name(self, stem: str) -> str:
-        while (name := f"{stem}_{self.count[stem]}") in self.taken:
-            self.count[stem] += 1
-        self.taken.add(name)
-        return name
+        return self.functions.name(function, stem(self.graph, outline, main))
 
     def _build(self, outline: Outline, member: int, kind: str) -> func.FuncOp:
         inputs, outputs = ([value.type for value in values] for values in (outline.inputs, outline.outputs))
         location = self.graph.ops[outline.members[0]].location
-        with ir.InsertionPoint(self.module.body), location:
-            function = func.FuncOp("kernel", ir.FunctionType.get(inputs, outputs), visibility="private")
-            block = function.add_entry_block()
-        function.operation.attributes[KIND] = ir.StringAttr.get(kind)
+        with location:
+            function = self.functions.empty(inputs, outputs, kind)
+        block = function.entry_block
         values: dict[ir.Value, ir.Value] = dict(zip(outline.inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for number in outline.body:

@@ -11,11 +11,12 @@ from dmc.analysis.fusion import fuse
 from dmc.analysis.kernel_cost import Work, dominant, traffic, work_of
 from dmc.analysis.step_graph import Graph, Kind, step_graph
 from dmc.dialect.labels import module_path, put_kernel_label
-from dmc.passes._kernel_bodies import Bodies
+from dmc.passes._kernel_bodies import Bodies, SharedFunctions
 from dmc.passes._kernel_report import print_reasons
 from dmc.passes._merged_generics import copy_with
 from dmc.passes._outline import Outline, outline
 from dmc.passes._transposed_batches import join_batches_first
+from dmc.passes._whole_composites import form_whole_composites
 from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
 
@@ -40,9 +41,11 @@ class FormKernels(Pass):
         run_passes(module, ("convert-elementwise-to-linalg",))
         step = find_step(module)
         join_batches_first(step)
+        shared = SharedFunctions(module)
+        form_whole_composites(step, shared)
         graph = step_graph(step)
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
-        bodies = Bodies(module, graph, works, dm.Symbols.of(module))
+        bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
         fusion = fuse(graph)
         units = outline(graph, fusion.groups).units

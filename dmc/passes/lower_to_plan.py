@@ -10,6 +10,7 @@ import msgspec
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.buffers import Held, buffers_of
+from dmc.analysis.decompositions import decompositions
 from dmc.analysis.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH
 from dmc.dialect.placements import mesh_of
 from dmc.errors import DmcError
@@ -99,6 +100,7 @@ def _describe(function: ir.Operation, kernel: ir.Operation) -> None:
 
 
 def _drop_unused(module: ir.Module, kernels: set[str]) -> None:
+    wanted = kernels.union(decompositions(module, kernels))
     for function in functions(module):
-        if symbol(function) not in kernels:
+        if symbol(function) not in wanted:
             function.operation.erase()

@@ -35,6 +35,16 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     everywhere: bool = False
 
 
+class Transpose(msgspec.Struct, frozen=True, array_like=True, tag="transpose"):
+    """A value of this shape with its dimensions in another order: `order[i]` is which of them dimension `i` becomes."""
+
+    operand: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    element: str
+    size: int
+
+
 class Apply(msgspec.Struct, frozen=True, array_like=True, tag="apply"):
     """Any other computation: `code` names it, with all that decides it but the elements of its operands."""
 
@@ -57,7 +67,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     label: str = ""
 
 
-Local: TypeAlias = Pointwise | Read | Apply | Rows | Call
+Local: TypeAlias = Pointwise | Read | Transpose | Apply | Rows | Call
 
 
 class Choice(msgspec.Struct, frozen=True, array_like=True, tag="choice"):

@@ -21,12 +21,14 @@ from dmc.program.dataflow import (
     Read,
     Rows,
     Step,
+    Transpose,
 )
+from dmc.proof.transpositions import composed, joined
 from dmc.proof.values import Values
 
 # The values of a body on one rank, by their numbers in it.
 Held = list[int]
-# What is told of each call of a function: the call, and on each rank what it takes and what it gives.
+# What is told of each call of a function by a step: the call, and on each rank what it takes and what it gives.
 OnCall = Callable[[Call, int, tuple[int, ...], tuple[int, ...]], None]
 
 
@@ -47,7 +49,7 @@ class Meaning:
             [self.values.made(("argument", name, rank), size) for name, size in step.arguments]
             for rank in self.mesh.ranks
         ]
-        self._run(step.nodes, held, self.mesh.ranks)
+        self._run(step.nodes, held, self.mesh.ranks, self.on_call)
         return held
 
     def of_call(self, function: str, operands: tuple[int, ...]) -> tuple[int, ...]:
@@ -60,7 +62,9 @@ class Meaning:
             known = self._known[function, operands] = tuple(held[i] for i in body.results)
         return known
 
-    def _run(self, nodes: Iterable[Node], held: Sequence[Held], ranks: Sequence[int]) -> None:
+    def _run(
+        self, nodes: Iterable[Node], held: Sequence[Held], ranks: Sequence[int], on_call: OnCall | None = None
+    ) -> None:
         for node in nodes:
             if isinstance(node, Moved):
                 self._moved(node, held)
@@ -68,11 +72,14 @@ class Meaning:
                 self._call_of_all(self.functions[node.function], node, held, ranks)
             else:
                 for rank, own in zip(ranks, held, strict=True):
-                    self._on_rank(node, rank, own)
+                    self._on_rank(node, rank, own, on_call)
 
-    def _on_rank(self, node: Local | Choice, rank: int, own: Held) -> None:
+    def _on_rank(self, node: Local | Choice, rank: int, own: Held, on_call: OnCall | None) -> None:
         local = node.choices[self.mesh.index_in_group(rank, node.axes)] if isinstance(node, Choice) else node
-        own.extend(_RULES[type(local)](self, local, own, rank))
+        results = tuple(_RULES[type(local)](self, local, own))
+        if on_call is not None and isinstance(local, Call):
+            on_call(local, rank, tuple(own[i] for i in local.operands), results)
+        own.extend(results)
 
     def _call_of_all(self, body: Body, call: Call, held: Sequence[Held], ranks: Sequence[int]) -> None:
         inner = [[own[i] for i in call.operands] for own in held]
@@ -120,42 +127,51 @@ def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> l
             return [given[sources[i]] if i in sources else zero for i in range(members)]
 
 
-def _pointwise(meaning: Meaning, node: Pointwise, own: Held, rank: int) -> Iterable[int]:
+def _pointwise(meaning: Meaning, node: Pointwise, own: Held) -> Iterable[int]:
     values = meaning.values
     operands = tuple(own[i] for i in node.operands)
     everywhere = all(map(values.is_everywhere, operands))
     return (values.made((node.code, operands), node.size, everywhere),)
 
 
-def _read(meaning: Meaning, node: Read, own: Held, rank: int) -> Iterable[int]:
+def _read(meaning: Meaning, node: Read, own: Held) -> Iterable[int]:
     operand = own[node.operand]
     if meaning.values.is_everywhere(operand):
         return (operand,)
     return (meaning.values.made((node.code, operand), node.size, node.everywhere),)
 
 
-def _apply(meaning: Meaning, node: Apply, own: Held, rank: int) -> Iterable[int]:
+def _transpose(meaning: Meaning, node: Transpose, own: Held) -> Iterable[int]:
+    values, value = meaning.values, own[node.operand]
+    if values.is_everywhere(value):
+        return (value,)
+    how, turned = values.how(value), joined(node.shape, node.order)
+    if how[0] == "transpose" and how[3] == node.element and turned[0]:
+        both = composed(how[2], turned)
+        value, turned = (how[1], both) if both is not None else (value, turned)
+    # What is put back is what it was.
+    return (values.made(("transpose", value, turned, node.element), node.size) if turned[0] else value,)
+
+
+def _apply(meaning: Meaning, node: Apply, own: Held) -> Iterable[int]:
     operands = tuple(own[i] for i in node.operands)
     return [meaning.values.made((node.code, operands, i), size) for i, size in enumerate(node.sizes)]
 
 
-def _rows(meaning: Meaning, node: Rows, own: Held, rank: int) -> Iterable[int]:
+def _rows(meaning: Meaning, node: Rows, own: Held) -> Iterable[int]:
     values = meaning.values
     pieces = [(values.unwritten if i == NOBODY else own[i], first, length) for i, first, length in node.pieces]
     return (values.part(*pieces[0]) if len(pieces) == 1 else values.row(pieces),)
 
 
-def _call(meaning: Meaning, node: Call, own: Held, rank: int) -> Iterable[int]:
-    operands = tuple(own[i] for i in node.operands)
-    results = meaning.of_call(node.function, operands)
-    if meaning.on_call is not None:
-        meaning.on_call(node, rank, operands, results)
-    return results
+def _call(meaning: Meaning, node: Call, own: Held) -> Iterable[int]:
+    return meaning.of_call(node.function, tuple(own[i] for i in node.operands))
 
 
-_RULES: dict[type[Local], Callable[[Meaning, Any, Held, int], Iterable[int]]] = {
+_RULES: dict[type[Local], Callable[[Meaning, Any, Held], Iterable[int]]] = {
     Pointwise: _pointwise,
     Read: _read,
+    Transpose: _transpose,
     Apply: _apply,
     Rows: _rows,
     Call: _call,

@@ -102,7 +102,22 @@ def test_attention_over_queries_keys_and_values_side_by_side() -> None:
     out = TensorType("f16", shape, (rows * heads * width, width, heads * width, 1))
     options: dict[str, Parameter] = {"scale": 0.25, "causal": True, "p": 0.0}
     assert_right(problem("attention", (q, q, q, SEED, SEED), (out, level), **options))
-    assert_right(problem("attention_backward", (out, q, q, q, out, level, SEED, SEED), (q, q, q), **options))
+    # Gradients need not lie as what they are of.
+    for dout, dq, dk, dv in ((out, q, q, q), (TensorType("f16", shape), out, q, TensorType("f16", shape))):
+        operands = (dout, q, q, q, out, level, SEED, SEED)
+        assert_right(problem("attention_backward", operands, (dq, dk, dv), **options))
+
+
+def test_attention_refuses_views_that_its_kernels_do_not_follow() -> None:
+    forward, _ = attention((1, 1, 8, 8), 8, 1)
+    turned = TensorType("f32", (1, 1, 8, 8), (64, 64, 1, 8))
+    spread = TensorType("f32", (1, 1, 8, 1), (16, 16, 2, 1))
+    for operands, results, why in (
+        ((turned, *forward.operands[1:]), forward.results, "rows are not contiguous"),
+        (forward.operands, (forward.results[0], spread), "the log-sum-exp, or what is drawn by, is not contiguous"),
+    ):
+        with pytest.raises(DmcError, match=why):
+            implementation_of(problem("attention", operands, results, scale=1.0))
 
 
 def test_attention_says_what_it_does_not_take() -> None:

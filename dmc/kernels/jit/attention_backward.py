@@ -35,8 +35,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
     v_head = head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
     q_tile = queries(head_of(q, batch, head, c.q_at[0], c.q_at[1]), first_row, c)
-    dout_tile = outputs(head_of(dout, batch, head, c.out_at[0], c.out_at[1]), first_row, c)
-    out_tile = outputs(head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, c)
+    dout_tile = outputs(head_of(dout, batch, head, c.dout_at[0], c.dout_at[1]), first_row, c.dout_at[2], c)
+    out_tile = outputs(head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, c.out_at[2], c)
     sums = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
     tl.store(delta + index.to(tl.int64) * c.rows + row, sums, mask=row < c.rows)
     level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
@@ -56,8 +56,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
                 slope = tl.where(keep, slope * c.dropout.scale, 0.0)
             dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
-    dq_head = head_of(dq, batch, head, c.q_at[0], c.q_at[1])
-    store_rows(dq_head, first_row, accumulator * c.scale, c.q_at[2], c.rows, c.width)
+    dq_head = head_of(dq, batch, head, c.dq_at[0], c.dq_at[1])
+    store_rows(dq_head, first_row, accumulator * c.scale, c.dq_at[2], c.rows, c.width)
 
 
 @triton.jit
@@ -78,10 +78,10 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
         )
     if c.dropout is not None:
         dv_sum *= c.dropout.scale
-    dk_head = head_of(dk, batch, kv_head, c.k_at[0], c.k_at[1])
-    dv_head = head_of(dv, batch, kv_head, c.v_at[0], c.v_at[1])
-    store_rows(dk_head, first, dk_sum * c.scale, c.k_at[2], c.columns, c.width)
-    store_rows(dv_head, first, dv_sum, c.v_at[2], c.columns, c.value_width)
+    dk_head = head_of(dk, batch, kv_head, c.dk_at[0], c.dk_at[1])
+    dv_head = head_of(dv, batch, kv_head, c.dv_at[0], c.dv_at[1])
+    store_rows(dk_head, first, dk_sum * c.scale, c.dk_at[2], c.columns, c.width)
+    store_rows(dv_head, first, dv_sum, c.dv_at[2], c.columns, c.value_width)
 
 
 @triton.jit
@@ -91,7 +91,7 @@ def _of_head(
     """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
     q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
-    dout_head = head_of(dout, batch, head, c.out_at[0], c.out_at[1])
+    dout_head = head_of(dout, batch, head, c.dout_at[0], c.dout_at[1])
     column = first + tl.arange(0, c.block_columns)
     # Rows above the tile see none of it; rows beside it see a part; rows below see all.
     begin = first // c.block_rows * c.block_rows if c.causal else 0
@@ -100,7 +100,7 @@ def _of_head(
     for whole in tl.static_range(2):
         for first_row in tl.range(below if whole else begin, c.rows if whole else below, c.block_rows):
             row = first_row + tl.arange(0, c.block_rows)
-            q_tile, dout_tile = queries(q_head, first_row, c), outputs(dout_head, first_row, c)
+            q_tile, dout_tile = queries(q_head, first_row, c), outputs(dout_head, first_row, c.dout_at[2], c)
             scores = tl.dot(k_tile, q_tile.T, input_precision=c.precision)
             slope = tl.dot(v_tile, dout_tile.T, input_precision=c.precision)
             scores = shown(scores, bias, batch, head, row[None, :], column[:, None], 1 - whole, c)

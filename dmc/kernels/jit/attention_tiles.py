@@ -47,9 +47,9 @@ def values(v, first, c: tl.constexpr):
 
 
 @triton.jit
-def outputs(out, first, c: tl.constexpr):
+def outputs(out, first, stride: tl.constexpr, c: tl.constexpr):
     """Rows of the result or of its gradient, [block_rows, block_value]."""
-    return _load(out, first, c.block_rows, c.out_at[2], c.rows, c.value_width, c.block_value)
+    return _load(out, first, c.block_rows, stride, c.rows, c.value_width, c.block_value)
 
 
 @triton.jit

@@ -1,0 +1,123 @@
+"""Where the elements of one tensor lie in the memory of another: through slices, reshapes and transpositions.
+
+Sizes, strides and offsets are in elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from dmc._mlir import ir
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A strided view: where its first element lies, and its dimensions."""
+
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def dense(sizes: Sequence[int]) -> Layout:
+        """A whole row-major tensor."""
+        return Layout(0, tuple(sizes), _row_major(sizes))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie one behind the other; along a dimension of size 1 the stride does not matter."""
+        pairs = zip(self.sizes, self.strides, _row_major(self.sizes), strict=True)
+        return all(size == 1 or stride == dense for size, stride, dense in pairs)
+
+    @property
+    def span(self) -> int:
+        """How many elements lie between the first and the one behind the last."""
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    def permuted(self, order: Sequence[int]) -> Layout:
+        """Dimension `i` is what was dimension `order[i]`."""
+        return replace(self, sizes=tuple(self.sizes[i] for i in order), strides=tuple(self.strides[i] for i in order))
+
+    def part(self, offsets: Sequence[int], sizes: Sequence[int]) -> Layout:
+        """So many elements of each dimension, from one on."""
+        start = sum(offset * stride for offset, stride in zip(offsets, self.strides, strict=True))
+        return Layout(self.offset + start, tuple(sizes), self.strides)
+
+    def reshaped(self, sizes: Sequence[int]) -> Layout | None:
+        """The same elements in the same order as another shape; None where no strides say so."""
+        strides: list[int] = []
+        pending = [(size, stride) for size, stride in zip(self.sizes, self.strides, strict=True) if size != 1]
+        for size in reversed(sizes):
+            left, stride = 1, pending[-1][1] if pending else 1
+            strides.append(stride)
+            while left < size:
+                own, at = pending.pop()
+                # Dimensions become one where the outer goes on where the inner ends.
+                taken = min(own, size // left)
+                if at != stride * left or size % left or own % taken:
+                    return None
+                pending += [(own // taken, at * taken)] if own > taken else []
+                left *= taken
+        return Layout(self.offset, tuple(sizes), tuple(reversed(strides)))
+
+
+def seen_through(op: ir.Operation, layout: Layout) -> Layout | None:
+    """How the result of `op` lies where its operand lies so; None where the result has to be written anew."""
+    rule = _FORWARD.get(op.name)
+    return None if rule is None else rule(op, layout)
+
+
+def written_through(op: ir.Operation, index: int, layout: Layout) -> Layout | None:
+    """How operand `index` of `op` has to lie for the result to lie so; None where no strides say so."""
+    rule = _BACKWARD.get(op.name)
+    return None if rule is None else rule(op, index, layout)
+
+
+def permutation(op: ir.Operation) -> list[int]:
+    """Of a `linalg.transpose`: which dimension of the operand each of the result is."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+
+
+def _slice(op: ir.Operation, layout: Layout) -> Layout | None:
+    offsets, sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides"))
+    if _DYNAMIC in (*offsets, *sizes) or any(stride != 1 for stride in strides):
+        return None
+    # A slice may leave out dimensions of size 1.
+    return layout.part(offsets, sizes).reshaped(_shape(op.results[0]))
+
+
+def _part_of_concat(op: ir.Operation, index: int, layout: Layout) -> Layout:
+    dim, sizes = ir.IntegerAttr(op.attributes["dim"]).value, [_shape(operand) for operand in op.operands]
+    before = sum(shape[dim] for shape in sizes[:index])
+    return layout.part([before if i == dim else 0 for i in range(len(layout.sizes))], sizes[index])
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The order that puts back what `order` has moved."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _shape(value: ir.Value) -> list[int]:
+    return list(ir.RankedTensorType(value.type).shape)
+
+
+def _row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
+
+
+_FORWARD: dict[str, Callable[[ir.Operation, Layout], Layout | None]] = {
+    "tensor.expand_shape": lambda op, layout: layout.reshaped(_shape(op.results[0])),
+    "tensor.collapse_shape": lambda op, layout: layout.reshaped(_shape(op.results[0])),
+    "tensor.extract_slice": _slice,
+    "linalg.transpose": lambda op, layout: layout.permuted(permutation(op)),
+}
+_BACKWARD: dict[str, Callable[[ir.Operation, int, Layout], Layout | None]] = {
+    "tensor.expand_shape": lambda op, index, layout: layout.reshaped(_shape(op.operands[index])),
+    "tensor.collapse_shape": lambda op, index, layout: layout.reshaped(_shape(op.operands[index])),
+    "tensor.concat": _part_of_concat,
+    "linalg.transpose": lambda op, index, layout: layout.permuted(inverse(permutation(op))),
+}
