@@ -22,7 +22,7 @@ from dmc.passes.count_traffic import CountTraffic
 from dmc.passes.link_ranks import LinkRanks
 from dmc.runtime import Ledger, Step
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.ledger import Entry, Total
+from dmc.runtime.movements import Entry, Total
 from dmc.step_function import find_step
 from tests.job import Job
 from tests.linear_step import artifact

@@ -10,7 +10,8 @@ import pytest
 
 from dmc.cli.main import main
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.runtime.versions import tool_versions
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 

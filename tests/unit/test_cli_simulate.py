@@ -18,7 +18,8 @@ from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.runtime.versions import tool_versions
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
