@@ -47,7 +47,7 @@ CONTEXTS = {
 BASE_ORDER = tuple("_mlir errors walk observer program machine target optim step_function mesh placement plans".split())
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.
-CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
+CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger", "dmc.runtime.movements")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),

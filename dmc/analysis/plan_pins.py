@@ -13,7 +13,7 @@ from dmc.errors import PlanError
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
-from dmc.plans.resolved import ActivationPlan
+from dmc.plans.tensors import ActivationPlan
 from dmc.step_function import arguments, find_step
 
 

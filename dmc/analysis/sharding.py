@@ -7,46 +7,19 @@ body of a loop is visited twice in each forward sweep, so that what it carries s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
 from dmc.analysis.pins import Pin
 from dmc.analysis.sharding_choice import Choice, Operand, choose, movement_bytes
-from dmc.analysis.sharding_loops import SUM, Loops
+from dmc.analysis.sharding_decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
+from dmc.analysis.sharding_loops import SUM
 from dmc.analysis.sharding_rules import captured, loops_of
 from dmc.analysis.sharding_wishes import wishes_of
 from dmc.analysis.splats import is_splat, is_zero
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement, replicated
-from dmc.placement.transitions import Tensor
-
-LOOP = "scf.for"
-_TERMINATORS = ("func.return", "scf.yield")
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was decided for one operation. made: its results as it gives them; kept: as they are kept from then on.
-
-    bytes: what bringing its operands into place moves, over all ranks. An `scf.for` has no loops of its own: `made` is
-    how each tensor that it carries lies.
-    """
-
-    op: ir.Operation
-    loops: Loops
-    choice: Choice
-    made: tuple[Placement, ...]
-    kept: tuple[Placement, ...]
-
-
-@dataclass(frozen=True)
-class Ends:
-    """How a function's tensors come and go. used: where an argument is first brought into another placement."""
-
-    arguments: tuple[Placement | None, ...]
-    used: tuple[Placement | None, ...]
-    results: tuple[Placement | None, ...]
 
 
 def propagate(
@@ -68,32 +41,6 @@ def propagate(
     second = _Sweep(mesh, ends, fixed, pins, wishes)
     second.run(function)
     return tuple(second.decisions.values())
-
-
-def decided_ops(block: ir.Block) -> Iterator[ir.Operation]:
-    """The operations for which there are decisions: those on tensors in `block`, and in the loops that it holds."""
-    for view in block.operations:
-        op = view.operation
-        if op.name == LOOP:
-            yield from decided_ops(op.regions[0].blocks[0])
-        if (op.name == LOOP and len(op.results)) or (
-            op.name not in (LOOP, *_TERMINATORS) and _is_on_tensors(op) and not _makes_splat(op)
-        ):
-            yield op
-
-
-def key_of(op: ir.Operation) -> ir.Value:
-    """What an operation goes by in mappings: its first result, for the hash of an operation changes with it."""
-    return op.results[0]
-
-
-def tensor_of(value: ir.Value, mesh: Mesh) -> Tensor | None:
-    """The whole of a value, or None where it is no tensor."""
-    if not isinstance(value.type, ir.RankedTensorType):
-        return None
-    element = value.type.element_type
-    bits = element.width if isinstance(element, ir.FloatType | ir.IntegerType) else 64
-    return Tensor(mesh, tuple(value.type.shape), -(-bits // 8))
 
 
 def _returned(function: func.FuncOp, ends: Ends) -> list[tuple[ir.Value, Placement]]:
@@ -126,7 +73,7 @@ class _Sweep:
         for op in [view.operation for view in block.operations]:
             if op.name == LOOP:
                 self.loop(op)
-            elif op.name not in _TERMINATORS and _is_on_tensors(op) and not _makes_splat(op):
+            elif is_decided(op):
                 self.visit(op)
 
     def visit(self, op: ir.Operation) -> None:
@@ -231,12 +178,3 @@ class _Sweep:
 
 def _is_sum(placement: Placement) -> bool:
     return all(kind == SUM for _, kind in placement.partial)
-
-
-def _makes_splat(op: ir.Operation) -> bool:
-    return len(op.results) == 1 and is_splat(op.results[0])
-
-
-def _is_on_tensors(op: ir.Operation) -> bool:
-    every = (*op.operands, *op.results)
-    return len(op.results) > 0 and any(isinstance(value.type, ir.RankedTensorType) for value in every)

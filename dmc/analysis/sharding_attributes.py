@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pins import PIN
-from dmc.analysis.sharding import LOOP, Decision, decided_ops, key_of
 from dmc.analysis.sharding_choice import Choice
+from dmc.analysis.sharding_decisions import LOOP, Decision, decided_ops, key_of
 from dmc.analysis.sharding_ends import SHARDING, checked
 from dmc.analysis.sharding_loops import Split
 from dmc.analysis.sharding_rules import loops_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.sharding import Ends
+from dmc.analysis.sharding_decisions import Ends
 from dmc.dialect.placements import mesh_of, placement_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh

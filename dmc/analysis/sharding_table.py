@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmc._mlir import ir
-from dmc.analysis.sharding import Decision
+from dmc.analysis.sharding_decisions import Decision
 
 HEAD = ("operation", "result", "placement", "bytes in", "why")
 

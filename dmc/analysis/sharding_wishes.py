@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from dmc._mlir import ir
+from dmc.analysis.pins import Pin
+from dmc.analysis.sharding_decisions import Decision
 from dmc.analysis.sharding_loops import Loops, Split
 from dmc.analysis.sharding_rules import captured
 from dmc.placement.placement import Placement, replicated
-
-if TYPE_CHECKING:
-    from dmc.analysis.pins import Pin
-    from dmc.analysis.sharding import Decision
 
 
 def wishes_of(

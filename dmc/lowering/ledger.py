@@ -12,7 +12,8 @@ from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.program.labels import GRADIENT
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.step_function import arguments, find_step
 
 

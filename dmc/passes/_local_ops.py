@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from dmc._mlir import ir
-from dmc.analysis.sharding import Decision
+from dmc.analysis.sharding_decisions import Decision
 from dmc.dialect.build import i64_array
 from dmc.placement.placement import Placement
 from dmc.walk import walk

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.shape_classes import Cuts, Shapes, shrunk
-from dmc.analysis.sharding import Decision
+from dmc.analysis.sharding_decisions import Decision
 from dmc.errors import DmcError
 from dmc.passes._local_ops import PLACES, scale
 from dmc.passes._splats import Splats

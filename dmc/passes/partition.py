@@ -9,7 +9,7 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis import sharding_attributes
-from dmc.analysis.sharding import LOOP, Decision, Ends, key_of
+from dmc.analysis.sharding_decisions import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding_ends import SHARDING, USED, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding_rules import captured
 from dmc.analysis.splats import is_splat

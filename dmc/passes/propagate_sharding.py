@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.pins import pins_in
-from dmc.analysis.sharding import Decision, propagate
+from dmc.analysis.sharding import propagate
 from dmc.analysis.sharding_attributes import fixed_in, write
+from dmc.analysis.sharding_decisions import Decision
 from dmc.analysis.sharding_ends import SHARDING, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding_table import table
 from dmc.passes.base import Pass, run_passes

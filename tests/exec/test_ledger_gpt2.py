@@ -26,7 +26,7 @@ from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.partition import Partition
 from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.ledger import Bound, Total
+from dmc.runtime.movements import Bound, Total
 from dmc.step_function import find_step
 
 RANKS = 4

@@ -14,7 +14,8 @@ from dmc.mesh import Mesh
 from dmc.passes.fold_collectives import FoldCollectives
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.ledger import Bound, Entry, Ledger, Total
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Bound, Entry, Total
 from dmc.runtime.signature import StateSpec
 from tests.random_collectives import mesh_text
 
