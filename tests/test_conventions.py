@@ -29,8 +29,8 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 TORCH_MLIR = {
     "dmc/_mlir.py": "the one import site of the bindings",
-    "dmc/importer/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
-    "dmc/importer/torch_to_linalg.py": "runs torch-mlir's FX importer and its passes",
+    "dmc/importer/decompositions/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
+    "dmc/importer/linalg/lowering.py": "runs torch-mlir's FX importer and its passes",
 }
 CONTEXTS = {
     "dmc/api.py": "entry point",

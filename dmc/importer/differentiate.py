@@ -17,14 +17,16 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dmc.errors import DmcError, ImportFailure
-from dmc.importer import decompositions, origin, patterns
-from dmc.importer.capture import MODEL, Capture
-from dmc.importer.checks import check_traced
-from dmc.importer.forward import Forward, Setting
-from dmc.importer.masks import recognise_masks
-from dmc.importer.objective import carries_gradient
-from dmc.importer.python_calls import add_hook, untraceable
-from dmc.importer.randomness import Randomness
+from dmc.importer import origin
+from dmc.importer.capture.capture import MODEL, Capture
+from dmc.importer.capture.checks import check_traced
+from dmc.importer.capture.objective import carries_gradient
+from dmc.importer.decompositions import decompositions
+from dmc.importer.forward import patterns
+from dmc.importer.forward.forward import Forward, Setting
+from dmc.importer.forward.masks import recognise_masks
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.python.calls import add_hook, untraceable
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dmc._mlir import func, ir, passmanager
-from dmc.analysis.fusion import fuse
-from dmc.analysis.step_graph import Graph, step_graph
+from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.graph import Graph, step_graph
 from dmc.dialect import CompositeOp
 from dmc.dialect.iree import fusion_barrier
 from dmc.step_function import functions

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from dmc._mlir import func, ir
-from dmc.analysis.decompositions import decompositions
+from dmc.analysis.kernels.decompositions import decompositions
 from dmc.errors import DmcError
 from dmc.lowering.composites import open_composites
 from dmc.lowering.deep_products import split_deep_products

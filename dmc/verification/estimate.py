@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dmc._mlir import ir
-from dmc.analysis.kernel_cost import work_of
+from dmc.analysis.kernels.cost import work_of
 from dmc.dialect import CompositeOp
 from dmc.step_function import find_step, functions, symbol
 from dmc.verification.philox import BLOCKS, uniform_words

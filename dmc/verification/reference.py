@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
-from dmc.importer import tree
-from dmc.importer.objective import TARGET_NAMES, own_loss
-from dmc.importer.precision import Precision
+from dmc.importer.capture import tree
+from dmc.importer.capture.objective import TARGET_NAMES, own_loss
+from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS
 from dmc.program.labels import GRADIENT

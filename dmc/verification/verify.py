@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu, is_checked

@@ -10,8 +10,8 @@ import torch
 import dmc
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.analysis.composite_problems import PlacedProblem, problem_of_body
-from dmc.passes.inline_composites import WHOLE
+from dmc.analysis.kernels.problems import PlacedProblem, problem_of_body
+from dmc.passes.scheduled.inline_composites import WHOLE
 from dmc.runtime import Step
 from dmc.step_function import functions, symbol
 from tests.compiled import clone_state, compile_case, model_state, train

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import dmc
 from dmc import dialect, optim
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.interpreter.bodies import Bodies
 from dmc.interpreter.dtypes import Array

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.composite_problems import PlacedProblem, problem_of, problem_of_body
+from dmc.analysis.kernels.problems import PlacedProblem, problem_of, problem_of_body
 from dmc.dialect import CompositeOp
 from dmc.kernels.problem import TensorType
 from dmc.program.code import Place

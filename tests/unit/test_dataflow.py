@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.dataflow import mesh_of_module, step_dataflow
+from dmc.analysis.dataflow.dataflow import mesh_of_module, step_dataflow
 from dmc.errors import DmcError
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer import composites, decompositions, losses, power, selection, upsampling
-from dmc.importer.randomness import Randomness
+from dmc.importer import composites
+from dmc.importer.decompositions import decompositions, power, selection
+from dmc.importer.forward import losses, upsampling
+from dmc.importer.forward.randomness import Randomness
 
 assert composites.dropout  # Importing the package has registered them all.
 INF, NAN = math.inf, math.nan

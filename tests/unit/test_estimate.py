@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 import dmc
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.verification import dropout, estimate
 from dmc.verification.estimate import Amount, Rates, amount_of

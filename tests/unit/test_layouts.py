@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmc.analysis.layouts import Layout
+from dmc.analysis.kernels.layouts import Layout
 
 
 def elements(layout: Layout, memory: np.ndarray) -> np.ndarray:
