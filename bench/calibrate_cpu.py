@@ -97,7 +97,6 @@ def _samples(name: str, case: Case, steps: int) -> Iterator[Sample]:
     optimizer = dmc.optim.AdamW(lr=1e-3)
     artifact = compile_artifact(case.model, loss=case.loss, optimizer=optimizer, example=example)
     job = artifact.job
-    assert job is not None
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         code = compile_kernels(ir.Module.parse(artifact.ir["03-scheduled"]), job.kernels, CPU)
@@ -106,7 +105,7 @@ def _samples(name: str, case: Case, steps: int) -> Iterator[Sample]:
     yield Sample(name, "step", _parts(launched), step)
     for kind in sorted({kernel.kind for kernel in launched}):
         longer = _repeated(job, kind)
-        modules = {"step": compile_job(longer, code, CPU).data}
+        modules = {"cpu": compile_job(longer, code, CPU).data}
         again = _fastest_ns(replace(artifact, job=longer, modules=modules), example, steps)
         measured = (again - step) / (TIMES - 1)
         if measured > LEAST * step:

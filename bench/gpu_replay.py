@@ -1,10 +1,10 @@
 """One plan, two executors: what the CPU executed, replayed on a GPU as one CUDA graph a step.
 
-`python -m bench.gpu_replay prepare DIRECTORY` plans each model once for CPU and GPU (`target="cpu+cuda"`): the demo GPT
-and BERT-small at the size of the benchmarks, and every model of the tests, small, with dropout, some of them in
-bf16-mixed or with gradient accumulation. It trains 20 steps on the CPU and leaves in DIRECTORY what the GPU machine
-needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples of the trained parameters of the CPU). It needs no
-GPU. Parameters are zero in the files, which so pack well; both machines draw the same ones.
+`python -m bench.gpu_replay prepare DIRECTORY` plans each model once for CPU and GPU (`target="cpu+cuda"`): the demo
+GPT, BERT-small and the LSTM at the size of the benchmarks, and every model of the tests, small, with dropout, some of
+them in bf16-mixed or with gradient accumulation. It trains 20 steps on the CPU and leaves in DIRECTORY what the GPU
+machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples of the trained parameters of the CPU). It
+needs no GPU. Parameters are zero in the files, which so pack well; both machines draw the same ones.
 
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
 more from the start, which must give the same bits; compares with the CPU; measures a step beside PyTorch eager's, the
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.gpu_first_light import (
+from bench.gpu_steps import (
     BATCHES,
     CLIP,
     EPSILON,
@@ -41,7 +41,7 @@ from bench.gpu_first_light import (
     train_on_the_cpu,
 )
 from bench.record import write_record
-from tests.models import NAMES, bert_small, build, demo_gpt
+from tests.models import NAMES, bert_small, build, demo_gpt, lstm
 from tests.models.case import Case
 
 
@@ -64,6 +64,7 @@ def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
 CASES: Mapping[str, Replay] = {
     "demo_gpt": Replay(lambda: demo_gpt.build_bench(0.0), timed=True),
     "bert_small": Replay(lambda: bert_small.build(0.0), timed=True),
+    "lstm": Replay(lambda: lstm.build_bench(0.0), timed=True),
     **{f"{name}_small": _small(name) for name in NAMES},
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},
     **{f"{name}_accumulate": _small(name, accumulate=2) for name in ("demo_gpt", "bert", "lstm")},
@@ -142,7 +143,7 @@ def prepare(model: str, directory: Path) -> None:
         target="cpu+cuda",
     ).write(directory / f"{model}.dmc")
     step = dmc.load(directory / f"{model}.dmc")
-    step.load_state_dict(start_state(step))
+    step.load_state_dict(drawn_state(step))
     train_on_the_cpu(model, step, case, directory)
 
 
@@ -152,7 +153,7 @@ def run(model: str, directory: Path) -> Result:
 
     stored, precision = dict(np.load(directory / f"{model}.npz")), CASES[model].precision
     step = load(directory / f"{model}.dmc", device="cuda")
-    start = start_state(step)
+    start = drawn_state(step)
     step.load_state_dict(start)
     batches = stored_batches(step, stored)
     losses, trained = _train(step, batches)
@@ -163,7 +164,6 @@ def run(model: str, directory: Path) -> Result:
     loss_error, errors = errors_of(losses, start["model"], trained, stored)
     worst = max(errors, key=errors.__getitem__)
     job = step.snapshot().job
-    assert job is not None, "planned"
     result = Result(
         model=model,
         agrees=loss_error <= LOSS_TOLERANCE[precision] and errors[worst] <= CHANGE_TOLERANCE[precision],
@@ -187,7 +187,7 @@ def run(model: str, directory: Path) -> Result:
     return result
 
 
-def start_state(step: Any) -> dict[str, Any]:
+def drawn_state(step: Any) -> dict[str, Any]:
     """The state of a new step with parameters as transformers have them at the start, the same on every machine."""
     random = np.random.default_rng(0)
     state = step.state_dict()

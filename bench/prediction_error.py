@@ -61,7 +61,6 @@ def measure(case: Case, steps: int) -> Result:
     """Compiles, predicts and runs one case."""
     batch = token_batch(0, BATCH, case.context, VOCABULARY)
     artifact = _compiled(case, batch)
-    assert artifact.job is not None
     played = simulate(artifact.job, machine("cpu"))
     step, seconds = CompiledStep(artifact), list[float]()
     for _ in range(steps):
@@ -83,7 +82,6 @@ def _compiled(case: Case, batch: tuple[torch.Tensor, ...]) -> Artifact:
         example=batch,
         mesh=mesh,
         plan=dmc.plan(mesh).use(plans.data_parallel("dp")),
-        executor="static",
     )
 
 

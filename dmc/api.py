@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -56,7 +56,7 @@ def compile(
     mesh: Mesh | None = None,
     plan: Plan | None = None,
     target: str = "cpu",
-    executor: Executor | None = None,
+    executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
     seed: int = 0,
@@ -80,12 +80,12 @@ def compile(
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
     use `compile_artifact`.
-    executor: "static" (the default where a CPU is among the targets): the programs of all ranks are planned, with their
-    order, memory and events, and proven before they run. "iree": IREE decides these for one program of all ranks.
-    machine: for which machine a planned step is scheduled (`dmc.machine.machine_names()`); by default the target's.
-    memory_cap: bytes of device memory that a rank of a planned step may use; what needs more is refused. Without one
-    nothing is, and the schedule takes no more memory for overlap than the step takes anyway: with a cap above that,
-    movements may start earlier (the gathers of ZeRO-3).
+    executor: who carries out the plan on a GPU: "static" replays it as one CUDA graph, "iree" runs it in IREE's
+    runtime, in one lane; the numbers are the same. On a CPU it is IREE's runtime in either case.
+    machine: for which machine the step is scheduled (`dmc.machine.machine_names()`); by default the target's.
+    memory_cap: bytes of device memory that a rank may use; what needs more is refused. Without one nothing is, and the
+    schedule takes no more memory for overlap than the step takes anyway: with a cap above that, movements may start
+    earlier (the gathers of ZeRO-3).
     seed: of dropout. The same seed gives the same bits.
     verify: whether the first step is compared with PyTorch eager's on the example: the loss, outputs, gradients by what
     the optimizer makes of them, buffers and optimizer state. By default where eager takes less than a tenth of the time
@@ -131,7 +131,7 @@ def compile_artifact(
     mesh: Mesh | None = None,
     plan: Plan | None = None,
     target: str = "cpu",
-    executor: Executor | None = None,
+    executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
     seed: int = 0,
@@ -145,10 +145,9 @@ def compile_artifact(
     """
     chosen, kind = targets(target), _precision(precision)
     _check_plan(mesh, plan, chosen)
-    way = _executor(executor, chosen)
-    _check_settings(way, machine, memory_cap)
-    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0)
-    (observer := observer or Observer()).plan(("import", *STAGES[way], *(["verify"] if verify is not False else [])))
+    _check_settings(executor, memory_cap)
+    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0, executor)
+    (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
@@ -156,8 +155,7 @@ def compile_artifact(
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
         amount = amount_of(imported.module)
         resolved = _state_plan(imported, plan, accumulate, chosen[0])
-        builder = Builder(imported, settings, observer, dump_dir)
-        built = builder.static() if way == "static" else builder.by_iree()
+        built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
         seconds = time.perf_counter() - begin
@@ -204,25 +202,13 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
     return resolved
 
 
-def _executor(name: str | None, chosen: tuple[Target, ...]) -> Executor:
-    """The executor of this name, or the one for the targets. Raises DmcError where they have not got it."""
-    if name is not None and name not in STAGES:
-        raise DmcError(f"executor '{name}'", "does not exist", hint=f"use one of {', '.join(STAGES)}")
-    if len(chosen) > 1 and name == "iree":
-        raise DmcError("executor 'iree'", "compiles for one target", hint="compile twice, or leave executor out")
-    planned = any(target.name == CPU.name for target in chosen)
-    return "static" if name == "static" or (name is None and planned) else "iree"
-
-
-def _check_settings(way: Executor, machine: str | None, memory_cap: Any) -> None:
-    """Raises DmcError for a cap that is no size, and for what only planned steps know."""
+def _check_settings(executor: str, memory_cap: Any) -> None:
+    """Raises DmcError for an executor that does not exist, and for a cap that is no size."""
+    if executor not in get_args(Executor):
+        raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
     if memory_cap is not None and not _is_size(memory_cap):
         fact = f"is {memory_cap!r}, which is no positive number of bytes"
         raise DmcError("memory_cap", fact, hint="give an int, such as 80 * 2**30, or leave it out")
-    given = [name for name, value in (("machine", machine), ("memory_cap", memory_cap)) if value is not None]
-    if way == "iree" and given:
-        fact = "only for planned steps; order and memory of this one are left to IREE"
-        raise DmcError(" and ".join(given), fact, hint='plan it with executor="static"')
 
 
 def _is_size(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The ways from an imported step to something that runs."""
+"""From an imported step to what runs: its plan, the proof of it, and the code that carries it out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from dmc._mlir import ir
 from dmc.analysis.jobs import job_of
 from dmc.analysis.recorder import Recorder
 from dmc.analysis.settings import write_settings
-from dmc.forms import LOWERED, PLACED, PLANNED
-from dmc.importer.step import ImportedStep
-from dmc.lowering.calling import with_arenas, with_splits
+from dmc.forms import PLACED, PLANNED
+from dmc.lowering.calling import with_splits
 from dmc.lowering.device_code import device_code
-from dmc.lowering.iree import compile_module, compile_subspan
+from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.one_lane import in_one_lane
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
@@ -32,9 +31,12 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature
 from dmc.runtime.versions import tool_versions
-from dmc.target import CPU, Target, targets
+from dmc.target import CPU, CUDA, Target, targets
 
+# Who carries out a plan on a GPU: dmc, which replays it as one CUDA graph, or IREE's runtime, in one lane.
 Executor = Literal["static", "iree"]
+# What the observer is told of, in order.
+STAGES = (*pipeline.stage_names(to_form=PLANNED.name), "prove", "iree")
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,23 @@ class Settings:
     targets: str
     machine: str
     memory_cap: int = 0
+    executor: Executor = "static"
 
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled step: the texts of its forms, IREE's modules, and what the runtime must know."""
+    """A compiled step: the texts of its forms, its plan and the proof of it, and for each target the code.
+
+    modules: IREE's, by target. code: what dmc replays on a GPU.
+    """
 
     forms: Mapping[str, str]
     signature: Signature
-    modules: Mapping[str, bytes]
-    statistics: Mapping[str, int]
-    requires: tuple[str, ...]
-    job: Job | None = None
-    certificate: Certificate | None = None
+    job: Job
+    certificate: Certificate
+    modules: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    statistics: Mapping[str, int] = field(default_factory=dict[str, int])
+    requires: tuple[str, ...] = ()
     code: DeviceCode | None = None
 
     def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], ledger: Ledger) -> Artifact:
@@ -73,28 +79,33 @@ class Built:
             ir=self.forms,
             state=state,
             versions=tool_versions(),
+            job=self.job,
+            certificate=self.certificate,
             statistics=self.statistics,
             requires=self.requires,
             ledger=ledger,
-            job=self.job,
-            certificate=self.certificate,
             code=self.code,
         )
 
 
 @dataclass
 class Builder:
-    """Builds a step, telling the observer, and dumping forms where that is asked for."""
+    """Builds a step, telling the observer, and dumping forms where that is asked for.
 
-    imported: ImportedStep
+    module: the step in form imported, which is in form planned afterwards.
+    """
+
+    module: ir.Module
+    signature: Signature
     settings: Settings
     observer: Observer = field(default_factory=Observer)
     dump_dir: str | os.PathLike[str] | None = None
 
-    def static(self) -> Built:
-        """dmc decides order, memory and events, and proves the programs of all ranks. Raises ProofError, too."""
-        settings, module = self.settings, self.imported.module
-        write_settings(module, settings.targets, settings.machine, settings.memory_cap)
+    def build(self) -> Built:
+        """Decides order, memory and events, proves the programs of all ranks, and compiles. Raises ProofError, too."""
+        settings, module = self.settings, self.module
+        names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
+        write_settings(module, names, settings.machine, settings.memory_cap)
         recorder = Recorder()
         forms = pipeline.run(
             module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see
@@ -104,38 +115,32 @@ class Builder:
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             dataflow = recorder.dataflow(module, job)
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
-        signature = with_splits(self.imported.signature, _placed(forms))
-        built = Built(forms, signature, {}, {}, (), job)
+        built = Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
         with self.observer.stage("iree"):
-            for target in targets(settings.targets):
-                built = _with_code(built, job, compile_kernels(module, job.kernels, target), target)
+            for target in targets(names):
+                built = _with_code(built, code_for(module, job.kernels, target), target, settings.executor)
         return replace(built, certificate=certificate.with_code(built.modules, built.code))
 
-    def by_iree(self) -> Built:
-        """IREE decides order and memory of one program of all ranks."""
-        (target,), module = targets(self.settings.targets), self.imported.module
-        forms = pipeline.run(module, to_form=LOWERED.name, observer=self.observer, dump_dir=self.dump_dir)
-        with self.observer.stage("iree"):
-            pipeline.prepare(module, target)
-            executable = compile_module(module, target)
-        signature = with_arenas(with_splits(self.imported.signature, _placed(forms)), module)
-        modules = {"step": executable.data, "subspan": compile_subspan(target)}
-        return Built(forms, signature, modules, executable.statistics, executable.requires)
+
+def _by_iree(names: str) -> str:
+    """The targets, joined by "+", of which IREE's runtime runs those that are GPUs."""
+    return "+".join(f"{name}:iree" if name == CUDA.name else name for name in names.split("+"))
 
 
-STAGES: Mapping[Executor, tuple[str, ...]] = {
-    "static": (*pipeline.stage_names(to_form=PLANNED.name), "prove", "iree"),
-    "iree": (*pipeline.stage_names(to_form=LOWERED.name), "iree"),
-}
-
-
-def _with_code(built: Built, job: Job, code: CodeLibrary, target: Target) -> Built:
-    """With what runs the job on `target`: on a CPU an IREE module, on a GPU the code that its executor launches."""
-    if target.name != CPU.name:
-        return replace(built, code=device_code(job, code, target))
-    executable = compile_job(job, code, target)
-    modules = {"step": executable.data}
-    return replace(built, modules=modules, statistics=executable.statistics, requires=executable.requires)
+def _with_code(built: Built, library: CodeLibrary, target: Target, executor: Executor) -> Built:
+    """With what carries out the job on `target`."""
+    if target.name == CPU.name:
+        executable = compile_job(built.job, library, target)
+    elif executor == "iree":
+        executable = compile_job(in_one_lane(built.job), library, target)
+    else:
+        return replace(built, code=device_code(built.job, library, target))
+    return replace(
+        built,
+        modules={**built.modules, target.name: executable.data},
+        statistics=executable.statistics,
+        requires=(*built.requires, *executable.requires),
+    )
 
 
 def _placed(forms: Mapping[str, str]) -> ir.Module:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmc._mlir import func, ir
-from dmc.analysis.in_place import verify_in_place
 from dmc.analysis.pieces import is_view
 from dmc.analysis.replicas import verify_replicas
-from dmc.analysis.views import is_of_argument
 from dmc.dialect import (
     AllSliceOp,
     KernelOp,
@@ -37,7 +35,6 @@ from dmc.step_function import (
     functions,
     is_public,
     mutated_state,
-    outputs,
     results,
     symbol,
 )
@@ -133,7 +130,7 @@ def _verify_roles(module: ir.Module) -> None:
         group = 0 if argument.role in STATE_ROLES else ROLES.index(argument.role)
         if group < latest:
             fact = f"argument {argument.index} '{argument.name}' of @step, a {argument.role}, stands out of order"
-            raise DmcError(step.operation, fact, "state comes first, then controls, the batch, and arenas")
+            raise DmcError(step.operation, fact, "state comes first, then controls, then the batch")
         latest = group
 
 
@@ -168,35 +165,6 @@ def _placements(step: func.FuncOp, kind: str, ports: tuple[Port, ...], attribute
         if placements[-1].partial:
             raise DmcError(step.operation, f"{what} is {placements[-1]}", "reduce it: nobody else would")
     return placements
-
-
-def _verify_ties(module: ir.Module) -> None:
-    step = find_step(module)
-    wanted = {argument.index: result.index for argument, result in mutated_state(step)}
-    for argument in arguments(step):
-        result = wanted.get(argument.index)
-        if argument.tie == result:
-            continue
-        if result is None:
-            fact = f"argument '{argument.name}' of @step gives its storage to result {argument.tie}"
-            raise DmcError(step.operation, f"{fact}, which is not its new value", "remove its iree.abi.output")
-        fact = f"state '{argument.name}' is not tied to result {result}, its new value"
-        raise DmcError(step.operation, fact, "run dm-tie-state")
-
-
-def _verify_outputs(module: ir.Module) -> None:
-    step = find_step(module)
-    *_, terminator = step.entry_block.operations
-    for port in outputs(step):
-        if is_of_argument(terminator.operands[port.index]):
-            fact = f"output '{port.name}' is in the memory of an argument, which does not keep what it holds"
-            raise DmcError(step.operation, fact, "run dm-copy-outputs")
-
-
-def _verify_only_step(module: ir.Module) -> None:
-    for function in functions(module):
-        if symbol(function) != "step":
-            raise DmcError(function.operation, f"@{symbol(function)} stands beside @step", "run dm-inline-composites")
 
 
 def verify_only_kernels_compute(module: ir.Module) -> None:
@@ -263,13 +231,5 @@ PLANNED = Form(
     way_out="it holds dm.program, the functions of kernels, dm.mesh and dm.channel only; lower it",
 )
 
-LOWERED = Form(
-    name="lowered",
-    dialects=_TENSOR_DIALECTS,
-    ops=(FUSION_BARRIER,),
-    verifiers=(*_SIGNATURE, _verify_only_step, _verify_ties, _verify_outputs, verify_in_place),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)} and {FUSION_BARRIER} only; lower the operation",
-)
-
 # In the order in which a module passes through them.
-FORMS = (IMPORTED, PLACED, SCHEDULED, PLANNED, LOWERED)
+FORMS = (IMPORTED, PLACED, SCHEDULED, PLANNED)

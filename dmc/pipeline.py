@@ -11,13 +11,13 @@ from pathlib import Path
 
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
-from dmc.forms import IMPORTED, LOWERED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
+from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.observer import Observer
+from dmc.passes.absorb_casts import AbsorbCasts
 from dmc.passes.assign_queues import AssignQueues
 from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.bucket import Bucket
-from dmc.passes.copy_outputs import CopyOutputs
 from dmc.passes.copy_ports import CopyPorts
 from dmc.passes.drop_empty import DropEmpty
 from dmc.passes.flatten_collectives import FlattenCollectives
@@ -26,23 +26,17 @@ from dmc.passes.form_kernels import FormKernels
 from dmc.passes.hoist_start import HoistStart
 from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
-from dmc.passes.isolate_transposes import IsolateTransposes
-from dmc.passes.keep_rounding import KeepRounding
-from dmc.passes.link_ranks import LinkRanks
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.lower_to_plan import LowerToPlan
-from dmc.passes.pack_state import PackState
 from dmc.passes.partition import Partition
 from dmc.passes.place_events import PlaceEvents
 from dmc.passes.plan_memory import PlanMemory
 from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.recompute import Recompute
 from dmc.passes.schedule import Schedule
 from dmc.passes.select_kernels import SelectKernels
-from dmc.passes.separate_concats import SeparateConcats
 from dmc.passes.sink_wait import SinkWait
-from dmc.passes.tie_state import TieState
 from dmc.passes.unroll_loops import UnrollLoops
-from dmc.target import CPU, Target
 
 
 @dataclass(frozen=True)
@@ -59,12 +53,14 @@ STAGES = (
     Stage(
         SCHEDULED,
         (
+            AbsorbCasts(),
             InlineComposites(),
             "canonicalize",
             "cse",
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
+            Recompute(),
             FormKernels(),
             CopyPorts(),
             Async(),
@@ -81,27 +77,6 @@ STAGES = (
     Stage(PLANNED, (PlanMemory(), LowerToPlan(), PlaceEvents())),
 )
 
-# The other way from form placed: all ranks become one program, of which IREE decides the order and the memory.
-BY_IREE = (
-    *STAGES[:2],
-    Stage(
-        LOWERED,
-        (
-            LinkRanks(order="port"),
-            CopyOutputs(),
-            PackState(),
-            InlineComposites(),
-            "canonicalize",
-            "cse",
-            SeparateConcats(),
-            TieState(),
-        ),
-    ),
-)
-
-# What a target wants of form lowered, on its way to the backend.
-PREPARATIONS: dict[str, tuple[Element, ...]] = {CPU.name: (IsolateTransposes(), KeepRounding())}
-
 # Who looks at a module on its way: the name of a form, or of a point between two, and the module, to be left as it is.
 Witness = Callable[[str, ir.Module], None]
 # Passes behind which a witness is shown the module, and what the point is called.
@@ -110,30 +85,20 @@ WITNESSED = {str(InlineComposites()): "opened", "cse": "simplified"}
 
 def stem(form: Form) -> str:
     """What the text of a module in `form` is called: `01-imported`, so that they sort."""
-    forms = [stage.form for stage in _route(form.name)]
-    return f"{forms.index(form) + 1:02}-{form.name}"
+    return f"{[stage.form for stage in STAGES].index(form) + 1:02}-{form.name}"
 
 
 def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, ...]:
     """The stages from the one that leaves `from_form` to the one that leaves `to_form`, both included.
 
-    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or that no way
-    leads to.
+    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or lies behind.
     """
-    route = _route(from_form, to_form)
-    names = [stage.form.name for stage in route]
-    for name in (from_form, to_form):
-        if name is not None and form_named(name).name not in names:
-            raise PipelineError(None, f"no way leads from form '{from_form}' to form '{to_form}'", " → ".join(names))
-    first = 0 if from_form is None else names.index(from_form)
-    last = len(names) - 1 if to_form is None else names.index(to_form)
+    forms = [stage.form for stage in STAGES]
+    first = 0 if from_form is None else forms.index(form_named(from_form))
+    last = len(forms) - 1 if to_form is None else forms.index(form_named(to_form))
     if last < first:
         raise PipelineError(None, f"form '{to_form}' comes before form '{from_form}'", "the compiler goes forward only")
-    return route[first : last + 1]
-
-
-def _route(*forms: str | None) -> tuple[Stage, ...]:
-    return BY_IREE if LOWERED.name in forms else STAGES
+    return STAGES[first : last + 1]
 
 
 def stage_names(from_form: str | None = None, to_form: str | None = None) -> tuple[str, ...]:
@@ -153,7 +118,7 @@ def run(
 ) -> dict[str, str]:
     """Carries `module`, in place, from one form to another, verifies each form on the way, and returns their texts.
 
-    The texts, with locations, are keyed so that they sort (`01-imported`, `03-lowered`); `dump_dir` receives each as
+    The texts, with locations, are keyed so that they sort (`01-imported`, `02-placed`); `dump_dir` receives each as
     `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
     extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from a pass or
     verifier of ours and MLIRError from upstream's; a note on either says how to replay the stage.
@@ -184,12 +149,6 @@ def _run_stage(module: ir.Module, stage: Stage, options: PassManagerOptions, wit
     verify_form(module, stage.form)
     if witness is not None:
         witness(stage.form.name, module)
-
-
-def prepare(module: ir.Module, target: Target) -> None:
-    """Changes `module`, in form lowered, to what the code generation of `target` does best; it stays in the form."""
-    run_passes(module, PREPARATIONS.get(target.name, ()))
-    verify_form(module, LOWERED)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,7 @@
-"""Reading `@step`: its arguments, its results, and which argument each mutated state result replaces.
-
-An argument of role "arena" is a flat tensor that holds state: `dm.members` gives the name of each member and where it
-starts, in elements. An argument with the name of a member is a view of it: the two are one memory.
-"""
+"""Reading `@step`: its arguments, its results, and which argument each mutated state result replaces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -14,30 +9,24 @@ from dmc._mlir import func, ir
 from dmc.errors import DmcError
 from dmc.runtime.signature import Role
 
-NAME, ROLE, MEMBERS, TIE = "dm.name", "dm.role", "dm.members", "iree.abi.output"
+NAME, ROLE = "dm.name", "dm.role"
 
 STATE_ROLES: tuple[str, ...] = get_args(Role)
-ARENA = "arena"
 # What the host gives anew in each step.
 HOST_ROLES = ("control", "batch")
 # In the order in which `@step` takes them.
-ROLES = (*STATE_ROLES, *HOST_ROLES, ARENA)
-MUTABLE_ROLES = (*(role for role in STATE_ROLES if role != "frozen"), ARENA)
+ROLES = (*STATE_ROLES, *HOST_ROLES)
+MUTABLE_ROLES = tuple(role for role in STATE_ROLES if role != "frozen")
 
 
 @dataclass(frozen=True)
 class Port:
-    """An argument or a result of `@step`.
-
-    tie: the result whose storage an argument gives, once it is tied. members: of an arena, offsets in elements by name.
-    """
+    """An argument or a result of `@step`."""
 
     index: int
     name: str
     role: str
-    tie: int | None
     type: ir.Type
-    members: Mapping[str, int]
 
 
 def functions(module: ir.Module) -> list[func.FuncOp]:
@@ -72,19 +61,6 @@ def arguments(step: func.FuncOp) -> tuple[Port, ...]:
 def results(step: func.FuncOp) -> tuple[Port, ...]:
     """The results; a name that is not there is empty."""
     return _ports(step, "res_attrs", step.type.results)
-
-
-def arena_attributes(name: str, members: Mapping[str, int]) -> ir.DictAttr:
-    """The attributes of an argument that is an arena; `members`: offsets in elements by name of state."""
-    index = ir.IntegerType.get_signless(64)
-    offsets = {member: ir.IntegerAttr.get(index, offset) for member, offset in members.items()}
-    role = ir.StringAttr.get(ARENA)
-    return ir.DictAttr.get({NAME: ir.StringAttr.get(name), ROLE: role, MEMBERS: ir.DictAttr.get(offsets)})
-
-
-def result_attributes(name: str) -> ir.DictAttr:
-    """The attributes of a result."""
-    return ir.DictAttr.get({NAME: ir.StringAttr.get(name)})
 
 
 def mutated_state(step: func.FuncOp) -> tuple[tuple[Port, Port], ...]:
@@ -131,20 +107,10 @@ def _ports(step: func.FuncOp, attribute: str, port_types: Any) -> tuple[Port, ..
     attributes = step.operation.attributes.get(attribute)
     each = list(attributes) if attributes is not None else [{} for _ in port_types]
     return tuple(
-        Port(index, _string(given, NAME), _string(given, ROLE), _integer(given, TIE), port_type, _members(given))
+        Port(index, _string(given, NAME), _string(given, ROLE), port_type)
         for index, (given, port_type) in enumerate(zip(each, port_types, strict=True))
     )
 
 
 def _string(attributes: Any, key: str) -> str:
     return ir.StringAttr(attributes[key]).value if key in attributes else ""
-
-
-def _members(attributes: Any) -> dict[str, int]:
-    if MEMBERS not in attributes:
-        return {}
-    return {named.name: ir.IntegerAttr(named.attr).value for named in ir.DictAttr(attributes[MEMBERS])}
-
-
-def _integer(attributes: Any, key: str) -> int | None:
-    return ir.IntegerAttr(attributes[key]).value if key in attributes else None

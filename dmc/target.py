@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmc.errors import DmcError
 
@@ -11,12 +11,14 @@ from dmc.errors import DmcError
 class Target:
     """A kind of machine by name, the one steps are scheduled for by default, and what IREE's compiler must be told.
 
-    The compiler runs anywhere: no GPU is needed to compile for one.
+    The compiler runs anywhere: no GPU is needed to compile for one. has_kernels: whether those of `dmc.kernels`, and
+    libraries, run on it, or IREE's code alone.
     """
 
     name: str
     machine: str
     iree_flags: tuple[str, ...]
+    has_kernels: bool = False
 
 
 def _cpu(processor: str) -> Target:
@@ -26,7 +28,8 @@ def _cpu(processor: str) -> Target:
 
 CPU = _cpu("host")
 # IREE knows no Hopper; sm_80 code runs on everything since.
-CUDA = Target("cuda", "h200", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"))
+CUDA = Target("cuda", "h200", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"), has_kernels=True)
+CUDA_BY_IREE = replace(CUDA, has_kernels=False)
 
 TARGETS = {target.name: target for target in (CPU, CUDA)}
 
@@ -35,7 +38,10 @@ def target(name: str) -> Target:
     """The target of that name; raises DmcError for another.
 
     "cpu" is the processor of this machine; "cpu:x86-64-v3" another one, by LLVM's name for it ("generic": any).
+    "cuda:iree" is a GPU on which IREE's code alone runs.
     """
+    if name == "cuda:iree":
+        return CUDA_BY_IREE
     kind, _, processor = name.partition(":")
     if kind == CPU.name and processor:
         return _cpu(processor)

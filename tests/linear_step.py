@@ -15,9 +15,9 @@ import ml_dtypes
 import numpy as np
 
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.step import Step
-from dmc.runtime.versions import tool_versions
 
 ROWS, WIDTH, OUT = 4, 3, 2
 MOMENTUM = 0.9
@@ -63,14 +63,24 @@ MLIR = """
 #s = affine_map<() -> ()>
 module {
   func.func @step(
-      %w: tensor<3x2xf32> {iree.abi.output = 0 : index}, %b: tensor<2xf32> {iree.abi.output = 1 : index},
-      %scale: tensor<2xbf16>, %seen: tensor<f32> {iree.abi.output = 2 : index},
-      %mw: tensor<3x2xf32> {iree.abi.output = 3 : index}, %mb: tensor<2xf32> {iree.abi.output = 4 : index},
-      %n: tensor<i64> {iree.abi.output = 5 : index}, %seed: tensor<i64>,
-      %lr: tensor<2xf32>, %guard: tensor<i32>,
-      %x: tensor<4x3xf32>, %y: tensor<4x2xf32>, %ids: tensor<4xi64>, %mask: tensor<4xi1>)
-      -> (tensor<3x2xf32>, tensor<2xf32>, tensor<f32>, tensor<3x2xf32>, tensor<2xf32>, tensor<i64>,
-          tensor<f32>, tensor<i32>, tensor<4x2xf32>, tensor<i64>) {
+      %w: tensor<3x2xf32> {dm.name = "weight", dm.role = "parameter"},
+      %b: tensor<2xf32> {dm.name = "bias", dm.role = "parameter"},
+      %scale: tensor<2xbf16> {dm.name = "scale", dm.role = "frozen"},
+      %seen: tensor<f32> {dm.name = "seen", dm.role = "buffer"},
+      %mw: tensor<3x2xf32> {dm.name = "weight.momentum", dm.role = "optimizer"},
+      %mb: tensor<2xf32> {dm.name = "bias.momentum", dm.role = "optimizer"},
+      %n: tensor<i64> {dm.name = "step", dm.role = "counter"},
+      %seed: tensor<i64> {dm.name = "seed", dm.role = "seed"},
+      %lr: tensor<2xf32> {dm.name = "lr", dm.role = "control"},
+      %guard: tensor<i32> {dm.name = "guard", dm.role = "control"},
+      %x: tensor<4x3xf32> {dm.name = "x", dm.role = "batch"},
+      %y: tensor<4x2xf32> {dm.name = "y", dm.role = "batch"},
+      %ids: tensor<4xi64> {dm.name = "ids", dm.role = "batch"},
+      %mask: tensor<4xi1> {dm.name = "mask", dm.role = "batch"})
+      -> (tensor<3x2xf32> {dm.name = "weight"}, tensor<2xf32> {dm.name = "bias"}, tensor<f32> {dm.name = "seen"},
+          tensor<3x2xf32> {dm.name = "weight.momentum"}, tensor<2xf32> {dm.name = "bias.momentum"},
+          tensor<i64> {dm.name = "step"}, tensor<f32> {dm.name = "loss"}, tensor<i32> {dm.name = "finite"},
+          tensor<4x2xf32> {dm.name = "pred"}, tensor<i64> {dm.name = "rows"}) {
     %zero = arith.constant 0.0 : f32
     %zero64 = arith.constant 0 : i64
     %e42 = tensor.empty() : tensor<4x2xf32>
@@ -201,26 +211,6 @@ module {
 }
 """
 
-FLAGS = {
-    "cpu": (
-        "--iree-hal-target-device=local",
-        "--iree-hal-local-target-device-backends=llvm-cpu",
-        "--iree-llvmcpu-target-cpu=host",
-    ),
-    "cuda": ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"),
-}
-
-
-@cache
-def compiled(text: str = MLIR, target: str = "cpu") -> bytes:
-    """The module, compiled once per test run."""
-    import iree.compiler
-
-    flags = ["--iree-execution-model=async-external", *FLAGS[target]]
-    result = iree.compiler.compile_str(text, target_backends=[], extra_args=flags)
-    assert isinstance(result, bytes)
-    return result
-
 
 def initial_state() -> tuple[np.ndarray, ...]:
     """Random weights, the rest zero; always the same."""
@@ -237,18 +227,22 @@ def initial_state() -> tuple[np.ndarray, ...]:
     )
 
 
-def artifact(target: str = "cpu") -> Artifact:
-    """The hand-written step as the compiler would deliver it."""
-    return Artifact(
-        signature=SIGNATURE,
-        target=target,
-        precision="fp32",
-        modules={"step": compiled(target=target)},
-        ir={"01-imported": MLIR},
-        state=initial_state(),
-        versions=tool_versions(),
-        statistics={"transient_bytes": 4096},
-    )
+def built(text: str, signature: Signature, state: tuple[np.ndarray, ...]) -> Artifact:
+    """A step given in form imported as the compiler delivers it."""
+    from dmc import dialect
+    from dmc._mlir import ir
+    from dmc.executors import Builder, Settings
+
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        step = Builder(ir.Module.parse(text), signature, Settings("cpu", "cpu")).build()
+    return step.artifact("cpu", "fp32", state, Ledger())
+
+
+@cache
+def artifact() -> Artifact:
+    """The hand-written step as the compiler delivers it; compiled once per test run."""
+    return built(MLIR, SIGNATURE, initial_state())
 
 
 def batch(seed: int) -> dict[str, np.ndarray]:

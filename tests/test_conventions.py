@@ -37,7 +37,6 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
     "dmc/cli/plan_source.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
-    "dmc/lowering/kept_arguments.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/calibrate_cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",

@@ -150,4 +150,6 @@ def _dtype(value: ir.Value) -> str:
 
 def _parameters(op: CompositeOp) -> Iterator[tuple[str, Parameter]]:
     for each in op.parameters:
-        yield each.name, each.attr.value
+        # An optional operand that is not given is a flag.
+        if not isinstance(each.attr, ir.UnitAttr):
+            yield each.name, each.attr.value

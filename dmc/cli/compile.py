@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
     parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, say, cpu:x86-64-v3")
-    parser.add_argument("--executor", metavar="NAME", help="static: dmc plans order and memory; iree: IREE does")
+    parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine that the step is planned for, say, h200x4")
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")

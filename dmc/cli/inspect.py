@@ -21,7 +21,6 @@ from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
 
-UNKNOWN = "unknown"
 _TOP_OPS = 8
 
 
@@ -42,12 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
-    """The report as JSON values; sizes are in bytes, and a size that the file does not tell is "unknown".
+    """The report as JSON values; sizes are in bytes.
 
-    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. A
-    planned step has an "arena" on the device, which holds its state and shares the rest among all that it computes;
-    its gradients and activations are the most that is alive of each at one time. certificate: what was proven of the
-    plan, or None where IREE schedules the step.
+    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. The
+    "arena" on the device holds the state and shares the rest among all that the step computes; gradients and
+    activations are the most that is alive of each at one time. certificate: what was proven of the plan.
     """
     signature = artifact.signature
     whole, rank = _memory(artifact)
@@ -70,46 +68,36 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
             name: {"ops": count_ops(text), "composites": count_composites(text)} for name, text in artifact.ir.items()
         },
         "statistics": dict(artifact.statistics),
-        "certificate": None if artifact.certificate is None else msgspec.to_builtins(artifact.certificate),
+        "certificate": msgspec.to_builtins(artifact.certificate),
     }
 
 
-def _memory(artifact: Artifact) -> tuple[dict[str, int | str], dict[str, int | str] | None]:
+def _memory(artifact: Artifact) -> tuple[dict[str, int], dict[str, int] | None]:
     """What is held in all, and, for a mesh, what by one rank."""
     signature, parts = artifact.signature, Ranks(artifact.signature)
-    whole = _bytes(signature.state, artifact.statistics.get("transient_bytes", UNKNOWN))
-    rank = None if signature.mesh is None else _rank_bytes([parts.local(spec, 0) for spec in signature.state])
-    if artifact.job is None:
-        return whole, rank
     ranks = memory_report(artifact.job).ranks
-    each = _planned(rank or whole, ranks[:1])
-    return _planned(whole, [memory for memory in ranks for _ in memory.ranks]), None if rank is None else each
+    whole = _bytes(signature.state, [memory for memory in ranks for _ in memory.ranks])
+    if signature.mesh is None:
+        return whole, None
+    return whole, _bytes([parts.local(spec, 0) for spec in signature.state], ranks[:1])
 
 
-def _planned(held: dict[str, int | str], ranks: Sequence[RankMemory]) -> dict[str, int | str]:
-    """With the most gradients and activations that `ranks` have alive, each at a time of its own, and their arenas."""
-    state = {name: held[name] for name in ("weights", "optimizer state", "buffers")}
-    most = {CATEGORIES[name]: sum(memory.most[name] for memory in ranks) for name in ("gradient", "activation")}
-    return {**state, **most, "arena": sum(memory.arena for memory in ranks)}
+def _bytes(state: Sequence[StateSpec], ranks: Sequence[RankMemory]) -> dict[str, int]:
+    """Of the state, of the most gradients and activations that `ranks` have alive, each at a time of its own, and of
+    their arenas.
+    """
 
-
-def _bytes(state: Sequence[StateSpec], transient: int | str) -> dict[str, int | str]:
     def total(*roles: str) -> int:
         return sum(byte_count(spec) for spec in state if spec.role in roles)
 
+    most = {CATEGORIES[name]: sum(memory.most[name] for memory in ranks) for name in ("gradient", "activation")}
     return {
         "weights": total("parameter", "frozen"),
-        # One gradient for each parameter that is trained, of its shape and type.
-        "gradients": total("parameter"),
         "optimizer state": total("optimizer"),
         "buffers": total("buffer", "counter", "seed"),
-        "activations and temporaries": transient,
+        **most,
+        "arena": sum(memory.arena for memory in ranks),
     }
-
-
-def _rank_bytes(state: Sequence[StateSpec]) -> dict[str, int | str]:
-    # How gradients lie, and what of the temporaries is one rank's, only the program knows.
-    return {**_bytes(state, UNKNOWN), "gradients": UNKNOWN}
 
 
 def _call(artifact: Artifact) -> str:
@@ -157,8 +145,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         axes = ", ".join(f"{axis}={size}" for axis, size in report["mesh"].items())
         yield f"mesh {axes}: {math.prod(report['mesh'].values())} ranks in one process"
     yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
-    if report["certificate"] is not None:
-        yield _proven(report["certificate"])
+    yield _proven(report["certificate"])
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
     yield from _tensor_lines("outputs", report["outputs"])
@@ -177,7 +164,7 @@ def _proven(certificate: dict[str, Any]) -> str:
     return f"proven {', '.join(certificate['properties'])} of plan {certificate['digest'][:12]}{costs}{caps}"
 
 
-def _memory_lines(whole: dict[str, int | str], rank: dict[str, int | str] | None) -> Iterator[str]:
+def _memory_lines(whole: dict[str, int], rank: dict[str, int] | None) -> Iterator[str]:
     if rank is None:
         yield from (f"  {name:<28} {_size(size):>12}" for name, size in whole.items())
         return
@@ -212,9 +199,7 @@ def _wrapped(title: str, words: list[str]) -> str:
     return textwrap.fill(title + ", ".join(words), 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _size(count: int | str) -> str:
-    if isinstance(count, str):
-        return count
+def _size(count: int) -> str:
     if count < 1000:
         return f"{count} B"
     for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):

@@ -1,4 +1,4 @@
-"""`dmc memory step.dmc`: the memory that a planned step needs, what it is for, and where the peak is; nothing runs."""
+"""`dmc memory step.dmc`: the memory that a step needs, what it is for, and where the peak is; nothing runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dmc.errors import ArtifactError
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.memory_report import report
 
@@ -26,17 +25,12 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command; raises ArtifactError, also for a file whose step is not planned."""
+    """Runs the command; raises ArtifactError."""
     # Rich takes a while to load, and only this command needs it.
     from dmc.runtime.memory_plot import page, plot
     from dmc.runtime.memory_table import table
 
-    job = Artifact.read(arguments.file, to_run=False).job
-    if job is None:
-        fact = "holds no plan: its memory is decided when it runs"
-        hint = 'compile it with executor="static", or see `dmc inspect`'
-        raise ArtifactError(str(arguments.file), fact, hint)
-    made = report(job)
+    made = report(Artifact.read(arguments.file, to_run=False).job)
     if arguments.plot:
         plot(made, arguments.plot)
     if arguments.html:

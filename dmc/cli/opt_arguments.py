@@ -25,7 +25,7 @@ _FLAGS = {
 _EPILOG = """passes:
   --dm-x, --dm-x="option=1", --canonicalize   run one pass, ours or upstream's, in the order written
   -p 'dm-x{option=1},canonicalize'            run a list of passes, with or without builtin.module(...) around it
-  --from=imported --to=lowered                run the compiler's own stages between two forms
+  --from=imported --to=planned                run the compiler's own stages between two forms
 """
 
 _TRUTH = {"": True, "true": True, "1": True, "false": False, "0": False}

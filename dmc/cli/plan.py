@@ -12,7 +12,7 @@ from typing import Any
 
 from dmc.cli.plan_difference import differences, frames
 from dmc.cli.plan_lines import Line, lines_of
-from dmc.errors import ArtifactError, DmcError
+from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.runtime.artifact import Artifact
 
@@ -113,7 +113,4 @@ def _job(file: str) -> Job:
         from dmc.cli.plan_source import job_of_text
 
         return job_of_text(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"), file)
-    job = Artifact.read(file, to_run=False).job
-    if job is None:
-        raise ArtifactError(file, "holds no plan", hint='compile it with executor="static"')
-    return job
+    return Artifact.read(file, to_run=False).job

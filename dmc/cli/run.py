@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="a new order of the batches in every round")
-    parser.add_argument("--device", metavar="URI", help='an IREE device other than the default, such as "cuda://1"')
+    parser.add_argument("--device", metavar="NAME", help="a device other than the default: cpu, cuda or, say, cuda:1")
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here")
     parser.set_defaults(command=run)

@@ -12,7 +12,6 @@ from typing import Any
 from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
-from dmc.program import Job
 from dmc.runtime.artifact import Artifact
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
@@ -47,7 +46,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot play the step."""
     artifact = Artifact.read(arguments.file, to_run=False)
-    simulation = simulate(_job(artifact, arguments.file), machine(arguments.target), arguments.ranks, arguments.axis)
+    simulation = simulate(artifact.job, machine(arguments.target), arguments.ranks, arguments.axis)
     whys = artifact.ledger.whys()
     shown = arguments.show or list(simulation.programs)[:8]
     if unknown := sorted(set(shown) - set(simulation.programs)):
@@ -66,13 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
 
         print_summary(summary, said, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
     return 0
-
-
-def _job(artifact: Artifact, file: str) -> Job:
-    if artifact.job is None:
-        fact = "holds no plan that could be played"
-        raise ArtifactError(str(file), fact, hint='compile it with executor="static"')
-    return artifact.job
 
 
 def _not_played(rank: int, simulation: Simulation) -> tuple[str, str]:

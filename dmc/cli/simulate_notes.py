@@ -17,7 +17,7 @@ def notes(artifact: Artifact, simulation: Simulation) -> Iterator[str]:
 
 
 def _of_machine(artifact: Artifact, played: str) -> Iterator[str]:
-    planned = "" if artifact.certificate is None else artifact.certificate.cost_table
+    planned = artifact.certificate.cost_table
     if not planned or planned == cost_table_hash(machine(played)):
         return
     known = [name for name in machine_names() if cost_table_hash(machine(name)) == planned]

@@ -1,4 +1,4 @@
-"""The operation of IREE's dialects that form lowered holds; `dmc.dialect.load` loads it into a context."""
+"""The operation of IREE's dialects that form placed may hold; `dmc.dialect.load` loads it into a context."""
 
 from typing import Any
 

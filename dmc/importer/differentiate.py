@@ -21,6 +21,7 @@ from dmc.importer import decompositions, origin, patterns
 from dmc.importer.capture import MODEL, Capture
 from dmc.importer.checks import check_traced
 from dmc.importer.forward import Forward, Setting
+from dmc.importer.masks import recognise_masks
 from dmc.importer.objective import carries_gradient
 from dmc.importer.python_calls import add_hook, untraceable
 from dmc.importer.randomness import Randomness
@@ -50,6 +51,7 @@ def differentiate(
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
+    recognise_masks(capture.graph)
     patterns.fuse(capture.graph)
     for node in capture.graph.graph.nodes:
         _note_origin(node)

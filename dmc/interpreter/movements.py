@@ -103,7 +103,7 @@ def _pieces(command: Collective, whole: Array, count: int) -> list[Array]:
 
 
 def _reduce(command: Collective, sources: Sequence[Array]) -> Array:
-    """Combined in the order of the group, in the type `accumulate`, as `dm-link-ranks` does."""
+    """Combined in the order of the group, in the type `accumulate`."""
     if command.reduction is None or command.accumulate is None or sources[0].dtype == np.bool_:
         fact = f"cannot combine elements of {command.dtype} by {command.reduction} in {command.accumulate}"
         raise DmcError(told(command), fact)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib
+import linecache
 import re
+import types
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +24,8 @@ _THREADS = 32
 class Entry:
     """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
 
-    Pointers are multiples of 16 bytes. threads: of a block; shared: bytes of its dynamic shared memory.
+    Pointers are multiples of 16 bytes, unless asked for otherwise. threads: of a block; shared: bytes of its dynamic
+    shared memory.
     """
 
     name: str
@@ -42,32 +47,56 @@ class KernelCode:
     tables: tuple[Table, ...]
 
 
-def compile_recipe(problem: Problem, recipe: Recipe, architecture: int = 90) -> KernelCode:
+def compile_recipe(
+    problem: Problem, recipe: Recipe, architecture: int = 90, loose: frozenset[Buffer] = frozenset()
+) -> KernelCode:
     """Compiles every launch for compute capability `architecture` ÷ 10. Equal input gives equal bytes.
 
-    Raises DmcError where Triton gives no code.
+    Buffers begin at multiples of 16 bytes, but for those in `loose`, of which an element is aligned and no more. Raises
+    DmcError where Triton gives no code.
     """
-    entries = tuple(_compile(call, problem, recipe, architecture) for call in recipe.calls)
+    entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in recipe.calls)
     return KernelCode(entries, recipe.scratch, recipe.tables)
 
 
 def function_of(call: Call) -> Any:
-    """The Triton function that a call launches."""
+    """The Triton function that a call launches. Equal sources give one function."""
     module, name = call.function.split(".")
+    if call.source:
+        return getattr(_module(call.source), name)
     return getattr(importlib.import_module(f"dmc.kernels.jit.{module}"), name)
 
 
-def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int) -> Entry:
+def arguments_of(call: Call) -> tuple[Any, ...]:
+    """What the function of a call takes behind its pointers."""
+    return () if call.source else (call.shape,)
+
+
+@functools.cache
+def _module(source: str) -> types.ModuleType:
+    """The module that `source` is the text of."""
+    name = f"generated_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    module = types.ModuleType(name)
+    module.__file__ = f"<{name}>"
+    # Triton reads the source of its functions by `inspect`, which looks here for what is in no file.
+    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    return module
+
+
+def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, loose: frozenset[Buffer]) -> Entry:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = function_of(call)
-    pointers, shape = function.arg_names[:-1], function.arg_names[-1]
+    function, static = function_of(call), arguments_of(call)
+    pointers = function.arg_names[: len(call.buffers)]
     types = [_pointer(type_of(buffer, problem, recipe)) for buffer in call.buffers]
-    signature = {**dict(zip(pointers, types, strict=True)), shape: "constexpr"}
-    aligned = {(index,): [["tt.divisibility", _ALIGNMENT]] for index in range(len(pointers))}
-    source = ASTSource(function, signature, {shape: call.shape}, aligned)
+    constants = dict(zip(function.arg_names[len(pointers) :], static, strict=True))
+    signature = {**dict(zip(pointers, types, strict=True)), **dict.fromkeys(constants, "constexpr")}
+    divisible = [["tt.divisibility", _ALIGNMENT]]
+    aligned = {(index,): divisible for index, buffer in enumerate(call.buffers) if buffer not in loose}
+    source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
     # Where the source lies on this machine is no part of the code.
     with triton.knobs.compilation.scope():

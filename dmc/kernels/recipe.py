@@ -43,7 +43,8 @@ class Call:
     """One launch of so many programs.
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
-    frozen dataclass that holds whatever is static.
+    frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
+    is static stands in it, so that there is no `shape`.
     """
 
     function: str
@@ -52,6 +53,7 @@ class Call:
     shape: Any
     warps: int = 4
     stages: int = 2
+    source: str = ""
 
 
 @dataclass(frozen=True)

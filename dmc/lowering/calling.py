@@ -1,4 +1,4 @@
-"""Forms placed and lowered → the calling convention that the runtime follows."""
+"""Form placed → the calling convention that the runtime follows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of, placement_of
 from dmc.dialect.transfers import SHARDING
 from dmc.placement.placement import Placement
-from dmc.runtime.signature import Arena, Signature, Splits
-from dmc.step_function import ARENA, arguments, find_step, results
+from dmc.runtime.signature import Signature, Splits
+from dmc.step_function import arguments, find_step, results
 
 
 def with_splits(signature: Signature, module: ir.Module) -> Signature:
@@ -33,16 +33,3 @@ def with_splits(signature: Signature, module: ir.Module) -> Signature:
 
 def _splits(placement: Placement) -> Splits:
     return tuple(tuple((axis, placement.blocks_of(axis)) for axis in axes) for axes in placement.dims)
-
-
-def with_arenas(signature: Signature, module: ir.Module) -> Signature:
-    """`signature` with the arenas in which `@step` of `module`, in form lowered, takes its state."""
-    ports = arguments(find_step(module))
-    passed = {port.name for port in ports}
-    arenas: list[Arena] = []
-    for port in ports:
-        if port.role == ARENA:
-            ranked = ir.RankedTensorType(port.type)
-            views = tuple(name for name in port.members if name in passed)
-            arenas.append(Arena(port.name, str(ranked.element_type), ranked.shape[0], dict(port.members), views))
-    return replace(signature, arenas=tuple(arenas))

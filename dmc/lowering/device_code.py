@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from dmc.errors import DmcError
+from dmc.lowering.device_arguments import with_true_arguments
 from dmc.lowering.iree import run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
-from dmc.program import Job, code
-from dmc.program.code import DeviceCode, Extent
-from dmc.program.device_contract import check_device_code
+from dmc.program import Command, Job, Launch, code
+from dmc.program.code import MAIN, CodeModule, DeviceCode, Extent
+from dmc.program.device_contract import check_device_code, given_buffers
 from dmc.target import Target
 
 _EXPORT = re.compile(
@@ -39,21 +42,55 @@ class _Geometry:
 def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     """The code of `library`, which was made for `target`, for the launches of `job` from outside of IREE.
 
-    IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken out.
     Raises DmcError, naming the entry, where the size of a launch is not known at compile time, and ProofError where the
     code does not keep to its launches.
     """
+    if library.native:
+        # Triton takes long to load.
+        from dmc.lowering.native import as_launched
+
+        library = as_launched(library, job)
+    native = {name: library.native[name] for name in job.kernels if name in library.native}
+    made = _made_by_iree(without_launches(job, native), library, target)
+    steps = {name: kernel.steps for name, kernel in native.items()}
+    used = {step.module for each in steps.values() for step in each if isinstance(step, code.Dispatch)}
+    modules = {name: library.modules[name] for name in sorted(used)}
+    whole = DeviceCode({**made.modules, **modules}, {**made.kernels, **steps})
+    check_device_code(job, whole)
+    return whole
+
+
+def without_launches(job: Job, kernels: Collection[str]) -> Job:
+    """The job with neither these kernels nor their launches; order and events stay."""
+
+    def is_kept(command: Command) -> bool:
+        return not isinstance(command, Launch) or command.kernel not in kernels
+
+    programs = tuple(replace(program, commands=tuple(filter(is_kept, program.commands))) for program in job.programs)
+    return replace(
+        job, programs=programs, kernels={name: each for name, each in job.kernels.items() if name not in kernels}
+    )
+
+
+def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
+    """IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken
+    out.
+    """
+    if not job.kernels:
+        return DeviceCode({}, {})
     text = stream_module(job, library)
-    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets")
-    geometries = _geometries(configured.decode())
+    configured = run_iree(text.encode(), target, "--compile-from=stream", "--compile-to=executable-targets").decode()
+    geometries = _geometries(configured)
+    kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
+    configured = with_true_arguments(
+        configured, {entry: each for (_, entry), each in given_buffers(job, kernels).items()}
+    )
     with tempfile.TemporaryDirectory() as directory:
         dump = f"--iree-hal-dump-executable-binaries-to={directory}"
-        run_iree(configured, target, "--compile-from=executable-targets", dump)
-        (ptx,) = Path(directory).glob("*.ptx")
-        kernels = {name: _steps(library.kernels[name], geometries) for name in job.kernels}
-        made = DeviceCode(ptx.read_text(), kernels)
-    check_device_code(job, made)
-    return made
+        run_iree(configured.encode(), target, "--compile-from=executable-targets", dump)
+        # Kernels that only fill and copy need no code.
+        ptx = "".join(path.read_text() for path in Path(directory).glob("*.ptx"))
+    return DeviceCode({MAIN: CodeModule(ptx)} if ptx else {}, kernels)
 
 
 def _geometries(text: str) -> dict[str, _Geometry]:

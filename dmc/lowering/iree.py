@@ -1,8 +1,7 @@
-"""Form lowered → an IREE module, by IREE's own compiler in a process of its own."""
+"""IREE's own compiler, in a process of its own."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,16 +9,10 @@ from dataclasses import dataclass
 from iree.compiler import tools as iree
 from iree.compiler.tools import CompilerToolError
 
-from dmc._mlir import ir
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
-from dmc.lowering.cpu_features import required_features
-from dmc.lowering.kept_arguments import check_kept_arguments
-from dmc.lowering.matmul_tiles import with_tiles
-from dmc.target import CPU, Target
+from dmc.target import Target
 
-# The step returns before it has run and signals a fence when it is done.
-_ASYNC = "--iree-execution-model=async-external"
 # What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
 # passes as well takes a third of its time.
 _FAST = "--verify=false"
@@ -32,61 +25,24 @@ _FUSED_FIRST = (
 )
 # Our MLIR cannot register an operation with a dot in its name.
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
-# (buffer, first byte, number of bytes) -> that part of the buffer: what IREE's Python bindings cannot do.
-_SUBSPAN = """
-module @subspan {
-  util.func public @subspan(%buffer: !hal.buffer, %offset: i64, %length: i64) -> !hal.buffer {
-    %first = arith.index_cast %offset : i64 to index
-    %size = arith.index_cast %length : i64 to index
-    %part = hal.buffer.subspan<%buffer : !hal.buffer>[%first, %size] : !hal.buffer
-    util.return %part : !hal.buffer
-  }
-}
-"""
-_CONSTANT = re.compile(r"(%\w+) = arith\.constant (\d+) : index")
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
 _MOST_BINDINGS = 32
 # IREE names a target by all features of its processor.
 _LONGEST = 300
-_ALLOCATION = re.compile(r"stream\.resource\.alloca .*!stream\.resource<(\w+)>\{(%\w+)\}")
 
 
 @dataclass(frozen=True)
 class Executable:
-    """A compiled module and what its schedule shows.
+    """A compiled module and what its program shows.
 
-    statistics: "transient_bytes" (device memory that a step takes beside its state and gives back), "dispatches"
-    (kernels launched by a step, loops counted once).
+    statistics: "dispatches" (kernels that a step launches, over all ranks).
     requires: what a processor must have to run it (`required_features`).
     """
 
     data: bytes
     statistics: Mapping[str, int]
     requires: tuple[str, ...]
-
-
-def compile_module(module: ir.Module, target: Target) -> Executable:
-    """Compiles `module` for `target`; raises DmcError with IREE's own words where it fails, and where what it makes of
-    the module would write what the step only reads.
-    """
-    schedule = schedule_of(module.operation.get_asm(), target).decode()
-    check_bindings(schedule)
-    check_kept_arguments(schedule)
-    if target.name == CPU.name:
-        schedule = with_tiles(schedule, os.cpu_count() or 1)
-    data = compile_stream(schedule, target)
-    return Executable(data, _statistics(schedule), required_features(schedule))
-
-
-def compile_subspan(target: Target) -> bytes:
-    """The module with the function `subspan`, by which the runtime finds state in arenas."""
-    return run_iree(_SUBSPAN.encode(), target)
-
-
-def schedule_of(text: str, target: Target) -> bytes:
-    """IREE's stream-level program for the text of form lowered: every allocation, copy and dispatch of a step."""
-    return stream_text(text, target, _ASYNC).encode()
 
 
 def compile_stream(text: str, target: Target, *flags: str) -> bytes:
@@ -130,10 +86,4 @@ def check_bindings(schedule: str) -> None:
         count = len(_BUFFER.findall(buffers))
         if count > _MOST_BINDINGS:
             fact = f"IREE makes one kernel of {count} buffers, and its runtime binds {_MOST_BINDINGS} at most"
-            raise DmcError(name, fact, hint="use fewer ranks, or layers, in one program; please report the model")
-
-
-def _statistics(schedule: str) -> dict[str, int]:
-    constants = dict(_CONSTANT.findall(schedule))
-    sizes = [int(constants[size]) for kind, size in _ALLOCATION.findall(schedule) if kind == "transient"]
-    return {"transient_bytes": sum(sizes), "dispatches": schedule.count("stream.cmd.dispatch ")}
+            raise DmcError(name, fact, hint="please report the model")

@@ -1,13 +1,14 @@
-"""What IREE makes of a kernel: the dispatches, fills and copies that carry it out, as data."""
+"""The code of kernels as data: the dispatches, fills and copies that IREE makes of one, or steps ready for a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeAlias
 
+from dmc.lowering.native_kernel import NativeKernel
 from dmc.program import aligned
-from dmc.program.code import Binding, Place
+from dmc.program.code import Binding, CodeModule, Place
 from dmc.program.contract import Effect, Phase, effect_of
 
 
@@ -60,6 +61,7 @@ class KernelCode:
     name: str
     commands: tuple[KernelCommand, ...]
     scratch: int
+    implementation: ClassVar[str] = "iree"
 
     def phases(self) -> tuple[Phase, ...]:
         """What its commands do with the memory it is given; the commands of a group, at the same time."""
@@ -70,19 +72,29 @@ class KernelCode:
 class CodeLibrary:
     """The code of the kernels of a job.
 
-    device: the executable target, as IREE writes it. executables: the text of each `stream.executable`, by symbol.
+    device: the executable target, as IREE writes it. kernels: what IREE makes of them. executables: the text of each
+    `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code.
     """
 
     device: str
     kernels: Mapping[str, KernelCode]
     executables: Mapping[str, str]
+    native: Mapping[str, NativeKernel] = field(default_factory=dict)
+    modules: Mapping[str, CodeModule] = field(default_factory=dict)
+
+    def code_of(self, name: str) -> KernelCode | NativeKernel:
+        """The code of a kernel. Raises KeyError."""
+        return self.native[name] if name in self.native else self.kernels[name]
 
     def joined(self, other: CodeLibrary) -> CodeLibrary:
         """The code of other kernels beside this."""
         return replace(
             self,
+            device=self.device or other.device,
             kernels={**self.kernels, **other.kernels},
             executables={**self.executables, **other.executables},
+            native={**self.native, **other.native},
+            modules={**self.modules, **other.modules},
         )
 
 

@@ -1,4 +1,4 @@
-"""Rounding to bfloat16 that IREE's code for CPUs would leave out."""
+"""Rounding to bfloat16 that IREE's code for CPUs would leave out, and that for GPUs keeps."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     text = stream_module(job, code)
     if target.name == CPU.name:
         text = with_tiles(text, os.cpu_count() or 1)
-    statistics = {"transient_bytes": 0, "dispatches": text.count("stream.cmd.dispatch ")}
+    statistics = {"dispatches": text.count("stream.cmd.dispatch ")}
     return Executable(compile_stream(text, target, _RECORDED_ANEW), statistics, required_features(text))
 
 

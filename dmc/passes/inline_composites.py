@@ -13,7 +13,7 @@ from dmc.errors import DmcError
 from dmc.lowering.composites import call_decomposition
 from dmc.passes._reasons import print_table
 from dmc.passes.base import Pass, run_passes
-from dmc.target import CUDA, targets
+from dmc.target import targets
 from dmc.walk import walk
 
 # What is worth a kernel of its own. Others, as norms and dropout, cost less as a part of what stands around them.
@@ -48,7 +48,7 @@ class InlineComposites(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for a decomposition that is not there, does not fit, or reaches itself."""
         verify_symbols(module)
-        has_kernels = any(each.name == CUDA.name for each in targets(target_of(module, self.target)))
+        has_kernels = any(each.has_kernels for each in targets(target_of(module, self.target)))
         why: Counter[tuple[str, str]] = Counter()
         for op in [op for op in walk(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
             reason = _why_opened(op.opview) if has_kernels else "the target has no kernels for composites"

@@ -14,7 +14,7 @@ class KeepRounding(Pass):
     """Writes casts from f32 to bf16 whose result is read in the same function in integers, which round.
 
     `extf (truncf x)` becomes `extf (bitcast (trunci (round (bitcast x))))`. IREE's code for CPUs would take x for it.
-    Meant for form lowered on its way to a CPU.
+    Meant for form lowered on its way to a CPU: IREE's code for GPUs rounds each time as it is.
     """
 
     name = "dm-keep-rounding"

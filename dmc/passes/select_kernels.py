@@ -22,8 +22,9 @@ class SelectKernels(Pass):
     """Chooses the code that will run each kernel, and states the memory it needs beside its operands.
 
     `dm.kernel {body = @softmax_0}` becomes `dm.kernel {body = @softmax_0, implementation = "iree", scratch = 33024}`:
-    IREE's compiler for `target` says which dispatches it makes of the body and what they hand to each other in memory.
-    All bodies are compiled at once, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a
+    on CUDA an implementation of `dmc.kernels` ("triton") where one takes the body, else what IREE's compiler for
+    `target` makes of it, which says what dispatches there are and what they hand to each other in memory. All bodies
+    are compiled at once, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a
     body lists the operands and results that the order of its dispatches lets share memory. Of several targets, joined
     by "+", what holds for all counts, so that all run one plan.
     """
@@ -34,18 +35,19 @@ class SelectKernels(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError, naming the kernel, for a body that IREE does not turn into dispatches."""
         # IREE's compiler takes long to load, and most runs of dmc-opt do without it.
-        from dmc.lowering.kernels import compile_kernels
+        from dmc.lowering.implementations import code_for
 
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
         if not kernels:
             return
         names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
         chosen = targets(target_of(module, self.target))
-        codes = [compile_kernels(module, names, each).kernels for each in chosen]
-        phases = {name: [code[name].phases() for code in codes] for name in names}
+        codes = [code_for(module, names, each) for each in chosen]
+        phases = {name: [code.code_of(name).phases() for code in codes] for name in names}
         for op in kernels:
-            _state(op.operation, "implementation", ir.StringAttr.get("iree"))
-            _state(op.operation, "scratch", i64(max(code[name].scratch for code in codes for name in bodies(op))))
+            _state(op.operation, "implementation", ir.StringAttr.get(codes[-1].code_of(bodies(op)[0]).implementation))
+            scratch = max(code.code_of(name).scratch for code in codes for name in bodies(op))
+            _state(op.operation, "scratch", i64(scratch))
         by_name = {symbol(function): function for function in functions(module)}
         for name in names:
             safe = [

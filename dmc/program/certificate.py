@@ -28,7 +28,10 @@ PROPERTIES = {
 }
 
 # What was checked of the code that carries out a job (`dmc.program.contract`).
-CONTRACT = {"V12": "kernels leave their operands as they are, write every result, and touch nothing but their ranges"}
+CONTRACT = {
+    "V12": "kernels leave their operands as they are, write every result, touch nothing but their ranges, and take"
+    " nothing for granted of these that does not hold"
+}
 
 ASSUMPTIONS = (
     "lanes are in order: a command begins when the one before it on its lane has ended",

@@ -14,6 +14,8 @@ Role = Literal["read", "write", "scratch"]
 # What is done with a buffer: it is read, written, or both.
 Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
+# The module that IREE makes of all its kernels.
+MAIN = "iree"
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -44,10 +46,11 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
-    """Runs `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers.
+    """Runs `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers, then `nulls` null pointers.
 
     grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory of a block. ordered: the pairs
-    (read, written) of bindings of which the one may lie on the other where the code goes element by element.
+    (read, written) of bindings of which the one may lie on the other where the code goes element by element. module: of
+    `DeviceCode.modules`, the one that holds the entry.
     """
 
     entry: str
@@ -57,6 +60,8 @@ class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
     bindings: tuple[Binding, ...]
     scalars: tuple[int, ...] = ()
     ordered: tuple[tuple[int, int], ...] = ()
+    module: str = MAIN
+    nulls: int = 0
 
 
 class Fill(msgspec.Struct, frozen=True, array_like=True, tag="fill"):
@@ -73,13 +78,52 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
     target: Place
 
 
-Step: TypeAlias = Dispatch | Fill | Copy
+class Matrix(msgspec.Struct, frozen=True, array_like=True):
+    """`batch` matrices, one behind the other, row-major as they lie: `rows` × `columns` of `dtype`.
+
+    transposed: whether the product takes them so.
+    """
+
+    place: Place
+    dtype: Literal["f32", "bf16", "f16"]
+    batch: int
+    rows: int
+    columns: int
+    transposed: bool = False
+
+
+class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
+    """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
+
+    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives.
+    """
+
+    left: Matrix
+    right: Matrix
+    result: Matrix
+    workspace: Place
+    algorithm: bytes = b""
+
+
+Step: TypeAlias = Dispatch | Fill | Copy | Product
+
+
+class CodeModule(msgspec.Struct, frozen=True, array_like=True):
+    """Entries that are loaded together. ptx: their text. cubin: what was assembled of it, or nothing."""
+
+    ptx: str
+    cubin: bytes = b""
+
+    @property
+    def image(self) -> bytes:
+        """What the driver loads; it assembles text itself."""
+        return self.cubin or self.ptx.encode()
 
 
 class DeviceCode(msgspec.Struct, frozen=True, array_like=True):
-    """ptx: the text that holds every entry. kernels: the steps of each, in order, by the kernel's name."""
+    """modules: the code, by name. kernels: the steps of each, in order, by the kernel's name."""
 
-    ptx: str
+    modules: dict[str, CodeModule]
     kernels: dict[str, tuple[Step, ...]]
 
     def to_bytes(self) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from dmc.errors import ProofError
-from dmc.program.code import Binding, Copy, Dispatch, Fill, Place, Role, Step
+from dmc.program.code import Binding, Copy, Dispatch, Fill, Place, Product, Role, Step
 from dmc.program.job import Job
 from dmc.program.labels import short
 from dmc.program.program import Launch
@@ -57,6 +57,9 @@ def _effect(step: Step) -> Effect:
             return Effect((), (step.target,))
         case Copy():
             return Effect((step.source,), (step.target,))
+        case Product():
+            reads = (step.left.place, step.right.place)
+            return Effect(reads, (step.result.place, step.workspace))
         case Dispatch():
             return effect_of(step.bindings, step.ordered)
 

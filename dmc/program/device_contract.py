@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
 from dmc.errors import ProofError
-from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.code import DeviceCode, Dispatch, Fill, Place, Step
 from dmc.program.contract import check_contracts, phases_of
 from dmc.program.job import Job
-from dmc.program.ptx_writes import Writes, written_parameters
+from dmc.program.program import ALIGNMENT, Launch, Range
+from dmc.program.ptx_accesses import Accesses, parameter_accesses
+
+
+@dataclass(frozen=True)
+class Given:
+    """What holds of the buffers of an entry, known by number, in every launch of a job.
+
+    alignments: of each what its address is a multiple of; arenas begin at multiples of `ALIGNMENT`. overwritten: those
+    that have bytes in common with another, of which the entry writes one.
+    """
+
+    alignments: tuple[int, ...]
+    overwritten: frozenset[int]
+
+    def joined(self, other: Given) -> Given:
+        """What holds of this and of another launch."""
+        alignments = map(math.gcd, self.alignments, other.alignments)
+        return Given(tuple(alignments), self.overwritten | other.overwritten)
+
+
+def given_buffers(job: Job, kernels: Mapping[str, Sequence[Step]]) -> dict[tuple[str, str], Given]:
+    """What holds of the buffers of each entry, by module and name, that the steps of `kernels` run in `job`."""
+    found: dict[tuple[str, str], Given] = {}
+    for launch in _launches(job):
+        for step in kernels[launch.kernel]:
+            if isinstance(step, Dispatch):
+                given = _given(step, launch)
+                key = step.module, step.entry
+                found[key] = found.get(key, given).joined(given)
+    return found
+
+
+def _given(step: Dispatch, launch: Launch) -> Given:
+    ranges = [_range(each.place, launch) for each in step.bindings]
+    written = {i for i, each in enumerate(step.bindings) if "w" in each.access}
+    pairs = (pair for pair in combinations(range(len(ranges)), 2) if not written.isdisjoint(pair))
+    shared = (pair for pair in pairs if ranges[pair[0]].overlaps(ranges[pair[1]]))
+    alignments = tuple(math.gcd(ALIGNMENT, each.offset) for each in ranges)
+    return Given(alignments, frozenset(index for pair in shared for index in pair))
+
+
+def _launches(job: Job) -> Iterator[Launch]:
+    return (command for program in job.programs for command in program.commands if isinstance(command, Launch))
+
+
+def _range(place: Place, launch: Launch) -> Range:
+    """The bytes of a place of a kernel in one of its launches."""
+    ranges = {"read": launch.reads, "write": launch.writes, "scratch": (launch.scratch,)}[place.role]
+    whole = ranges[place.index]
+    assert whole is not None, "a kernel with scratch is launched with it"
+    return Range(whole.space, whole.offset + place.offset, place.length)
 
 
 def check_device_code(job: Job, code: DeviceCode) -> None:
     """Raises ProofError for a launch of `job` that its kernel's steps do not keep to, and for an entry that may write
-    a buffer which its dispatch only reads.
+    a buffer which its dispatch only reads, or that takes for granted of its buffers what does not hold in every launch.
     """
     check_contracts(job, {name: phases_of(steps) for name, steps in code.kernels.items()})
-    entries = written_parameters(code.ptx)
+    entries = {name: parameter_accesses(module.ptx) for name, module in code.modules.items()}
+    given = given_buffers(job, code.kernels)
     for name, steps in code.kernels.items():
-        for step in steps:
-            if isinstance(step, Dispatch) and (fact := _breach(step, entries.get(step.entry))) is not None:
+        for step in (step for step in steps if isinstance(step, Dispatch)):
+            entry = entries.get(step.module, {}).get(step.entry)
+            if (fact := _breach(step, entry, given.get((step.module, step.entry)))) is not None:
                 raise ProofError("V12", f"kernel @{name}, entry {step.entry}", fact, "please report the model")
+    for launch in _launches(job):
+        if (fact := _split_pattern(code.kernels[launch.kernel], launch)) is not None:
+            raise ProofError("V12", f"launch of @{launch.kernel}", fact, "please report the model")
 
 
-def _breach(step: Dispatch, entry: Writes | None) -> str | None:
-    given = len(step.bindings) + len(step.scalars)
+def _breach(step: Dispatch, entry: Accesses | None, given: Given | None) -> str | None:
+    count = len(step.bindings) + len(step.scalars) + step.nulls
     if entry is None:
         return "is not in the code"
-    if entry.count != given:
-        return f"takes {entry.count} parameters, but gets {given}"
+    if len(entry.alignments) != count:
+        return f"takes {len(entry.alignments)} parameters, but gets {count}"
     if not entry.is_known:
         return "writes to an address that is not computed from its parameters"
-    for index in sorted(entry.parameters):
+    for index in sorted(entry.written):
         if index >= len(step.bindings) or "w" not in step.bindings[index].access:
             return f"may write through parameter {index}, which its dispatch only reads"
+    return None if given is None else _presumption(entry, given)
+
+
+def _presumption(entry: Accesses, given: Given) -> str | None:
+    """What the entry takes for granted of its buffers though it does not hold."""
+    for index, (needed, there) in enumerate(zip(entry.alignments, given.alignments, strict=False)):
+        if there % needed:
+            return f"takes parameter {index} to be a multiple of {needed}, but gets one of {there}"
+    for index in sorted(entry.cached & (given.overwritten | entry.written)):
+        return f"reads parameter {index} as if nobody wrote there, but writes there"
+    return None
+
+
+def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
+    """A fill that does not begin and end between two patterns: a GPU writes them at multiples of their size alone."""
+    for step in steps:
+        if isinstance(step, Fill):
+            where, size = _range(step.target, launch), len(step.pattern)
+            if where.offset % size or where.length % size:
+                return f"fills bytes [{where.offset}, {where.end}) with a pattern of {size}"
     return None

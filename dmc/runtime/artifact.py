@@ -37,20 +37,19 @@ _CODE = "code.bin"
 class Artifact:
     """A compiled step with its state.
 
-    target: "cpu" or "cuda", or "cpu+cuda" for a planned step that runs on both.
+    target: "cpu" or "cuda", or "cpu+cuda" for a step that runs on both.
     precision: "fp32", "bf16" or "bf16-mixed".
-    modules: name -> IREE module; the training step is "step".
+    modules: what IREE's runtime executes, by kind of device ("cpu", "cuda").
     ir: name -> MLIR text, one per form, named so that they sort in order ("01-imported").
     state: one array per entry of `signature.state`, in that order, of that shape and element type (bf16 is
     `ml_dtypes.bfloat16`).
     versions: the tools that made it (`dmc.runtime.versions.tool_versions`); "iree-base-compiler" must be there.
-    statistics: what the compiler measured, by name, in bytes or counts ("transient_bytes": device memory that one
-    step takes beside its state).
+    statistics: what the compiler counted, by name ("dispatches": kernels that a step launches, over all ranks).
     requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
     "avx2"); empty where the code is not for a CPU.
     ledger: what its ranks send each other; empty for a step of one rank.
-    job: the static programs of its ranks; None where IREE schedules the step. certificate: what was proven of them.
-    code: what a GPU runs of the job's kernels, where the step was planned for one.
+    job: the static programs of its ranks. certificate: what was proven of them, and of which code.
+    code: what dmc replays on a GPU, where the step was compiled for one.
     """
 
     signature: Signature
@@ -60,11 +59,11 @@ class Artifact:
     ir: Mapping[str, str]
     state: tuple[np.ndarray, ...]
     versions: Mapping[str, str]
+    job: Job
+    certificate: Certificate
     statistics: Mapping[str, int] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
-    job: Job | None = None
-    certificate: Certificate | None = None
     code: DeviceCode | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -86,10 +85,7 @@ class Artifact:
         members = {_STATE: _state_to_bytes(self.signature.state, self.state), _LEDGER: ledger}
         members |= {_MODULES.format(name): data for name, data in self.modules.items()}
         members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
-        if self.job is not None:
-            members[_JOB] = self.job.to_bytes()
-        if self.certificate is not None:
-            members[_CERTIFICATE] = self.certificate.to_bytes()
+        members |= {_JOB: self.job.to_bytes(), _CERTIFICATE: self.certificate.to_bytes()}
         if self.code is not None:
             members[_CODE] = self.code.to_bytes()
         write_container(Path(path), manifest, members)
@@ -109,7 +105,7 @@ class Artifact:
             raise ArtifactError(str(path), fact, hint="compile the step again") from error
         if to_run:
             check_runtime(artifact.versions, str(path))
-            if artifact.code is None:
+            if artifact.target == "cpu":
                 check_cpu(artifact.requires, str(path))
         return artifact
 
@@ -146,11 +142,7 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
 
 
 def _job(members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str, Any]:
-    """The job with its certificate and code, where there is one. Raises ArtifactError for what was not proven as it
-    is.
-    """
-    if _JOB not in members:
-        return {}
+    """The job with its certificate and code. Raises ArtifactError for what was not proven as it is."""
     job = Job.from_bytes(members[_JOB], _JOB)
     certificate = Certificate.from_bytes(members[_CERTIFICATE])
     code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None

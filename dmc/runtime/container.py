@@ -14,7 +14,7 @@ from typing import IO, Any
 from dmc.errors import ArtifactError
 from dmc.runtime.atomic import replacing
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 
 # The first moment a zip can name: a file's bytes must not depend on when it was written.

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program.code import DeviceCode, Dispatch
+from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
+from dmc.runtime.cublaslt import open_library
 
 # Above this a block must ask for its shared memory.
 _FREE_SHARED = 48 << 10
@@ -42,22 +43,44 @@ class CudaStreams:
         self._cuda = cupy.cuda
         self._runtime = cupy.cuda.runtime
         self._streams: list[Any] = []
-        self._entries: dict[str, Any] = {}
+        self._entries: dict[tuple[str, str], Any] = {}
+        self._products: dict[Product, Any] = {}
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
-        self._module: Any = None
 
     def prepare(self, lanes: int, code: DeviceCode) -> None:
         """Makes the lanes' streams and loads the code; entries that need much shared memory are allowed it."""
         self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
-        self._module = self._cuda.function.Module()
-        self._module.load(code.ptx.encode())
+        modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
         for dispatch in dispatches:
-            entry = self._entries.get(dispatch.entry) or self._module.get_function(dispatch.entry)
-            self._entries[dispatch.entry] = entry
+            key = (dispatch.module, dispatch.entry)
+            entry = self._entries.get(key) or modules[dispatch.module].get_function(dispatch.entry)
+            self._entries[key] = entry
             if dispatch.shared > _FREE_SHARED:
-                entry.max_dynamic_shared_size_bytes = dispatch.shared
+                self._allow_shared(entry, dispatch)
+
+        products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
+        if products:
+            library = open_library()
+            self._products = {each: library.prepared(each) for each in products}
+
+    def _allow_shared(self, entry: Any, dispatch: Dispatch) -> None:
+        driver = self._driver
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(entry.ptr), attribute, dispatch.shared)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            fact = f"gives {dispatch.entry} no {dispatch.shared} bytes of shared memory ({status})"
+            raise DmcError("device 'cuda'", fact, hint="the code is for compute capability 9.0 (H100, H200)")
+
+    def _loaded(self, module: CodeModule) -> Any:
+        loaded = self._cuda.function.Module()
+        try:
+            loaded.load(module.image)
+        except self._cuda.driver.CUDADriverError as error:
+            fact = f"cannot load the step's code ({error})"
+            raise DmcError("device 'cuda'", fact, hint="the code is for compute capability 9.0 (H100, H200)") from error
+        return loaded
 
     def allocate(self, length: int) -> Any:
         """Device memory, at the address `.ptr` as long as the object lives. Raises DmcError if there is no room."""
@@ -110,8 +133,9 @@ class CudaStreams:
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
         """See `dmc.runtime.replay.Streams`."""
         # CuPy passes numpy scalars by value: a pointer is a 64-bit number.
-        arguments = (*map(np.uint64, pointers), *map(np.int32, dispatch.scalars))
-        entry = self._entries[dispatch.entry]
+        nulls = [np.uint64(0)] * dispatch.nulls
+        arguments = (*map(np.uint64, pointers), *map(np.int32, dispatch.scalars), *nulls)
+        entry = self._entries[dispatch.module, dispatch.entry]
         entry(dispatch.grid, dispatch.block, arguments, shared_mem=dispatch.shared, stream=self._streams[lane])
 
     def copy(self, lane: int, target: int, source: int, length: int) -> None:
@@ -125,6 +149,10 @@ class CudaStreams:
         (status,) = fill[width](target, int.from_bytes(pattern, "little"), length // width, self._streams[lane].ptr)
         if status != self._driver.CUresult.CUDA_SUCCESS:
             raise DmcError("device 'cuda'", f"cannot fill {length} bytes ({status})", hint="please report the model")
+
+    def product(self, lane: int, product: Product, pointers: list[int]) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        self._products[product](*pointers, self._streams[lane].ptr)
 
     def record(self, lane: int) -> Any:
         """See `dmc.runtime.replay.Streams`."""

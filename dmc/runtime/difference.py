@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +15,10 @@ from dmc.runtime.tolerance import Tolerance
 
 Array = NDArray[Any]
 
-
 # Roundings to the type of a tensor that is narrower than f32, whose unit in the last place is this.
 _ROUNDINGS, _F32 = 4, 2.0**-23
+# Elements that are looked at together: what is computed of them stays in the cache of a core, and on it.
+_PIECE = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -62,45 +65,79 @@ def difference(
         return Difference(name, f"is of shape {actual.shape}, {whose}'s of {expected.shape}", np.inf)
     if not _is_float(expected) or not _is_float(actual):
         return _unequal(name, actual, expected, np.asarray(actual != expected), whose)
-    a, b = actual.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(b)
-    odd = ~np.where(finite, np.isfinite(a), (a == b) | (np.isnan(a) & np.isnan(b)))
-    if odd.any():
-        return _unequal(name, a, b, odd, whose)
-    s = None if start is None else start.astype(np.float64)
-    eps = float(ml_dtypes.finfo(expected.dtype).eps)
-    kept = None if s is None else s[finite]
-    return _beyond(name, a[finite], b[finite], kept, tolerance, _of(slack, finite), eps, whose)
+    a, b, s = actual, expected, start
+    if not (math.isfinite(_extreme(a)) and math.isfinite(_extreme(b))):
+        finite = np.isfinite(b)
+        odd = ~np.where(finite, np.isfinite(a), (a == b) | (np.isnan(a) & np.isnan(b)))
+        if odd.any():
+            return _unequal(name, a, b, odd, whose)
+        a, b, s, slack = a[finite], b[finite], None if s is None else s[finite], _of(slack, finite)
+    return _beyond(name, a, b, s, tolerance, slack, whose)
+
+
+def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Arrays of one shape in f64, some elements at a time."""
+    flat = [array.reshape(-1) for array in arrays]
+    for first in range(0, flat[0].size, _PIECE):
+        yield tuple(each[first : first + _PIECE].astype(np.float64) for each in flat)
+
+
+def apart(one: Array, other: Array) -> tuple[float, float]:
+    """The largest error of an element, and the norm of all."""
+    largest = squares = 0.0
+    for a, b in pieces(one, other):
+        error = np.subtract(a, b, out=a)
+        squares += float(error.dot(error))
+        largest = max(largest, _extreme(error))
+    return largest, math.sqrt(squares)
+
+
+def largest_of(array: Array) -> float:
+    """The size of the largest element that is finite; 0 where there is none."""
+    largest = _extreme(array)
+    return largest if math.isfinite(largest) else _extreme(array[np.isfinite(array)])
 
 
 def _beyond(
-    name: str, a: Any, b: Any, s: Any, tolerance: Tolerance, slack: Slack, eps: float, whose: str
+    name: str, a: Array, b: Array, s: Array | None, tolerance: Tolerance, slack: Slack, whose: str
 ) -> Difference | None:
-    if not b.size:
-        return None
-    error, largest = np.abs(a - b), np.abs(b).max()
-    relative = tolerance.loss if name == "loss" else tolerance.value
+    """Of tensors that are finite."""
+    relative, largest = tolerance.loss if name == "loss" else tolerance.value, _extreme(b)
     # Of a type narrower than f32 every operation on the way may have rounded so, or may not, where loops are fused.
+    eps = float(ml_dtypes.finfo(b.dtype).eps)
     relative = max(relative, _ROUNDINGS * eps) if eps > _F32 else relative
-    # Where nothing is allowed, nothing is no excess and anything is.
-    bound = np.maximum(relative * largest + tolerance.floor + slack.element, np.finfo(np.float64).tiny)
-    with np.errstate(over="ignore"):
-        ratio = error / bound
-    excess = float(ratio.max())
+    error, norm = apart(a, b)
+    excess, allowed = _excess(a, b, error, relative * largest + tolerance.floor, slack)
     if excess > 1:
-        share = f", {error.max() / largest:.3g} of its largest element" if largest else ""
-        allowed = float(np.broadcast_to(bound, error.shape).reshape(-1)[ratio.argmax()])
-        return Difference(name, f"differs by up to {error.max():.3g}{share}; {allowed:.3g} is allowed", excess)
-    if s is None:
+        share = f", {error / largest:.3g} of its largest element" if largest else ""
+        return Difference(name, f"differs by up to {error:.3g}{share}; {allowed:.3g} is allowed", excess)
+    beside = tolerance.floor * b.size**0.5 + slack.norm
+    # Most tensors are within what is allowed whatever they change by.
+    if s is None or norm <= eps * largest + beside:
         return None
-    change, apart = float(np.linalg.norm(b - s)), float(np.linalg.norm(a - b))
+    nothing = np.broadcast_to(0.0, b.shape)
+    (_, change), (_, size), (_, by_element) = apart(b, s), apart(b, nothing), apart(_each(slack, b), nothing)
     # What is subtracted was rounded itself: one unit in the last place of each element.
-    rounding = eps * np.linalg.norm(b) + tolerance.floor * b.size**0.5
-    total = tolerance.change * change + rounding + slack.norm + np.linalg.norm(np.broadcast_to(slack.element, b.shape))
-    if apart <= total:
+    total = tolerance.change * change + eps * size + beside + by_element
+    if norm <= total:
         return None
-    share = f", {apart / change:.3g} of its change" if change else f", and {whose}'s does not change"
-    return Difference(name, f"changes otherwise, by {apart:.3g}{share}; {total:.3g} is allowed", float(apart / total))
+    share = f", {norm / change:.3g} of its change" if change else f", and {whose}'s does not change"
+    return Difference(name, f"changes otherwise, by {norm:.3g}{share}; {total:.3g} is allowed", norm / total)
+
+
+def _excess(a: Array, b: Array, error: float, allowed: float, slack: Slack) -> tuple[float, float]:
+    """The largest error, which is `error`, in units of what is allowed there, and that; (0, 0) where it is allowed."""
+    # Where nothing is allowed, nothing is no excess and anything is.
+    allowed, worst = max(allowed, float(np.finfo(np.float64).tiny)), (0.0, 0.0)
+    if error <= allowed:
+        return worst
+    for one, other, beside in pieces(a, b, _each(slack, b)):
+        bound = allowed + beside
+        with np.errstate(over="ignore"):
+            ratio = np.abs(one - other) / bound
+        place = int(ratio.argmax())
+        worst = max(worst, (float(ratio[place]), float(bound[place])))
+    return worst
 
 
 def _unequal(name: str, actual: Array, expected: Array, differs: Array, whose: str) -> Difference | None:
@@ -121,3 +158,13 @@ def _is_float(array: Array) -> bool:
 def _of(slack: Slack, where: Array) -> Slack:
     element: Any = slack.element
     return Slack(element[where], slack.norm) if isinstance(element, np.ndarray) else slack
+
+
+def _each(slack: Slack, like: Array) -> Array:
+    return np.broadcast_to(np.asarray(slack.element), like.shape)
+
+
+def _extreme(array: Array) -> float:
+    """The size of the largest element; not finite where one is not."""
+    with np.errstate(invalid="ignore"):
+        return max(float(array.max(initial=0)), -float(array.min(initial=0)))

@@ -14,10 +14,9 @@ from dmc.runtime.cuda_streams import open_device
 from dmc.runtime.device import Device
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.replay_session import ReplaySession
-from dmc.runtime.session import Session
 from dmc.runtime.signature import Signature
 
-AnySession: TypeAlias = Session | PlannedSession | ReplaySession
+AnySession: TypeAlias = PlannedSession | ReplaySession
 
 
 def open_session(
@@ -25,12 +24,9 @@ def open_session(
 ) -> AnySession:
     """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
 
-    device: an IREE device URI; of a planned step "cpu", "cuda" or "cuda:1". None is the target's first device. Raises
-    ArtifactError if the artifact contradicts itself or was not compiled for the device, DmcError if there is no such
-    device or no room on it.
+    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact contradicts
+    itself or was not compiled for the device, DmcError if there is no such device or no room on it.
     """
-    if artifact.job is None:
-        return Session(Device(artifact.target, device), linked, artifact.modules, state)
     kinds = artifact.target.split("+")
     kind, _, ordinal = (device or kinds[0]).partition(":")
     if kind not in kinds or not (ordinal or "0").isdecimal():
@@ -38,7 +34,7 @@ def open_session(
         raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda" for both')
     if kind == "cpu":
         check_cpu(artifact.requires, "the step")
-        return PlannedSession(Device("cpu"), linked, artifact.job, artifact.modules["step"], state)
-    if artifact.code is None:
-        raise ArtifactError("the step", "holds no code for a GPU", hint="compile the step again")
+    if kind in artifact.modules:
+        return PlannedSession(Device(kind, int(ordinal or 0)), linked, artifact.job, artifact.modules[kind], state)
+    assert artifact.code is not None, "checked by whoever loads an artifact"
     return ReplaySession(open_device(int(ordinal or 0)), linked, artifact.job, artifact.code, state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dmc.runtime.difference import Array, Difference, Slack, difference
+from dmc.runtime.difference import Array, Difference, Slack, difference, largest_of
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import Tolerance
 
@@ -42,8 +42,12 @@ class Expected:
 
     def _of(self, name: str, actual: Array, floors: Mapping[str, float]) -> Difference | None:
         tolerance = replace(self.tolerance, floor=floors.get(name, self.tolerance.floor))
-        slack = self.slack.get(name, Slack()).plus(self._of_adam(name))
-        return difference(name, actual, self.values[name], tolerance, self.start.get(name), slack, self.whose)
+        slack, value, start = self.slack.get(name, Slack()), self.values[name], self.start.get(name)
+        found = difference(name, actual, value, tolerance, start, slack, self.whose)
+        # It allows more, and takes longer than all else: so it is asked for last.
+        if found is None or (mean := self.values.get(f"{name}{_FIRST_MOMENT}")) is None:
+            return found
+        return difference(name, actual, value, tolerance, start, slack.plus(self._of_adam(mean)), self.whose)
 
     def _floors(self) -> dict[str, float]:
         """Of optimizer state, which may be small all over: a share of the largest of its kind, if that is less."""
@@ -51,19 +55,17 @@ class Expected:
         largest: dict[str, float] = {}
         for name in slots:
             kind = name.rpartition(".")[2]
-            largest[kind] = max(largest.get(kind, 0.0), _largest(self.values[name]))
+            largest[kind] = max(largest.get(kind, 0.0), largest_of(self.values[name]))
         return {name: min(self.tolerance.floor, _OF_ITS_KIND * largest[name.rpartition(".")[2]]) for name in slots}
 
-    def _of_adam(self, name: str) -> Slack:
+    def _of_adam(self, mean: Array) -> Slack:
         """What rounding in a mean gradient m does to a parameter.
 
         Adam takes about the learning rate off it, whatever the size of m: where m is wrong by δ, up to δ / |m| of that,
         and two of it where the sign of m is rounding alone, as that of a key's bias is. m itself is compared, too.
         """
-        if (mean := self.values.get(f"{name}{_FIRST_MOMENT}")) is None:
-            return Slack()
         size = np.abs(mean.astype(np.float64))
-        wrong = self.tolerance.value * _largest(mean) + self.tolerance.floor
+        wrong = self.tolerance.value * largest_of(mean) + self.tolerance.floor
         return Slack(self.rate * np.minimum(2.0, wrong / np.maximum(size, np.finfo(np.float64).tiny)))
 
 
@@ -71,8 +73,3 @@ def shown(found: Sequence[Difference]) -> str:
     """The first of many differences, a line each."""
     more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "\n  ".join([*map(str, found[:SHOWN]), *more])
-
-
-def _largest(array: Array) -> float:
-    size = np.abs(array.astype(np.float64))
-    return float(size.max(initial=0.0, where=np.isfinite(size)))

@@ -1,4 +1,4 @@
-"""A planned step on the CPU: all ranks in one process, with their state where the plan says."""
+"""A planned step in IREE's runtime: all ranks in one process, with their state where the plan says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import iree.runtime as iree
 import numpy as np
 
-from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.program.devices import device_count
 from dmc.runtime.calls import RUN_AHEAD, Calls
@@ -15,11 +14,9 @@ from dmc.runtime.device import Device
 from dmc.runtime.planned_memory import SHARED, Flight, Places, PlannedReading, arenas, tensor
 from dmc.runtime.signature import Signature
 
-_DRIVER = "local-task"
-
 
 class PlannedSession(Calls):
-    """A loaded planned step of all ranks, with the interface of `Session`.
+    """A loaded planned step of all ranks. On a CPU each lane of each rank is a device; on a GPU there is one lane.
 
     Each rank has one device arena, and of its other arenas one for each step in flight, so that the host fills those of
     the next step while one runs. All are allocated here; a step allocates nothing.
@@ -31,10 +28,10 @@ class PlannedSession(Calls):
         """Allocates the arenas, writes `state` (one array per `signature.state`) and loads `module`.
 
         signature: of all ranks (`Ranks.linked`). module: the executable of `job`. Raises ArtifactError if the module
-        does not load or the job has not the tensors of the signature, DmcError if there is no room or no CPU device.
+        does not load or the job has not the tensors of the signature, DmcError if there is no room.
         """
         self.signature = signature
-        self._lanes = _lane_devices(device, device_count(job))
+        self._lanes = device.lanes(device_count(job) if device.kind == "cpu" else 1)
         super().__init__(device, module, self._lanes)
         places = Places(job)
         self._state, self._controls = places.of(signature.state), places.of(signature.controls)
@@ -43,6 +40,8 @@ class PlannedSession(Calls):
         # State outside of the device arenas is there once only, so the next step's inputs must wait.
         count = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
         self._flights = [Flight(device, job, self._memory) for _ in range(count)]
+        # The step behind which the host has looked at the device's memory.
+        self._seen = 0
         self._open()
         self.write_state(state)
 
@@ -64,7 +63,7 @@ class PlannedSession(Calls):
 
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
-        self._drain()
+        self._look()
         rank, slot = self._state[index]
         return tensor(self._flights[0].memory, rank, slot).copy()
 
@@ -72,22 +71,25 @@ class PlannedSession(Calls):
         """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
         self._drain()
         self._flights[0].fill(self._state, arrays)
+        for arena in self._memory.values():
+            arena.push()
 
     def memory(self) -> dict[tuple[int, str], np.ndarray]:
         """Copies of the arenas behind all queued steps, by rank and space: for those who look for a fault."""
-        self._drain()
+        self._look()
         return {where: arena.bytes.copy() for where, arena in self._flights[0].memory.items()}
+
+    def _look(self) -> None:
+        """Lets the host see what all queued steps have left."""
+        self._drain()
+        if self._seen != self._steps.last:
+            for arena in self._memory.values():
+                arena.pull()
+        self._seen = self._steps.last
 
     def _release(self) -> None:
         for flight in self._flights:
             flight.release()
         self._flights.clear()
         self._memory.clear()
-
-
-def _lane_devices(device: Device, count: int) -> list[iree.HalDevice]:
-    """Several devices on one machine: each is an in-order queue, and all work on the threads of one pool."""
-    if device.uri != _DRIVER:
-        raise DmcError(f"device {device.uri!r}", "runs no planned step of this kind", hint=f"use {_DRIVER!r}")
-    driver = iree.get_driver(_DRIVER)
-    return [device.hal, *(driver.create_default_device() for _ in range(count - 1))]
+        self._lanes.clear()

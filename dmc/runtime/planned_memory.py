@@ -1,4 +1,4 @@
-"""The arenas of a planned job in memory that the host can address, and where in them its tensors are."""
+"""The arenas of a planned job as IREE and the host see them, and where in them its tensors are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
 from dmc.program import Job, Range, Slot, Space
-from dmc.runtime.device import Device, is_mappable
+from dmc.runtime import device as devices
+from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
 from dmc.runtime.dtypes import byte_count, describe, dtype_of
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
@@ -25,27 +26,44 @@ _SIGNLESS = {"ui8": "i8"}
 
 
 class Arena:
-    """The memory of one space of one rank. view: as IREE takes it; bytes: as the host sees it, u8[size]."""
+    """The memory of one space of one rank. view: as IREE takes it; bytes: as the host sees it, u8[size].
 
-    def __init__(self, device: Device, name: str, size: int) -> None:
-        """Allocates at least one byte; the content is undefined.
+    Where the host cannot address the device's memory, `bytes` are a copy of it, which `pull` and `push` bring up to
+    date.
+    """
 
-        Raises DmcError if the device has no room or memory that the host cannot address.
-        """
-        size = max(size, 1)
-        try:
-            buffer = device.hal.allocator.allocate_buffer(
-                memory_type=iree.MemoryType.DEVICE_LOCAL,
-                allowed_usage=iree.BufferUsage.DEFAULT,
-                allocation_size=size,
-            )
-        except IREE_ERRORS as error:
-            fact = f"device {device.uri!r} gives no {size} bytes ({first_line(error)})"
-            raise DmcError(name, fact, hint="free memory or make the model smaller") from error
-        if not is_mappable(buffer):
-            raise DmcError(name, f"the host cannot address it on device {device.uri!r}", hint="run the step on the CPU")
-        self.view = iree.HalBufferView(buffer, (size,), iree.HalElementType.INT_8)
-        self.bytes = buffer.map().asarray((size,), np.dtype(np.uint8))
+    def __init__(self, device: Device, name: str, space: Space, size: int) -> None:
+        """Allocates at least one byte; the content is undefined. Raises DmcError if there is no room."""
+        self._device, size = device, max(size, 1)
+        is_on_device = space == SHARED
+        self._buffer = _allocated(device, name, *(_DEVICE if is_on_device else _HOST), size)
+        is_copied = is_on_device and not devices.is_mappable(self._buffer)
+        self._mapped = _allocated(device, name, *_HOST, size) if is_copied else self._buffer
+        self.view = iree.HalBufferView(self._buffer, (size,), iree.HalElementType.INT_8)
+        self.bytes = self._mapped.map().asarray((size,), np.dtype(np.uint8))
+
+    def pull(self) -> None:
+        """Makes `bytes` what the device holds; nothing may be using it."""
+        if self._mapped is not self._buffer:
+            self._device.copy(self._buffer, self._mapped)
+
+    def push(self) -> None:
+        """Makes the device hold `bytes`; nothing may be using it."""
+        if self._mapped is not self._buffer:
+            self._device.copy(self._mapped, self._buffer)
+
+
+# Memory and what it may be used for.
+_DEVICE = int(iree.MemoryType.DEVICE_LOCAL), int(iree.BufferUsage.DEFAULT)
+_HOST = HOST_MEMORY, HOST_USAGE
+
+
+def _allocated(device: Device, name: str, memory: int, usage: int, size: int) -> iree.HalBuffer:
+    try:
+        return device.hal.allocator.allocate_buffer(memory_type=memory, allowed_usage=usage, allocation_size=size)
+    except IREE_ERRORS as error:
+        fact = f"device {device.uri!r} gives no {size} bytes ({first_line(error)})"
+        raise DmcError(name, fact, hint="free memory or make the model smaller") from error
 
 
 Arenas = dict[tuple[int, Space], Arena]
@@ -54,7 +72,7 @@ Arenas = dict[tuple[int, Space], Arena]
 def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
     """An arena for each rank and each of `spaces` that it uses."""
     return {
-        (program.rank, space): Arena(device, f"{space} arena of rank {program.rank}", size)
+        (program.rank, space): Arena(device, f"{space} arena of rank {program.rank}", space, size)
         for program in job.programs
         for space, size in program.arenas.items()
         if space in spaces

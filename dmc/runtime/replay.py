@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dmc.errors import ArtifactError
 from dmc.program import Await, Launch, Move, Program, Range, Record, Space
-from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place
+from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place, Product
 
 
 class Streams(Protocol):
@@ -21,6 +21,9 @@ class Streams(Protocol):
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
         """Writes a pattern of 1, 2 or 4 bytes over and over."""
+
+    def product(self, lane: int, product: Product, pointers: list[int]) -> None:
+        """Multiplies matrices: those at the first two pointers into the third, with a workspace at the fourth."""
 
     def record(self, lane: int) -> Any:
         """An event that is signalled when all that was issued on the lane so far is done."""
@@ -77,6 +80,9 @@ def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], strea
                 streams.launch(command.lane, step, [address(binding.place) for binding in step.bindings])
             case Fill():
                 streams.fill(command.lane, address(step.target), step.target.length, step.pattern)
+            case Product(left, right, result, workspace):
+                places = (left.place, right.place, result.place, workspace)
+                streams.product(command.lane, step, list(map(address, places)))
             case Copy():
                 streams.copy(command.lane, address(step.target), address(step.source), step.source.length)
 

@@ -1,7 +1,7 @@
 """What a compiled step takes and gives: the contract between the compiler and the runtime, stored as JSON.
 
-`@step(state…, controls…, batch…, arenas…) -> (new state…, new arenas…, outputs…)`. State tensors and arenas that the
-step changes come back in the same order, each in the storage of its argument.
+`@step(state…, controls…, batch…) -> (new state…, outputs…)`. State tensors that the step changes come back in the same
+order, each in the storage of its argument.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = 3
+SCHEMA = 4
 
 Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
 
@@ -48,21 +48,6 @@ class StateSpec(TensorSpec):
 
 
 @dataclass(frozen=True)
-class Arena:
-    """A flat tensor of `length` elements that holds state tensors, its members; the step takes it and changes it.
-
-    members: where each starts, in elements. views: those of them that the step takes as arguments of their own beside
-    the arena, in the same memory.
-    """
-
-    name: str
-    dtype: str
-    length: int
-    members: Mapping[str, int]
-    views: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Signature:
     """The whole calling convention of `@step`. Shapes are those of whole tensors.
 
@@ -71,10 +56,8 @@ class Signature:
     args, kwargs: the tree of positional inputs (a "tuple" tree) and of keyword inputs (a "dict" tree) of a call.
     aux: the tree of auxiliary outputs over `outputs[2:]`, or None.
     learning_rates: the default learning rate of each parameter group.
-    arenas: where state lies that does not have memory of its own.
     mesh: axis to number of ranks along it, major first; ranks count row-major. None where the step is not for a mesh;
-    otherwise all ranks are one program, which takes and gives, for each tensor, one of each rank: `<name>@<rank>`, as
-    arenas name their members too (`dmc.runtime.ranks`).
+    otherwise a session takes and gives, for each tensor, one of each rank: `<name>@<rank>` (`dmc.runtime.ranks`).
     splits: by name of a state tensor, an input or an output how it is split; what is not named every rank has whole.
     """
 
@@ -86,26 +69,12 @@ class Signature:
     kwargs: Tree
     aux: Tree | None
     learning_rates: tuple[float, ...]
-    arenas: tuple[Arena, ...] = ()
     mesh: Mapping[str, int] | None = None
     splits: Mapping[str, Splits] = field(default_factory=dict)
 
     def splits_of(self, spec: TensorSpec) -> Splits:
         """How a tensor of the step is split, dimension by dimension."""
         return self.splits.get(spec.name, ((),) * len(spec.shape))
-
-    @property
-    def passed(self) -> tuple[StateSpec, ...]:
-        """The state tensors that are arguments of `@step`."""
-        members = {name for arena in self.arenas for name in arena.members}
-        views = {name for arena in self.arenas for name in arena.views}
-        return tuple(spec for spec in self.state if spec.name not in members or spec.name in views)
-
-    @property
-    def first_output(self) -> int:
-        """The index of the first output among the results of `@step`."""
-        members = {name for arena in self.arenas for name in arena.members}
-        return len(self.arenas) + sum(spec.mutated and spec.name not in members for spec in self.state)
 
     def to_json(self) -> dict[str, Any]:
         """The signature as plain JSON values."""
@@ -123,14 +92,9 @@ class Signature:
             kwargs=data["kwargs"],
             aux=data["aux"],
             learning_rates=tuple(data["learning_rates"]),
-            arenas=tuple(_arena(arena) for arena in data["arenas"]),
             mesh=data["mesh"],
             splits={name: _splits(dims) for name, dims in data["splits"].items()},
         )
-
-
-def _arena(data: Mapping[str, Any]) -> Arena:
-    return Arena(data["name"], data["dtype"], data["length"], data["members"], tuple(data["views"]))
 
 
 def _splits(data: Sequence[Sequence[Sequence[Any]]]) -> Splits:

@@ -32,10 +32,9 @@ _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Step:
     """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
 
-    `device` is an IREE device URI ("cuda://1") where the target's first device is not meant, and for a planned step
-    "cpu", "cuda" or "cuda:1". Schema, checksums and versions are verified before anything of the file runs. verify: the
-    first call is compared with the CPU's plan in the same file (target "cpu+cuda"); see `Step.verify_next`. Raises
-    ArtifactError, or DmcError if there is no such device.
+    device: "cpu", "cuda" or "cuda:1", where the target's first device is not meant. Schema, checksums and versions are
+    verified before anything of the file runs. verify: the first call is compared with the CPU's plan in the same file
+    (target "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
     """
     step = Step(Artifact.read(path), device)
     if verify:
@@ -113,7 +112,7 @@ class Step:
         That call raises VerificationError where outputs or state differ by more than rounding, naming them. Raises
         ArtifactError where the step was not planned for a CPU, too.
         """
-        if self._artifact.job is None or "cpu" not in self._artifact.target.split("+"):
+        if "cpu" not in self._artifact.target.split("+"):
             fact = f"was compiled for {self._artifact.target}, and holds no plan for a CPU to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         self._verifies = True
@@ -254,10 +253,9 @@ def _check(artifact: Artifact) -> None:
     """Raises ArtifactError where the signature asks for what this runtime does not give."""
     signature = artifact.signature
     facts: list[str] = []
-    needed = {"step", "subspan"} if signature.arenas else {"step"}
-    if artifact.job is not None and "cpu" not in artifact.target.split("+"):
-        needed = set()
-    facts += [f"has no module '{name}'" for name in sorted(needed - set(artifact.modules))]
+    kinds = artifact.target.split("+")
+    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
+    facts += [f"has no code for {kind!r}" for kind in without]
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:

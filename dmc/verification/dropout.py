@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import VerificationError
-from dmc.importer.composites.philox import uniform_words
 from dmc.importer.randomness import MAX_SITES
+from dmc.verification.philox import uniform_words
 
 aten = torch.ops.aten
 
@@ -24,7 +24,7 @@ class Draws(TorchDispatchMode):
 
     def __init__(self, seed: int, counter: int) -> None:
         super().__init__()
-        self._seed, self._counter, self._sites = torch.tensor(seed), counter, 0
+        self._seed, self._counter, self._sites = seed, counter, 0
         self._closed = False
 
     def close(self) -> None:
@@ -46,6 +46,7 @@ class Draws(TorchDispatchMode):
         if self._closed:
             fact = "draws random numbers in its backward pass, which eager cannot be given the bits for"
             raise VerificationError("the model", fact, hint="compare it without checkpointing")
-        draw = torch.tensor(self._counter * MAX_SITES + self._sites)
+        draw = self._counter * MAX_SITES + self._sites
         self._sites += 1
-        return uniform_words(list(like.shape), self._seed, draw) >= round(p * 2**32)
+        words = uniform_words(like.numel(), self._seed, draw)
+        return torch.from_numpy(words >= round(p * 2**32)).view(like.shape)

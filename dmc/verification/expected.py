@@ -6,7 +6,7 @@ import numpy as np
 
 from dmc.interpreter.dtypes import Array
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.difference import Slack
+from dmc.runtime.difference import Slack, apart
 from dmc.runtime.outcome import Expected
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import TOLERANCE
@@ -40,7 +40,7 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
     """
     starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
     return {
-        name: _apart(value, disturbed.values[name]).plus(of_a_sum(value, starts.get(name), longest))
+        name: _of_rounding(value, disturbed.values[name]).plus(of_a_sum(value, starts.get(name), longest))
         for name, value in reference.values.items()
     }
 
@@ -49,10 +49,9 @@ def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
     """What the order of so many terms may do to a tensor; of state, which was `start`, what was added is the sum."""
     if value.dtype.kind not in "fV":
         return Slack()
-    added = value.astype(np.float64) - (0.0 if start is None else start.astype(np.float64))
-    added = np.abs(added[np.isfinite(added)])
-    share = min(terms * ROUNDING, LONGEST_SUM)
-    return Slack(share * float(added.max(initial=0.0)), share * float(np.linalg.norm(added)))
+    before = np.broadcast_to(np.zeros((), value.dtype), value.shape) if start is None else start
+    share, (largest, norm) = min(terms * ROUNDING, LONGEST_SUM), _apart(value, before)
+    return Slack(share * largest, share * norm)
 
 
 def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:
@@ -62,9 +61,14 @@ def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Ar
     return reference.values.get(spec.name, start[spec.name] if spec.role in ("seed", "optimizer") else None)
 
 
-def _apart(one: Array, other: Array) -> Slack:
+def _of_rounding(one: Array, other: Array) -> Slack:
     if one.dtype.kind not in "fV":
         return Slack()
-    error = np.abs(one.astype(np.float64) - other.astype(np.float64))
-    error = error[np.isfinite(error)]
-    return Slack(MARGIN * float(error.max(initial=0.0)), MARGIN * float(np.linalg.norm(error)))
+    largest, norm = _apart(one, other)
+    return Slack(MARGIN * largest, MARGIN * norm)
+
+
+def _apart(one: Array, other: Array) -> tuple[float, float]:
+    """The largest error, and the norm of all that are finite."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    return apart(one[finite], other[finite])

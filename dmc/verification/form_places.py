@@ -38,7 +38,6 @@ def between(before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> st
 
 def of_launches(artifact: Artifact, before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> str:
     """The first launch, rank by rank, that gives something else than the kernel that it is of."""
-    assert artifact.job is not None, "planned, but without its job"
     for program in artifact.job.programs:
         launches = [command for command in program.commands if isinstance(command, Launch)]
         for number, launch in enumerate(launches):
@@ -53,7 +52,7 @@ def in_memory(forms: Forms, seen: Mapping[str, Watched], tolerance: Tolerance) -
     """The first launch whose results, as far as they are still in memory behind the step, are wrong."""
     artifact = forms.artifact
     last = list(seen.values())[-1:]
-    if artifact.job is None or not last or not last[0].launches:
+    if not last or not last[0].launches:
         return ""
     memories = _memories(forms)
     for rank, number, launch, left in _left(artifact.job):

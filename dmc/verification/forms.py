@@ -12,7 +12,7 @@ from dmc import interpreter
 from dmc._mlir import ir
 from dmc.dialect import KernelOp
 from dmc.dialect.labels import place_of
-from dmc.forms import IMPORTED, LOWERED, PLANNED
+from dmc.forms import IMPORTED, PLANNED
 from dmc.interpreter import spmd
 from dmc.interpreter.bodies import kernels_of
 from dmc.interpreter.dtypes import Array
@@ -75,8 +75,8 @@ class Forms:
         return self.run(self.names()[-1], Watched.new())
 
     def names(self) -> list[str]:
-        """The forms that can be run here, in order: not that of one program of all ranks, which IREE alone takes."""
-        return [name for name in sorted(self.artifact.ir) if not name.endswith(LOWERED.name)]
+        """The forms in order."""
+        return sorted(self.artifact.ir)
 
     def _by_value(self, module: ir.Module, is_imported: bool, watched: Watched) -> Outcome:
         """A form whose step takes and gives values; form imported is that of one rank."""
@@ -92,7 +92,6 @@ class Forms:
 
     def _planned(self, module: ir.Module, watched: Watched) -> Outcome:
         job, given, ranks = self.artifact.job, self.given(), self._ranks()
-        assert job is not None, "planned, but without its job"
         parts = {name: ranks.spreads[name].parts(array) for name, array in given.items()}
         state: list[dict[str, Array]] = []
         inputs: list[dict[str, Array]] = []

@@ -124,7 +124,7 @@ class Verification:
         batch = batch_of(self.request.example, self.artifact.signature)
         if not self._runs_here():
             return Forms(self.artifact, batch, reference.rates).last()
-        step = Step(self.artifact, "cpu" if self.artifact.job is not None else None)
+        step = Step(self.artifact, "cpu")
         try:
             return step.outcome(batch, list(reference.rates))
         finally:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor, nn
 
 import dmc
-from dmc.executors import Executor
 
 NAN, INF = float("nan"), float("inf")
 # Ties to even and to odd, what overflows bfloat16 and f16, and what is no number.
@@ -80,12 +78,11 @@ def _loss(outputs: Mapping[str, Tensor], scale: Tensor) -> tuple[Tensor, dict[st
     return (outputs["rounds_to_bf16"] * scale).sum(), {name: value.detach() for name, value in outputs.items()}
 
 
-@pytest.mark.parametrize("executor", ["static", "iree"])
-def test_casts(executor: Executor) -> None:
+def test_casts() -> None:
     batch = (torch.tensor(VALUES), torch.ones(1))
     model, sgd = Casts(), dmc.optim.SGD(lr=0.0)
     _, expected = _loss(model(batch[0]), batch[1])
-    step = dmc.compile(model, loss=_loss, optimizer=sgd, example=batch, executor=executor)
+    step = dmc.compile(model, loss=_loss, optimizer=sgd, example=batch)
     results = step(*batch)[1]
     assert [name for name in CASES if not _is_same(np.asarray(results[name]), expected[name])] == []
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 import dmc
-from dmc.errors import DmcError
 from tests.compiled import clone_state, model_state, train
 from tests.eager import EagerTrainer
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
@@ -54,9 +52,3 @@ def test_what_is_copied_stays_as_it_is() -> None:
     assert_losses_close(losses, [eager.step(BATCH) for _ in range(3)], TOLERANCE["fp32"])
     assert_states_close(start, model_state(step), eager_model.state_dict(), TOLERANCE["fp32"])
     step.close()
-
-
-def test_a_step_that_iree_schedules_is_refused_where_it_would_write_them() -> None:
-    with pytest.raises(DmcError, match=r'IREE writes argument "frozen" of the step, which it may only read') as caught:
-        dmc.compile(Model(), loss=functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=BATCH, executor="iree")
-    assert 'executor="static"' in str(caught.value)

@@ -17,21 +17,17 @@ from dmc._mlir import ir
 from dmc.analysis.plan_attributes import write_plan
 from dmc.importer.precision import Precision
 from dmc.importer.step import import_step
+from dmc.interpreter import spmd
 from dmc.interpreter.dtypes import DTYPES
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
-from dmc.passes.base import run_passes
-from dmc.passes.count_traffic import CountTraffic
 from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.inline_composites import InlineComposites
-from dmc.passes.link_ranks import LinkRanks
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.partition import Partition
 from dmc.passes.propagate_sharding import PropagateSharding
 from dmc.plans import Plan, ResolvedPlan, resolve
 from dmc.runtime.ledger import Bound, Total
 from dmc.step_function import find_step
-from tests.job import Job
 
 RANKS = 4
 # Of one all-reduce of one f32, by rank: the first reduces it and sends it to the others.
@@ -132,11 +128,8 @@ def test_a_run_counts_what_the_ledger_says(context: Any, name: str) -> None:
     plan, accumulate = PLANS[name]
     module, resolved = _rank_program(plan, TINY, context, dmc.optim.SGD(lr=0.1), accumulate)
     ledger = ledger_of(module, resolved)
-    CountTraffic().run(module)
-    run_passes(module, (LinkRanks(order="port"), InlineComposites(), "canonicalize", "cse"))
-    kind = find_step(module).type
     # What is sent does not depend on what is computed.
-    arguments = [np.zeros(each.shape, DTYPES[str(each.element_type)]) for each in kind.inputs]
-    counts = Job(module)(arguments, len(kind.results))[-plan.mesh.size :]
-    assert [int(count) for count in counts] == [ledger.bytes] * plan.mesh.size
+    inputs = find_step(module).type.inputs
+    arguments = [np.zeros(each.shape, DTYPES[str(each.element_type)]) for each in inputs]
+    assert spmd.run(module, "step", [arguments] * plan.mesh.size).bytes == ledger.bytes
     assert ledger.bytes > 0

@@ -7,9 +7,12 @@ import torch
 from torch import nn
 
 import dmc
+from dmc import dialect
+from dmc._mlir import ir
 from dmc.api import compile_artifact
-from dmc.lowering.iree import schedule_of
+from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.matmul_tiles import with_tiles
+from dmc.lowering.stream import stream_module
 from dmc.target import CPU
 from tests.compiled import assert_descends_as_eager
 
@@ -88,9 +91,12 @@ def test_a_layer_with_tiles_agrees_with_eager() -> None:
     model = nn.Sequential(nn.Linear(INNER, OUTER), nn.Tanh(), nn.Linear(OUTER, INNER))
     x, y = torch.randn(ROWS, INNER), torch.randn(ROWS, INNER)
     loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=1.0)
-    artifact = compile_artifact(model, loss=loss, optimizer=optimizer, example=(x, y), executor="iree")
-    schedule = schedule_of(artifact.ir["03-lowered"], CPU).decode()
-    if AVX512 in schedule:
-        assert "compilation_info" in with_tiles(schedule, cores=2)
+    artifact = compile_artifact(model, loss=loss, optimizer=optimizer, example=(x, y))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        code = compile_kernels(ir.Module.parse(artifact.ir["03-scheduled"]), artifact.job.kernels, CPU)
+    program = stream_module(artifact.job, code)
+    if AVX512 in program:
+        assert "compilation_info" in with_tiles(program, cores=2)
     step = dmc.api.CompiledStep(artifact)
     assert_descends_as_eager(step, model, loss, (x, y))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.executors import Executor
 from dmc.importer.precision import Precision
 from tests.compiled import clone_state, model_state, train
 from tests.eager import EagerTrainer
@@ -49,15 +48,14 @@ def test_imported(group: str, dtype: torch.dtype, context: ir.Context) -> None:
     assert differences(cases, eager(cases, x, y), actual, TOLERANCE[dtype]) == []
 
 
-@pytest.mark.parametrize("executor", ["static", "iree"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_compiled(group: str, executor: Executor) -> None:
+def test_compiled(group: str) -> None:
     cases = {name: GROUPS[group][name] for name in COMPILED[group].split()}
     x, y = numbers(group, torch.float32)
     example = (x, y, torch.zeros(1))
     model, optimizer = Sweep(cases, x.shape, x.dtype), dmc.optim.SGD(lr=1.0)
     # Verification compares with eager as it is: with oneDNN, whose GELU of infinity is NaN.
-    step = dmc.compile(model, loss=loss, optimizer=optimizer, example=example, executor=executor, verify=False)
+    step = dmc.compile(model, loss=loss, optimizer=optimizer, example=example, verify=False)
     _, results = step(*example)
     state = model_state(step)
     actual = Outcome({name: torch.as_tensor(np.asarray(results[name])) for name in cases}, (-state["p"], -state["q"]))

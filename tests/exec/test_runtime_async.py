@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dmc.runtime import Artifact, Step, device
+from dmc.runtime import Step
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
-from dmc.runtime.timeline import Timeline
-from dmc.runtime.versions import tool_versions
-from tests import linear_step
-from tests.linear_step import batch, call, compiled, initial_state, reference
+from tests.linear_step import built
+
+COUNTER = '%n: tensor<i64> {dm.name = "step", dm.role = "counter"}'
+CONTROLS = (
+    '%lr: tensor<1xf32> {dm.name = "lr", dm.role = "control"}, '
+    '%guard: tensor<i32> {dm.name = "guard", dm.role = "control"}'
+)
+OUTPUTS = 'tensor<i64> {dm.name = "step"}, tensor<f32> {dm.name = "loss"}, tensor<i32> {dm.name = "finite"}'
 
 
 def _chain(length: int, size: int) -> Step:
@@ -25,9 +28,9 @@ def _chain(length: int, size: int) -> Step:
     product = "%p{} = linalg.matmul ins(%p{}, %x : T, T) outs(%f : T) -> T".replace("T", tensor)
     lines = "\n".join(product.format(i + 1, i) for i in range(length))
     text = f"""
-    func.func @step(%p0: {tensor} {{iree.abi.output = 0 : index}}, %n: tensor<i64> {{iree.abi.output = 1 : index}},
-                    %lr: tensor<1xf32>, %guard: tensor<i32>, %x: {tensor})
-        -> ({tensor}, tensor<i64>, tensor<f32>, tensor<i32>) {{
+    func.func @step(%p0: {tensor} {{dm.name = "p", dm.role = "parameter"}}, {COUNTER}, {CONTROLS},
+                    %x: {tensor} {{dm.name = "x", dm.role = "batch"}})
+        -> ({tensor} {{dm.name = "p"}}, {OUTPUTS}) {{
       %zero = arith.constant 0.0 : f32
       %e = tensor.empty() : {tensor}
       %f = linalg.fill ins(%zero : f32) outs(%e : {tensor}) -> {tensor}
@@ -49,7 +52,7 @@ def _chain(length: int, size: int) -> Step:
         learning_rates=(0.1,),
     )
     state = (np.eye(size, dtype=np.float32), np.zeros((), np.int64))
-    return Step(Artifact(signature, "cpu", "fp32", {"step": compiled(text)}, {}, state, tool_versions()))
+    return Step(built(text, signature, state))
 
 
 def _scaling(factor: float) -> np.ndarray:
@@ -82,37 +85,17 @@ def test_at_most_two_steps_are_in_flight_and_each_sees_the_last() -> None:
     assert step.steps_done == 5
 
 
-def test_a_step_waits_for_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "is_mappable", lambda _: False)
-    step = Step(linear_step.artifact())
-    opened = step._session._device  # pyright: ignore[reportPrivateUsage]
-    gate = Timeline(opened.hal)
-    upload_now = opened._copy  # pyright: ignore[reportPrivateUsage]
-
-    def copy_late(source: Any, target: Any, timeline: Timeline, before: Any) -> int:
-        if timeline is opened.uploads:
-            gate.insert_next(before)
-        return upload_now(source, target, timeline, before)
-
-    monkeypatch.setattr(opened, "_copy", copy_late)
-    loss, _ = call(step, batch(0))
-    assert not loss.is_ready()
-    time.sleep(0.1)
-    assert not loss.is_ready()
-    gate.semaphore.signal(1)
-    assert float(loss) == pytest.approx(reference(list(initial_state()), batch(0))[0], rel=1e-5)
-
-
 def _wide(count: int) -> Step:
     """A step with many small state tensors."""
     tensor = "tensor<4xf32>"
-    arguments = ", ".join(f"%s{i}: {tensor} {{iree.abi.output = {i} : index}}" for i in range(count))
+    arguments = ", ".join(f'%s{i}: {tensor} {{dm.name = "s{i}", dm.role = "parameter"}}' for i in range(count))
     sums = "\n".join(f"%t{i} = arith.addf %s{i}, %x : {tensor}" for i in range(count))
     results = ", ".join(f"%t{i}" for i in range(count))
     types = ", ".join([tensor] * count)
+    named = ", ".join(f'{tensor} {{dm.name = "s{i}"}}' for i in range(count))
     text = f"""
-    func.func @step({arguments}, %n: tensor<i64> {{iree.abi.output = {count} : index}}, %lr: tensor<1xf32>,
-                    %guard: tensor<i32>, %x: {tensor}) -> ({types}, tensor<i64>, tensor<f32>, tensor<i32>) {{
+    func.func @step({arguments}, {COUNTER}, {CONTROLS}, %x: {tensor} {{dm.name = "x", dm.role = "batch"}})
+        -> ({named}, {OUTPUTS}) {{
       {sums}
       %one = arith.constant dense<1> : tensor<i64>
       %n1 = arith.addi %n, %one : tensor<i64>
@@ -131,7 +114,7 @@ def _wide(count: int) -> Step:
         learning_rates=(0.1,),
     )
     state = (*(np.zeros(4, np.float32) for _ in range(count)), np.zeros((), np.int64))
-    return Step(Artifact(signature, "cpu", "fp32", {"step": compiled(text)}, {}, state, tool_versions()))
+    return Step(built(text, signature, state))
 
 
 def test_a_call_with_600_state_tensors_costs_the_host_less_than_a_millisecond() -> None:

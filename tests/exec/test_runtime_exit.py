@@ -41,8 +41,8 @@ FAILURES = {
         "NonFiniteLossError: step 1: the loss is nan",
     ),
     "a failed device": (
-        "u = step._session._device.uploads; u.advance(); loss, _ = call(step, batch(0)); u.fail('gone'); float(loss)",
-        "DmcError: step: call 1 failed on device 'local-task'",
+        "s = step._session._steps; s.advance(); loss, _ = call(step, batch(0)); s.fail('gone'); float(loss)",
+        "DmcError: step: call 2 failed on device 'local-task'",
     ),
 }
 

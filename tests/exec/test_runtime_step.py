@@ -13,9 +13,12 @@ import pytest
 import torch
 
 from dmc.errors import ArtifactError, DmcError, InputError, NonFiniteLossError, StateError
+from dmc.lowering.iree import run_iree
 from dmc.runtime import Step, device, load
+from dmc.runtime.device import Device
+from dmc.target import CPU
 from tests import linear_step
-from tests.linear_step import MLIR, SIGNATURE, batch, call, compiled, initial_state, reference
+from tests.linear_step import MLIR, SIGNATURE, batch, built, call, initial_state, reference
 
 
 @pytest.fixture(params=["mapped", "staged"])
@@ -179,12 +182,12 @@ def test_a_loss_is_a_number(step: Step) -> None:
 
 def test_a_failure_on_the_device_is_reported_ever_after(step: Step, tmp_path: Path) -> None:
     state = step.state_dict()
-    # The step waits for an upload, and the upload fails: IREE must carry the failure on to the step's own end.
-    uploads = step._session._device.uploads  # pyright: ignore[reportPrivateUsage]
-    uploads.advance()
+    # The step waits for one before it, which fails: IREE must carry the failure on to the step's own end.
+    steps = step._session._steps  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    steps.advance()
     loss, _ = call(step, batch(0))
-    uploads.fail("the device is gone")
-    message = r"step: call 1 failed on device 'local-task': .*the device is gone"
+    steps.fail("the device is gone")
+    message = r"step: call 2 failed on device 'local-task': .*the device is gone"
     uses: list[Callable[[], Any]] = [
         lambda: float(loss),
         loss.is_ready,
@@ -200,10 +203,10 @@ def test_a_failure_on_the_device_is_reported_ever_after(step: Step, tmp_path: Pa
 
 
 def test_a_failure_at_the_start_of_a_call_is_reported() -> None:
-    # A module whose `step` wants another shape than its signature says: IREE refuses when it is called.
-    narrow = MLIR.replace("tensor<4x3xf32>", "tensor<4x5xf32>").replace("tensor<3x2xf32>", "tensor<5x2xf32>")
-    artifact = linear_step.artifact()
-    step = Step(dataclasses.replace(artifact, modules={"step": compiled(narrow)}))
+    # A module whose `step` wants larger arenas than its plan says: IREE refuses when it is called.
+    wide = MLIR.replace("tensor<4x3xf32>", "tensor<4x5000xf32>").replace("tensor<3x2xf32>", "tensor<5000x2xf32>")
+    larger = built(wide, SIGNATURE, ())
+    step = Step(dataclasses.replace(linear_step.artifact(), modules=larger.modules))
     for _ in range(2):
         with pytest.raises(DmcError, match=r"step: call 1 failed on device 'local-task': .*INVALID_ARGUMENT"):
             call(step, batch(0))
@@ -221,9 +224,10 @@ def test_a_closed_step_says_so(step: Step) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"modules": {}}, "has no module 'step'"),
-        ({"modules": {"step": b"no module"}}, "module 'step': cannot be loaded"),
-        ({"target": "tpu"}, "target 'tpu': not one of cpu, cuda"),
+        ({"modules": {}}, "has no code for 'cpu'"),
+        ({"modules": {"cpu": b"no module"}}, "module 'step': cannot be loaded"),
+        ({"target": "tpu"}, "has no code for 'tpu'"),
+        ({"target": "cuda"}, "has no code for 'cuda'"),
     ],
 )
 def test_artifacts_that_cannot_run(change: dict[str, Any], message: str) -> None:
@@ -232,16 +236,15 @@ def test_artifacts_that_cannot_run(change: dict[str, Any], message: str) -> None
 
 
 def test_modules_of_another_convention() -> None:
-    from iree.compiler import compile_str
-
-    synchronous = compile_str(MLIR, target_backends=[], extra_args=list(linear_step.FLAGS["cpu"]))
-    renamed = compiled(MLIR.replace("@step", "@train"))
-    assert isinstance(synchronous, bytes)
-    for module, message in ((synchronous, "its function 'step' takes no fences"), (renamed, "has no function 'step'")):
+    for name, message in (("step", "its function 'step' takes no fences"), ("train", "has no function 'step'")):
+        module = run_iree(f"func.func @{name}() {{ return }}".encode(), CPU)
         with pytest.raises(ArtifactError, match=message):
-            Step(dataclasses.replace(linear_step.artifact(), modules={"step": module}))
+            Step(dataclasses.replace(linear_step.artifact(), modules={"cpu": module}))
 
 
-def test_a_device_that_is_not_there() -> None:
-    with pytest.raises(DmcError, match="device 'vulkan://99': cannot be opened"):
-        Step(linear_step.artifact(), device="vulkan://99")
+def test_devices_that_are_not_there() -> None:
+    for name in ("vulkan", "cpu:one", "cuda"):
+        with pytest.raises(ArtifactError, match=f"was planned for cpu, not for device '{name}'"):
+            Step(linear_step.artifact(), device=name)
+    with pytest.raises(DmcError, match="device 'cuda': cannot be opened"):
+        Device("cuda")

@@ -1,5 +1,4 @@
 // RUN: dmc-opt %s --from=imported --to=placed | %FileCheck %s --implicit-check-not=dm.reshard --implicit-check-not=dm.used
-// RUN: dmc-opt %s --from=imported --to=lowered | %FileCheck %s --check-prefix=LINKED --implicit-check-not=dm.mesh
 
 // One rank's program: its rows of %x; the gradient, a sum over rows, is reduced; every end says how it lies.
 // CHECK: dm.mesh
@@ -11,17 +10,6 @@
 // CHECK: %[[SUM:.+]] = "dm.all_reduce"(%[[PART]])
 // CHECK: %[[NEW:.+]] = "dm.composite"(%[[W]], %[[SUM]], %{{.+}})
 // CHECK: return %[[NEW]], %[[SUM]]
-
-// Both ranks, in one memory: state by state, then the batch, then an arena of each rank.
-// LINKED-LABEL: func.func @step
-// LINKED-SAME: %[[X0:[^:]+]]: tensor<4x4xf32> {dm.name = "x@0", dm.rank = 0 : i64, dm.role = "batch"}
-// LINKED-SAME: %[[X1:[^:]+]]: tensor<4x4xf32> {dm.name = "x@1", dm.rank = 1 : i64, dm.role = "batch"}
-// LINKED-SAME: tensor<1024xf32> {dm.members = {"w@0" = 0 : i64}, dm.name = "arena:0.parameter", dm.role = "arena", iree.abi.output = 0 : index}
-// LINKED-SAME: tensor<1024xf32> {dm.members = {"w@1" = 0 : i64}, dm.name = "arena:1.parameter", dm.role = "arena", iree.abi.output = 1 : index}
-// LINKED: %[[PART0:.+]] = linalg.generic {{.*}} ins(%[[X0]] : tensor<4x4xf32>)
-// LINKED: %[[PART1:.+]] = linalg.generic {{.*}} ins(%[[X1]] : tensor<4x4xf32>)
-// LINKED: %[[SUM:.+]] = linalg.generic {{.*}} ins(%[[PART0]], %[[PART1]] : tensor<4xf32>, tensor<4xf32>)
-// LINKED: return %{{.+}}, %{{.+}}, %[[SUM]], %[[SUM]]
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(
     %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},

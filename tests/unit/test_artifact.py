@@ -17,22 +17,16 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
 from dmc.runtime.ledger import Entry, Ledger
 from dmc.runtime.versions import tool_versions
-from tests.certified import certified
+from tests.artifacts import artifact_of
 from tests.linear_step import MLIR, SIGNATURE, initial_state
-from tests.random_jobs import random_job
 
 
 @pytest.fixture
 def artifact() -> Artifact:
-    return Artifact(
-        signature=SIGNATURE,
-        target="cpu",
-        precision="fp32",
-        modules={"step": b"\x00module\xff"},
+    return artifact_of(
+        modules={"cpu": b"\x00module\xff"},
         ir={"01-imported": MLIR, "02-placed": "module {}"},
-        state=initial_state(),
-        versions=tool_versions(),
-        statistics={"transient_bytes": 12},
+        statistics={"dispatches": 12},
         requires=(platform.machine(),),
         ledger=Ledger({"dp": 2}, (Entry("all_reduce", "w", "f32", (3, 2), ("dp",), 2, 48),), (24, 24)),
     )
@@ -55,13 +49,10 @@ def test_round_trip(artifact: Artifact, path: Path) -> None:
 
 
 def test_a_plan_is_read_with_its_own_code_only(artifact: Artifact, tmp_path: Path) -> None:
-    job = random_job(0)
-    certificate = certified(job).with_code(artifact.modules, None)
-    planned = dataclasses.replace(artifact, job=job, certificate=certificate)
-    planned.write(tmp_path / "step.dmc")
-    assert Artifact.read(tmp_path / "step.dmc").certificate == certificate
-    dataclasses.replace(planned, modules={"step": b"of another plan"}).write(tmp_path / "step.dmc")
-    with pytest.raises(ArtifactError, match=r"the certificate: is of other code than this: of modules/step it has"):
+    artifact.write(tmp_path / "step.dmc")
+    assert Artifact.read(tmp_path / "step.dmc").certificate == artifact.certificate
+    dataclasses.replace(artifact, modules={"cpu": b"of another plan"}).write(tmp_path / "step.dmc")
+    with pytest.raises(ArtifactError, match=r"the certificate: is of other code than this: of modules/cpu it has"):
         Artifact.read(tmp_path / "step.dmc")
 
 
@@ -73,8 +64,9 @@ def test_same_artifact_same_bytes(artifact: Artifact, path: Path, tmp_path: Path
 
 def test_members_are_plain_files(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        names = ["ir/01-imported.mlir", "ir/02-placed.mlir", "ledger.json", "modules/step.vmfb", "state.safetensors"]
-        assert archive.namelist() == [MANIFEST, *names]
+        forms = ["ir/01-imported.mlir", "ir/02-placed.mlir"]
+        others = ["job.bin", "ledger.json", "modules/cpu.vmfb", "state.safetensors"]
+        assert archive.namelist() == [MANIFEST, "certificate.json", *forms, *others]
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
         assert archive.read("ir/01-imported.mlir").decode() == MLIR
 
@@ -149,14 +141,14 @@ def _versions(compiler: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update({"modules/step.vmfb": b"other"}), r"checksum of modules/step\.vmfb does not match"),
+        (lambda m: m.update({"modules/cpu.vmfb": b"other"}), r"checksum of modules/cpu\.vmfb does not match"),
         (lambda m: m.pop("state.safetensors"), r"members and manifest disagree about state\.safetensors"),
         (lambda m: m.update({"modules/more.vmfb": b""}), r"members and manifest disagree about modules/more\.vmfb"),
         (lambda m: m.pop(MANIFEST), r"has no manifest\.json: not a \.dmc file"),
         (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json is not JSON"),
         (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json names no schema"),
-        (_set(schema=99), r"has schema 99; this dmc reads schema 1\n  hint: install a newer dmc"),
-        (_set(schema=0), r"has schema 0; this dmc reads schema 1\n  hint: compile the step again"),
+        (_set(schema=99), r"has schema 99; this dmc reads schema 2\n  hint: install a newer dmc"),
+        (_set(schema=1), r"has schema 1; this dmc reads schema 2\n  hint: compile the step again"),
         (_set(sha256=None), r"lists no checksums"),
         (_set(signature={}), r"holds no artifact of this schema \(KeyError: 'state'\)"),
         (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),

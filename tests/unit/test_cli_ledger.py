@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from dmc.cli.main import main
-from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Entry, Ledger
-from dmc.runtime.versions import tool_versions
-from tests.linear_step import MLIR, SIGNATURE, initial_state
+from tests.artifacts import artifact_of
 
 Print = Callable[..., str]
 LEDGER = Ledger(
@@ -32,10 +30,8 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Print:
     """What `dmc ledger` with some options prints of a step with a ledger; checks the exit code."""
 
     def call(*options: str, ledger: Ledger = LEDGER) -> str:
-        path, code = tmp_path / "step.dmc", {"step": b"code"}
-        Artifact(SIGNATURE, "cpu", "fp32", code, {"01": MLIR}, initial_state(), tool_versions(), ledger=ledger).write(
-            path
-        )
+        path = tmp_path / "step.dmc"
+        artifact_of(ledger=ledger).write(path)
         assert main(["ledger", str(path), *options]) == 0
         printed = capsys.readouterr()
         assert printed.err == ""

@@ -12,11 +12,8 @@ import pytest
 from dmc.cli.main import main
 from dmc.cli.plan_lines import Wait, lines_of
 from dmc.program import Job, Launch, Range
-from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.versions import tool_versions
+from tests.artifacts import artifact_of
 from tests.hand_made_jobs import COPY, DP, Rank, job_of
-from tests.linear_step import MLIR, SIGNATURE, initial_state
 
 Call = Callable[..., tuple[int, str, str]]
 PLANNED = Path(__file__).parents[2] / "docs" / "walkthrough" / "04-planned.mlir"
@@ -37,16 +34,11 @@ JOB = job_of(_rank(0), _rank(1))
 def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     """Exit code, output and errors of `dmc plan` with some options, of files with these jobs."""
 
-    def call(*options: str, jobs: tuple[Job | None, ...] = (JOB,)) -> tuple[int, str, str]:
+    def call(*options: str, jobs: tuple[Job, ...] = (JOB,)) -> tuple[int, str, str]:
         files: list[str] = []
         for job in jobs:
-            path, proven, step = tmp_path / f"{len(files)}.dmc", None, {"step": b"code"}
-            if job is not None:
-                proven = Certificate(PROPERTIES, ASSUMPTIONS, job.digest(), "", job.peaks(), {}).with_code(step, None)
-            state, versions = initial_state(), tool_versions()
-            Artifact(SIGNATURE, "cpu", "fp32", step, {"01": MLIR}, state, versions, job=job, certificate=proven).write(
-                path
-            )
+            path = tmp_path / f"{len(files)}.dmc"
+            artifact_of(job).write(path)
             files.append(str(path))
         code = main(["plan", *files, *options])
         printed = capsys.readouterr()
@@ -164,8 +156,7 @@ def test_what_is_not_there(called: Call, options: tuple[str, ...], error: str) -
     assert error in printed
 
 
-def test_files_without_a_plan(called: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "holds no plan" in called(jobs=(None,))[2]
+def test_what_is_no_plan(called: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "got 3 files" in called(jobs=(JOB, JOB, JOB))[2]
     text = tmp_path / "a.mlir"
     text.write_text("hello", encoding="utf-8")

@@ -16,13 +16,11 @@ from dmc.cli.main import main
 from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
-from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
-from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Entry, Ledger
-from dmc.runtime.versions import tool_versions
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
-from tests.linear_step import MLIR, SIGNATURE, initial_state
+from tests.artifacts import artifact_of
+from tests.linear_step import SIGNATURE
 
 Call = Callable[..., tuple[int, str, str]]
 JOB = gpt_job(Shape(layers=2, width=64, tokens=128), 4)
@@ -40,24 +38,9 @@ LEDGER = Ledger(
 def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     """Exit code, output and errors of `dmc simulate` with some options, of a step with a job."""
 
-    def call(*options: str, job: Job | None = JOB, costs: str = "") -> tuple[int, str, str]:
-        path, proven = tmp_path / "gpt.dmc", None
-        step = {"step": b"code"}
-        if job is not None:
-            # The simulator asks for less than a proof does: this job is a shape.
-            proven = Certificate(PROPERTIES, ASSUMPTIONS, job.digest(), costs, job.peaks(), {}).with_code(step, None)
-        Artifact(
-            SIGNATURE,
-            "cpu",
-            "fp32",
-            step,
-            {"01": MLIR},
-            initial_state(),
-            tool_versions(),
-            ledger=LEDGER,
-            job=job,
-            certificate=proven,
-        ).write(path)
+    def call(*options: str, job: Job = JOB, costs: str = "") -> tuple[int, str, str]:
+        path = tmp_path / "gpt.dmc"
+        artifact_of(job, costs, ledger=LEDGER).write(path)
         code = main(["simulate", str(path), *options])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
@@ -134,7 +117,7 @@ def test_more_ranks_say_what_stays_as_planned(called: Call, monkeypatch: pytest.
     (note,) = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
     assert "planned for 4 ranks: collectives are timed for groups along dp of 1,024 members instead of 4" in note
     split = replace(SIGNATURE, mesh={"dp": 4}, splits={"weight.momentum": ((("dp", 1),), ())})
-    monkeypatch.setattr("tests.unit.test_cli_simulate.SIGNATURE", split)
+    monkeypatch.setattr("tests.artifacts.SIGNATURE", split)
     _, note = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
     assert note.startswith("1 of 8 tensors of state are split along dp: more ranks would each hold")
     assert _figures(called, "--target", "h200x4")["notes"] == []
@@ -176,9 +159,3 @@ def test_ranks_that_are_no_numbers(called: Call, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         called("--target", "h200x4", "--show", "0,x")
     assert "argument --show: '0,x' is no list of ranks, such as 0,3" in capsys.readouterr().err
-
-
-def test_a_file_without_a_plan(called: Call) -> None:
-    code, _, err = called("--target", "h200x4", job=None)
-    assert code == 1
-    assert "gpt.dmc: holds no plan that could be played" in err

@@ -1,42 +1,112 @@
-"""The code of kernels for a GPU, as it is taken out of what IREE makes of a job."""
+"""The code of kernels for a GPU, as it is taken out of what IREE makes of a job: what it takes for granted holds."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import replace
 
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.errors import ProofError
 from dmc.lowering.device_code import device_code
+from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
-from dmc.program.code import Dispatch
+from dmc.program.code import MAIN, CodeModule, DeviceCode, Dispatch, Fill, Place
+from dmc.program.device_contract import check_device_code
 from dmc.target import CUDA
 
 NEGATED = """
-func.func private @negated(%x: tensor<64xf32>) -> tensor<64xf32> {
-  %z = arith.negf %x : tensor<64xf32>
-  return %z : tensor<64xf32>
+func.func private @negated(%x: tensor<1024xf32>) -> tensor<1024xf32> {
+  %z = arith.negf %x : tensor<1024xf32>
+  return %z : tensor<1024xf32>
 }"""
+OPERAND = Operand("f32", (1024,))
+KERNEL = Kernel("negated", (OPERAND,), (OPERAND,), 64, 512)
 
 
-def _job(*offsets: int) -> Job:
-    """The kernel on operands at these offsets."""
-    operand = Operand("f32", (64,))
-    kernel = Kernel("negated", (operand,), (operand,), 64, 512)
+def _job(*places: tuple[int, int]) -> Job:
+    """The kernel on operands and results at these offsets."""
     commands = tuple(
-        Launch(0, "negated", (Range("device", offset, 256),), (Range("device", 1024, 256),)) for offset in offsets
+        Launch(0, "negated", (Range("device", read, 4096),), (Range("device", write, 4096),)) for read, write in places
     )
-    program = Program(0, {"device": 1280}, (Lane("compute", "compute"),), (), commands)
-    return Job({"rank": 1}, (), {"negated": kernel}, (program,))
+    program = Program(0, {"device": 16384}, (Lane("compute", "compute"),), (), commands)
+    return Job({"rank": 1}, (), {"negated": KERNEL}, (program,))
 
 
-@pytest.mark.parametrize(("offsets", "prefix"), [((0,), ""), ((4,), "aligned_4_"), ((0, 36, 32), "aligned_4_")])
-def test_the_entry_takes_the_least_aligned_operand(offsets: tuple[int, ...], prefix: str) -> None:
+@pytest.fixture(scope="module")
+def library() -> CodeLibrary:
+    """Of a kernel whose code reads and writes vectors where it may."""
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        library = compile_kernels(ir.Module.parse(NEGATED), ["negated"], CUDA)
-    code = device_code(_job(*offsets), library, CUDA)
+        return compile_kernels(ir.Module.parse(NEGATED), ["negated"], CUDA)
+
+
+def _step(code: DeviceCode) -> Dispatch:
     (step,) = code.kernels["negated"]
     assert isinstance(step, Dispatch)
-    assert step.entry.startswith(f"{prefix}negated_dispatch_0")
-    assert f".entry {step.entry}(" in code.ptx
+    return step
+
+
+@pytest.mark.parametrize(
+    ("places", "prefix", "alignments", "accesses"),
+    [
+        (((0, 8192),), "", (16, 16), {"ld.global.nc.v4.b32", "st.global.v4.b32"}),
+        (((4, 8192),), "aligned_4_", (4, 16), {"ld.global.nc.b32", "st.global.v4.b32"}),
+        (((0, 8192), (36, 8192), (32, 8192)), "aligned_4_", (4, 16), {"ld.global.nc.b32", "st.global.v4.b32"}),
+        (((0, 8200),), "aligned_8_", (16, 8), {"ld.global.nc.v4.b32", "st.global.v2.b32"}),
+        (((0, 0),), "", (16, 16), {"ld.global.v4.b32", "st.global.v4.b32"}),
+        (((0, 8192), (1028, 1028)), "aligned_4_", (4, 4), {"ld.global.b32", "st.global.b32"}),
+    ],
+)
+def test_the_code_takes_no_more_for_granted_than_what_holds_in_every_launch(
+    library: CodeLibrary,
+    places: tuple[tuple[int, int], ...],
+    prefix: str,
+    alignments: tuple[int, int],
+    accesses: set[str],
+) -> None:
+    code = device_code(_job(*places), library, CUDA)
+    entry = _step(code).entry
+    assert entry.startswith(f"{prefix}negated_dispatch_0")
+    head, body = re.findall(rf"\.entry {entry}\((.*?)\)\s(.*?)ret;", code.modules[MAIN].ptx, re.DOTALL)[0]
+    assert tuple(map(int, re.findall(r"\.align (\d+)", head))) == alignments
+    assert set(re.findall(r"(?:ld|st)\.global[\w.]*", body)) == accesses
+
+
+def test_launches_are_refused_of_which_something_else_holds(library: CodeLibrary) -> None:
+    code = device_code(_job((0, 8192)), library, CUDA)
+    check_device_code(_job((256, 12288)), code)
+    for places, fact in {
+        (36, 8192): "takes parameter 0 to be a multiple of 16, but gets one of 4",
+        (0, 8200): "takes parameter 1 to be a multiple of 16, but gets one of 8",
+        (0, 0): "reads parameter 0 as if nobody wrote there, but writes there",
+    }.items():
+        with pytest.raises(ProofError, match=f"kernel @negated, entry .*: V12: {fact}"):
+            check_device_code(_job((0, 8192), places), code)
+
+
+def test_code_is_refused_whose_accesses_are_wider_than_it_says(library: CodeLibrary) -> None:
+    job = _job((4, 8192))
+    code = device_code(job, library, CUDA)
+    load = re.search(r"ld\.global\.nc\.b32\s+(%r\d+),", code.modules[MAIN].ptx)
+    assert load
+    made = code.modules[MAIN].ptx.replace(load[0], f"ld.global.nc.v2.b32 {{{load[1]}, _}},")
+    with pytest.raises(ProofError, match="V12: takes parameter 0 to be a multiple of 8, but gets one of 4"):
+        check_device_code(job, replace(code, modules={MAIN: CodeModule(made)}))
+
+
+def test_a_fill_is_refused_that_splits_its_pattern(library: CodeLibrary) -> None:
+    job = _job((0, 8192))
+    code = device_code(job, library, CUDA)
+
+    def check(pattern: bytes, offset: int) -> None:
+        fill = Fill(pattern, Place("write", 0, offset, 4096 - offset))
+        check_device_code(job, replace(code, kernels={"negated": (_step(code), fill)}))
+
+    check(bytes(4), 0)
+    check(bytes(2), 2)
+    with pytest.raises(ProofError, match=r"launch of @negated: V12: fills bytes \[8194, 12288\) with a pattern of 4"):
+        check(bytes(4), 2)

@@ -51,52 +51,51 @@ def _opt(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_stages_lead_through_the_forms() -> None:
-    assert {stage.form for stage in (*pipeline.STAGES, *pipeline.BY_IREE)} == set(forms.FORMS)
+    assert tuple(stage.form for stage in pipeline.STAGES) == forms.FORMS
     assert pipeline.stage_names() == ("imported", "placed", "scheduled", "planned")
-    assert pipeline.stage_names(to_form="lowered") == ("imported", "placed", "lowered")
-    assert pipeline.stage_names("lowered") == ("lowered",)
+    assert pipeline.stage_names("scheduled") == ("scheduled", "planned")
     assert pipeline.stage_names(to_form="imported") == ("imported",)
 
 
 def test_forms_that_do_not_exist_or_lie_behind() -> None:
     with pytest.raises(
-        PipelineError, match="no form 'nonesuch'\n  hint: the forms are imported, placed, scheduled, planned, lowered"
+        PipelineError, match="no form 'nonesuch'\n  hint: the forms are imported, placed, scheduled, planned"
     ):
         forms.form_named("nonesuch")
-    with pytest.raises(PipelineError, match="form 'imported' comes before form 'lowered'"):
-        pipeline.stages_between("lowered", "imported")
+    with pytest.raises(PipelineError, match="form 'imported' comes before form 'planned'"):
+        pipeline.stages_between("planned", "imported")
 
 
 def test_run_gives_the_text_of_each_form(context: ir.Context) -> None:
     module = ir.Module.parse(GOOD, context)
-    texts = pipeline.run(module, to_form="lowered")
-    assert list(texts) == ["01-imported", "02-placed", "03-lowered"]
+    texts = pipeline.run(module, to_form="scheduled")
+    assert list(texts) == ["01-imported", "02-placed", "03-scheduled"]
     assert "dm.composite" in texts["01-imported"]
     assert texts["02-placed"] == texts["01-imported"], "without a mesh there is nothing to place"
-    assert "dm.composite" not in texts["03-lowered"]
-    assert texts["03-lowered"] == module.operation.get_asm(enable_debug_info=True)
-    assert 'loc("-":10:8)' in texts["03-lowered"], "locations are kept"
+    assert "dm.composite" not in texts["03-scheduled"]
+    assert texts["03-scheduled"] == module.operation.get_asm(enable_debug_info=True)
+    assert 'loc("-":10:8)' in texts["03-scheduled"], "locations are kept"
 
 
 def test_dumps_are_written_and_replayed(context: ir.Context, tmp_path: Path) -> None:
     folder = tmp_path / "a folder" / "of dumps"
-    texts = pipeline.run(ir.Module.parse(GOOD, context), to_form="lowered", dump_dir=folder)
+    texts = pipeline.run(ir.Module.parse(GOOD, context), to_form="scheduled", dump_dir=folder)
     assert {path.stem: path.read_text() for path in folder.iterdir()} == texts
-    replayed = _opt(str(folder / "01-imported.mlir"), "--from=imported", "--to=lowered", "--mlir-print-debuginfo")
-    assert (replayed.stdout, replayed.stderr) == (texts["03-lowered"], "")
+    replayed = _opt(str(folder / "01-imported.mlir"), "--from=imported", "--to=scheduled", "--mlir-print-debuginfo")
+    assert (replayed.stdout, replayed.stderr) == (texts["03-scheduled"], "")
 
 
 def test_the_observer_sees_each_stage(context: ir.Context) -> None:
     observer = RecordingObserver()
-    pipeline.run(ir.Module.parse(GOOD, context), to_form="lowered", observer=observer)
-    assert [time.name for time in observer.times if not time.failed] == ["imported", "placed", "lowered"]
+    pipeline.run(ir.Module.parse(GOOD, context), to_form="scheduled", observer=observer)
+    assert [time.name for time in observer.times if not time.failed] == ["imported", "placed", "scheduled"]
     assert observer.planned == ()
 
 
 @pytest.mark.parametrize(
     ("source", "dumped", "message"),
     [
-        (FAILS_LATER, "--from=placed --to=lowered", "cannot be inlined"),
+        (FAILS_LATER, "--from=placed --to=scheduled", "cannot be inlined"),
         (FAILS_AT_ONCE, "--to=imported", "no function @step"),
     ],
 )
@@ -106,7 +105,7 @@ def test_an_error_says_how_to_replay_it(
     observer = RecordingObserver()
     with pytest.raises(DmcError, match=message) as raised:
         pipeline.run(
-            ir.Module.parse(source, context), to_form="lowered", dump_dir=tmp_path / "my dumps", observer=observer
+            ir.Module.parse(source, context), to_form="scheduled", dump_dir=tmp_path / "my dumps", observer=observer
         )
     (note,) = raised.value.__notes__
     assert note.endswith(dumped)
@@ -120,15 +119,15 @@ def test_an_error_says_how_to_replay_it(
 
 def test_passes_that_miss_their_form_are_found(context: ir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     imported, placed = (pipeline.Stage(form, ()) for form in (forms.IMPORTED, forms.PLACED))
-    stages = (imported, placed, pipeline.Stage(forms.LOWERED, ("canonicalize",)))
-    monkeypatch.setattr(pipeline, "BY_IREE", stages)
-    with pytest.raises(DmcError, match=r"dm\.composite: not allowed in form 'lowered'"):
-        pipeline.run(ir.Module.parse(GOOD, context), to_form="lowered")
+    stages = (imported, placed, pipeline.Stage(forms.SCHEDULED, ("canonicalize",)))
+    monkeypatch.setattr(pipeline, "STAGES", stages)
+    with pytest.raises(DmcError, match=r"dm\.composite: stands in @step in form 'scheduled'"):
+        pipeline.run(ir.Module.parse(GOOD, context), to_form="scheduled")
 
 
 def test_without_dumps_an_error_says_how_to_get_them(context: ir.Context) -> None:
     with pytest.raises(DmcError) as raised:
-        pipeline.run(ir.Module.parse(FAILS_LATER, context), to_form="lowered")
+        pipeline.run(ir.Module.parse(FAILS_LATER, context), to_form="scheduled")
     assert raised.value.__notes__ == ["a dump directory would let you replay this stage"]
 
 
@@ -167,5 +166,5 @@ def test_inlining_is_linear(context: ir.Context) -> None:
 
 def test_dumps_name_the_source_of_what_was_imported(context: ir.Context, tmp_path: Path) -> None:
     source = re.sub(r"(arith\.subf.*)", r'\1 loc("model.py":12:3)', GOOD)
-    pipeline.run(ir.Module.parse(source, context), to_form="lowered", dump_dir=tmp_path)
-    assert '"model.py":12:3' in (tmp_path / "03-lowered.mlir").read_text()
+    pipeline.run(ir.Module.parse(source, context), to_form="scheduled", dump_dir=tmp_path)
+    assert '"model.py":12:3' in (tmp_path / "03-scheduled.mlir").read_text()

@@ -117,18 +117,6 @@ def test_a_program_of_nothing() -> None:
     assert "rank 0: no memory" in table(report(Job({"dp": 1}, (), {}, (empty,))), 100)
 
 
-def test_a_file_without_a_plan_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from dmc.cli.main import main
-    from dmc.runtime.artifact import Artifact
-
-    class WithoutJob:
-        job = None
-
-    monkeypatch.setattr(Artifact, "read", lambda *_, **__: WithoutJob())
-    assert main(["memory", "old.dmc"]) == 1
-    assert "old.dmc: holds no plan" in capsys.readouterr().err
-
-
 def test_the_command_writes_everything(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -147,12 +135,10 @@ def test_the_command_writes_everything(
 
 def test_inspect_tells_what_a_planned_step_holds() -> None:
     from dmc.cli.inspect import describe_artifact
-    from dmc.runtime.artifact import Artifact
-    from tests.linear_step import MLIR, SIGNATURE, initial_state
+    from tests.artifacts import artifact_of
 
     job = _job(ranks=1)
-    artifact = Artifact(SIGNATURE, "cpu", "fp32", {}, {"01": MLIR}, initial_state(), {}, job=job)
-    held = describe_artifact(artifact)["bytes"]
+    held = describe_artifact(artifact_of(job))["bytes"]
     assert held["arena"] == job.programs[0].arenas["device"]
     (memory,) = report(job).ranks
     assert (held["gradients"], held["activations"]) == (memory.most["gradient"], memory.most["activation"])

@@ -99,7 +99,7 @@ def test_shorthands_run_in_the_order_written(run: Runner) -> None:
 
 
 def test_options_of_ours_by_shorthand(run: Runner) -> None:
-    outcome = run("--dm-verify-form=form=lowered", stdin=TWO_NEGATIONS)
+    outcome = run("--dm-verify-form=form=placed", stdin=TWO_NEGATIONS)
     assert outcome.code == 1
     assert "error: builtin.module: no function @step" in outcome.err
 
@@ -205,7 +205,7 @@ def test_list_passes(run: Runner) -> None:
         (["--dm-verify-form=shape=imported"], "dm-verify-form: no option 'shape'"),
         (["--dm-verify-form=form=nonesuch"], "no form 'nonesuch'"),
         (["--from=nonesuch"], "no form 'nonesuch'"),
-        (["--from=lowered", "--to=imported"], "form 'imported' comes before form 'lowered'"),
+        (["--from=planned", "--to=imported"], "form 'imported' comes before form 'planned'"),
         (["--cse", "--from=imported"], "both passes and --from/--to"),
         (["--cse", "-p", "cse"], "both -p and --cse"),
         (["--verify-each=perhaps"], "--verify-each wants true or false, got 'perhaps'"),

@@ -29,7 +29,7 @@ from dmc.program import (
     Slot,
 )
 from dmc.program.certificate import Certificate
-from dmc.program.code import Copy, DeviceCode, Place
+from dmc.program.code import CodeModule, Copy, DeviceCode, Place
 from dmc.proof import PROPERTIES, verify
 from tests.certified import certified
 from tests.random_jobs import random_job
@@ -56,7 +56,7 @@ SLOTS = (Slot("h.0", "parameter", "f32", (16,), W),)
 
 COPIED = Place("write", 0, 0, 64)
 CODE = DeviceCode(
-    "", {"grad": (Copy(Place("read", 0, 0, 64), COPIED),), "update": (Copy(Place("read", 1, 0, 64), COPIED),)}
+    {}, {"grad": (Copy(Place("read", 0, 0, 64), COPIED),), "update": (Copy(Place("read", 1, 0, 64), COPIED),)}
 )
 
 
@@ -127,7 +127,7 @@ def test_a_certificate_is_of_its_code() -> None:
     for modules, gpu, name in (
         ({"step": b"other"}, CODE, "modules/step"),
         (MODULES | {"more": b""}, CODE, "modules/more"),
-        (MODULES, replace(CODE, ptx="other"), "gpu"),
+        (MODULES, replace(CODE, modules={"iree": CodeModule("other")}), "gpu"),
         (MODULES, None, "gpu"),
     ):
         with pytest.raises(ArtifactError, match=f"is of other code than this: of {name} it has"):
@@ -135,7 +135,7 @@ def test_a_certificate_is_of_its_code() -> None:
 
 
 def test_code_that_breaks_its_contract_is_refused() -> None:
-    broken = DeviceCode("", CODE.kernels | {"grad": (Copy(COPIED, Place("read", 0, 0, 64)),)})
+    broken = DeviceCode({}, CODE.kernels | {"grad": (Copy(COPIED, Place("read", 0, 0, 64)),)})
     with pytest.raises(ArtifactError, match=r"launch of @grad .h.0.: V12: writes operand 0, which the launch only"):
         certified(_job()).with_code(MODULES, broken).check(_job(), MODULES, broken)
 

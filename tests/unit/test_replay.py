@@ -14,7 +14,7 @@ from dmc.runtime.replay import issue
 LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
 BINDINGS = (Binding("ro", Place("read", 1, 0, 4)), Binding("wo", Place("write", 0, 4, 4)))
 CODE = DeviceCode(
-    "",
+    {},
     {
         "k": (
             Fill(b"\x00\x01", Place("scratch", 0, 8, 16)),

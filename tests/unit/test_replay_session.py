@@ -74,7 +74,7 @@ def _session(device: Device) -> ReplaySession:
         aux=None,
         learning_rates=(),
     )
-    job, code = Job({"rank": 1}, (), {}, (program,)), DeviceCode("", {})
+    job, code = Job({"rank": 1}, (), {}, (program,)), DeviceCode({}, {})
     return ReplaySession(CudaStreams(device, None), signature, job, code, [np.ones(4, np.float32)])
 
 

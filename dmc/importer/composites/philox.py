@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 ROUNDS = 10
 
@@ -22,10 +22,10 @@ def philox4x32(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     a, b, c, d = counter
     k0, k1 = key
     for _ in range(ROUNDS):
-        low0, high0 = _multiply(a, _MULTIPLIERS[0])
-        low1, high1 = _multiply(c, _MULTIPLIERS[1])
+        low0, high0 = _multiply(a, MULTIPLIERS[0])
+        low1, high1 = _multiply(c, MULTIPLIERS[1])
         a, b, c, d = high1 ^ b ^ k0, low1, high0 ^ d ^ k1, low0
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+        k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
     return a, b, c, d
 
 

@@ -1,0 +1,111 @@
+"""The transformers of the GPU benchmarks, as `transformers` has them, with their batches and their operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import transformers
+from torch import nn
+
+from tests.models.case import Batch, image_batch, masked_batch, token_batch
+
+Loss = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model is built with a dropout probability, its batch by seed, and its loss where it gives none itself.
+
+    flops: of the matrix products of a step (`_flops`). dropout: as its users train it.
+    """
+
+    build: Callable[[float], nn.Module]
+    batch: Callable[[int], Batch]
+    flops: float
+    dropout: float = 0.1
+    loss: Loss | None = None
+
+
+def _flops(matmul_parameters: int, tokens: int, layers: int, width: int, length: int, causal: bool) -> float:
+    """6 a weight and token; attention 12 · layers · width · length a token, half of it where it is causal.
+
+    Chowdhery et al., "PaLM" (2022), appendix B; backward passes count twice, recomputation not.
+    """
+    return tokens * (6.0 * matmul_parameters + 12.0 * layers * width * length * (0.5 if causal else 1.0))
+
+
+def _gpt2(layers: int, width: int, heads: int) -> Model:
+    config = {"n_layer": layers, "n_embd": width, "n_head": heads, "use_cache": False}
+
+    def build(dropout: float) -> nn.Module:
+        dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config, **dropouts)).train()
+
+    weights = 12 * layers * width**2 + 50257 * width
+    return Model(
+        build, lambda seed: _labelled(seed, 16, 1024, 50257), _flops(weights, 16384, layers, width, 1024, True)
+    )
+
+
+def _bert_large(dropout: float) -> nn.Module:
+    config = transformers.BertConfig(
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    return transformers.BertForMaskedLM(config).train()
+
+
+def _llama(_: float) -> nn.Module:
+    config = transformers.LlamaConfig(
+        vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=22,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        use_cache=False,
+    )
+    return transformers.LlamaForCausalLM(config).train()
+
+
+def _vit(dropout: float) -> nn.Module:
+    config = transformers.ViTConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, num_labels=1000)
+    return transformers.ViTForImageClassification(config).train()
+
+
+def _labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[str, torch.Tensor]:
+    tokens, _ = token_batch(seed, batch, length, vocabulary)
+    return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+def _images(seed: int) -> Mapping[str, torch.Tensor]:
+    images, labels = image_batch(seed, 128, 224, 1000)
+    return {"pixel_values": images, "labels": labels}
+
+
+MODELS: Mapping[str, Model] = {
+    "gpt2_124m": _gpt2(12, 768, 12),
+    "gpt2_355m": _gpt2(24, 1024, 16),
+    "bert_large": Model(
+        _bert_large,
+        lambda seed: masked_batch(seed, 32, 512, 30522, 103),
+        _flops(24 * 12 * 1024**2 + 1024**2 + 30522 * 1024, 16384, 24, 1024, 512, False),
+    ),
+    "llama_1b": Model(
+        _llama,
+        lambda seed: _labelled(seed, 4, 2048, 32000),
+        _flops(22 * (2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 5632) + 32000 * 2048, 8192, 22, 2048, 2048, True),
+        dropout=0.0,
+    ),
+    "vit_b": Model(
+        _vit,
+        _images,
+        _flops(12 * 12 * 768**2, 128 * 197, 12, 768, 197, False),
+    ),
+}

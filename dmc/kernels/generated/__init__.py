@@ -1,0 +1,61 @@
+"""Kernels that are generated: the body of a `dm.kernel`, as `dm-form-kernels` outlines it, becomes Triton's source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dmc._mlir import ir
+from dmc.kernels.generated.emitter import Unbound
+from dmc.kernels.generated.launch import Root
+from dmc.kernels.generated.plan import Plan
+from dmc.kernels.generated.value import Declined
+from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
+from dmc.kernels.recipe import Recipe, operands, results
+
+__all__ = ["Declined", "Generated", "generate"]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a region computes as a problem, and the ways to compute it, the most promising first."""
+
+    problem: Problem
+    recipes: tuple[Recipe, ...]
+
+
+def generate(body: Any) -> Generated:
+    """The kernels of a function on tensors. Raises Declined for one that holds what no kernel is generated for."""
+    op = body.operation
+    name = ir.StringAttr(op.attributes["sym_name"]).value
+    block = op.regions[0].blocks[0]
+    *_, terminator = block.operations
+    given = [_type(argument.type) for argument in block.arguments]
+    made = [_type(value.type) for value in terminator.operation.operands]
+    problem = Problem(name, tuple(given), tuple(made))
+    memory = dict(zip(block.arguments, operands(*range(len(given))), strict=True))
+    roots = [Root(*each) for each in zip(terminator.operation.operands, results(*range(len(made))), strict=True)]
+    recipes: list[Recipe] = []
+    before: list[Any] = []
+    choices = 1
+    while len(recipes) < choices:
+        plan = Plan(name, dict(memory), roots, len(recipes))
+        try:
+            recipes.append(plan.run(before))
+        except Unbound as error:
+            if error.value in before:
+                raise Declined("a value that is not where it is read, though it was made before") from error
+            before.append(error.value)
+            recipes.clear()
+            continue
+        choices = plan.choices
+    return Generated(problem, tuple(dict.fromkeys(recipes)))
+
+
+def _type(type_: Any) -> TensorType:
+    dtype, shape = str(type_.element_type), tuple(type_.shape)
+    if dtype not in ITEM_BYTES:
+        raise Declined(f"elements of type {dtype}")
+    if not all(shape):
+        raise Declined("a tensor without elements")
+    return TensorType(dtype, shape)

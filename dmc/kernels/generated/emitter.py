@@ -1,0 +1,290 @@
+"""An element of a tensor → the lines that compute it, by going back from what is wanted to what is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dmc._mlir import ir, linalg
+from dmc.kernels.generated import arithmetic, integers
+from dmc.kernels.generated.index import ZERO, Index, Looked, constant, linearise
+from dmc.kernels.generated.movements import MOVEMENTS
+from dmc.kernels.generated.value import Declined, Value, held_for, literal
+from dmc.kernels.generated.writer import Writer
+
+Places = tuple[Index, ...]
+_LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.subi", "arith.muli")
+
+
+class Unbound(Exception):
+    """A reduction or a product is read where it is not at hand: another launch has to make it first."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(str(value))
+        self.value = value
+
+
+class Emitter:
+    """Emits into `writer`. memory: the values that lie in memory, by the stem of their pointer's name.
+
+    `bound` holds, for each result of a reduction or product that is at hand, where it belongs and what it is called.
+    """
+
+    def __init__(self, writer: Writer, memory: dict[Any, str]) -> None:
+        self.writer = writer
+        self.memory = memory
+        self.bound: dict[Any, tuple[Places, Value]] = {}
+        self.conditions: tuple[Value, ...] = ()
+        self.loads: list[tuple[Any, Index]] = []
+
+    def emit(self, value: Any, places: Sequence[Index]) -> Value:
+        """The element of tensor `value` at `places`. Raises Unbound, or Declined for what cannot be computed here."""
+        places = tuple(places)
+        if value in self.bound:
+            where, made = self.bound[value]
+            if where != places:
+                raise Unbound(value)
+            return made
+        key = (value, places, self.conditions)
+        known = self.writer.find(key)
+        return known or self.writer.keep(key, self._element(value, places))
+
+    def _element(self, value: Any, places: Places) -> Value:
+        if value in self.memory:
+            return self.load(value, places)
+        op = value.owner
+        match op.name:
+            case "linalg.generic" if is_parallel(op):
+                return self._generic(op, list(op.results).index(value), places)
+            case "linalg.generic" | "linalg.reduce":
+                raise Unbound(value)
+            case "arith.constant":
+                return self._constant(op, places)
+            case "linalg.fill" | "tensor.splat":
+                return self.scalar(op.operands[0])
+            case "tensor.empty":
+                return literal(0, str(value.type.element_type))
+            case _:
+                if op.name in MOVEMENTS:
+                    return MOVEMENTS[op.name](self, op, places)
+                if op.name.startswith("linalg."):
+                    raise Unbound(value)
+                raise Declined(f"{op.name} of tensors")
+
+    def load(self, value: Any, places: Places) -> Value:
+        """An element that lies in memory."""
+        number = linearise(places, value.type.shape)
+        self.loads.append((value, number))
+        writer, name, dtype = self.writer, self.memory[value], str(value.type.element_type)
+        address, variables = writer.index(number), number.variables
+        fitting = [each for each in self.conditions if each.variables <= variables]
+        masks = [*writer.mask(variables), *(each.text for each in fitting)]
+        for each in self.conditions:
+            if each not in fitting:
+                # A mask has no more axes than what it masks: without the condition the first element is read.
+                variables |= each.variables
+                address = writer.line("safe", f"tl.where({each.text}, {address}, 0)", variables)
+        place = f"{name}_at" if address == "0" else f"{name}_at + {address}"
+        masked = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        text = writer.line(name, f"tl.load({place}{masked})", variables)
+        if masks:
+            writer.zeroed.add(text)
+        made = Value(text, dtype, dtype, variables, bounds=(0, 1) if dtype == "i1" else None)
+        return integers.narrow(writer, made) if dtype in ("i8", "i16") else made
+
+    @contextmanager
+    def where(self, condition: Value) -> Generator[None]:
+        """What is read inside is wanted only where `condition` holds, and need not exist elsewhere."""
+        before = self.conditions
+        if condition.constant is None:
+            self.conditions = (*before, condition)
+        yield
+        self.conditions = before
+
+    def inside(self, place: Index, low: int, high: int) -> Value:
+        """Whether a place is at least `low` and below `high`."""
+        first, last = place.bounds
+        if first >= low and last < high:
+            return literal(True, "i1")
+        if last < low or first >= high:
+            return literal(False, "i1")
+        text = self.writer.index(place)
+        parts = [f"({text} >= {low})"] if first < low else []
+        parts += [f"({text} < {high})"] if last >= high else []
+        name = self.writer.line("inside", " & ".join(parts), place.variables)
+        return Value(name, "i1", "i1", place.variables, bounds=(0, 1))
+
+    def all_of(self, conditions: Sequence[Value]) -> Value:
+        """Whether all conditions hold."""
+        if any(each.constant is False for each in conditions):
+            return literal(False, "i1")
+        open_ = [each for each in conditions if each.constant is None]
+        if not open_:
+            return literal(True, "i1")
+        variables = frozenset(name for each in open_ for name in each.variables)
+        text = open_[0].text
+        if len(open_) > 1:
+            text = self.writer.line("inside", " & ".join(each.text for each in open_), variables)
+        return Value(text, "i1", "i1", variables, bounds=(0, 1))
+
+    def choose(self, condition: Value, first: Value, second: Value) -> Value:
+        """One of two, by a condition."""
+        if condition.constant is not None:
+            return first if condition.constant else second
+        if first.dtype == "i1":
+            texts = [arithmetic.full(self.writer, each, "i1") for each in (first, second)]
+            variables = condition.variables | first.variables | second.variables
+            text = self.writer.line("chosen", f"tl.where({condition.text}, {', '.join(texts)})", variables)
+            return Value(text, "i1", "i1", variables, bounds=(0, 1))
+        if arithmetic.is_float(first.dtype):
+            return arithmetic.select_floats(self.writer, [condition, first, second])
+        return integers.select_integers(self.writer, [condition, first, second])
+
+    def scalar(self, value: Any) -> Value:
+        """A scalar of the function."""
+        if value in self.bound:
+            return self.bound[value][1]
+        assert not isinstance(value.owner, ir.Block), "a function takes tensors only"
+        known = self.writer.find(value)
+        return known or self.writer.keep(value, self.apply(value.owner, [self.scalar(each) for each in scalars(value)]))
+
+    def _constant(self, op: Any, places: Places) -> Value:
+        content, dtype = op.attributes["value"], str(op.results[0].type.element_type)
+        if not isinstance(content, ir.DenseElementsAttr):
+            raise Declined("a constant beside the module")
+        if content.is_splat:
+            return literal(content.get_splat_value().value, dtype)
+        values = [literal(each, dtype) for each in content]
+        return self.pick(linearise(places, op.results[0].type.shape), values)
+
+    def pick(self, number: Index, values: list[Value]) -> Value:
+        """The value of this number among a few."""
+        if len(values) > 32:
+            raise Declined(f"a constant of {len(values)} different numbers")
+        made = values[-1]
+        for i in range(len(values) - 2, -1, -1):
+            made = self.choose(self.inside(number, i, i + 1), values[i], made)
+        return made
+
+    def _generic(self, op: Any, result: int, places: Places) -> Value:
+        each = maps_of(op)[len(op.operands) - len(op.results) + result]
+        loops = [ZERO] * each.n_dims
+        for place, expression in zip(places, each.results, strict=True):
+            if isinstance(expression, ir.AffineDimExpr):
+                loops[expression.position] = place
+        *_, terminator = op.regions[0].blocks[0].operations
+        return self.inner_value(op, terminator.operation.operands[result], tuple(loops))
+
+    def inner_value(self, op: Any, wanted: Any, loops: Places) -> Value:
+        """A value of the body of a `linalg` operation in one iteration."""
+        inner = [view.operation for view in op.regions[0].blocks[0].operations]
+        needed = _needed(wanted, inner)
+        for each in (each for each in inner if len(each.results) and each.results[0] in needed):
+            key = (each.results[0], loops, self.conditions)
+            if self.writer.find(key) is None:
+                self.writer.keep(key, self._inner(op, each, loops))
+        return self._operand(op, wanted, loops)
+
+    def _inner(self, op: Any, inner: Any, loops: Places) -> Value:
+        if inner.name == "linalg.index":
+            return integers.index_value(self.writer, loops[inner.attributes["dim"].value], "index")
+        if inner.name == "tensor.extract":
+            source, *numbers = inner.operands
+            return self.emit(source, [self.place(self._operand(op, each, loops)) for each in numbers])
+        return self.apply(inner, [self._operand(op, each, loops) for each in inner.operands])
+
+    def _operand(self, op: Any, value: Any, loops: Places) -> Value:
+        if not isinstance(value.owner, ir.Block):
+            return self.writer.find((value, loops, self.conditions)) or self.scalar(value)
+        number = ir.BlockArgument(value).arg_number
+        return self.emit(op.operands[number], at(maps_of(op)[number], loops))
+
+    def place(self, value: Value) -> Index:
+        """An integer as a place in a tensor."""
+        known = integers.as_index(value)
+        if known is not None:
+            return known
+        bounds = value.bounds or (0, 2**63 - 1)
+        return Index(((Looked(value.text, bounds, value.variables), 1),))
+
+    def apply(self, op: Any, values: list[Value]) -> Value:
+        """The result of an operation on scalars."""
+        writer, dtype = self.writer, str(op.results[0].type)
+        match op.name:
+            case "arith.constant":
+                return literal(op.attributes["value"].value, dtype)
+            case "tensor.extract":
+                source, *_ = op.operands
+                return self.emit(source, [self.place(each) for each in values])
+            case "arith.cmpf":
+                return arithmetic.compare_floats(writer, op, values)
+            case "arith.cmpi":
+                return integers.compare_integers(writer, op, values)
+            case "arith.select":
+                return self.choose(*values)
+            case "arith.fptosi":
+                text = writer.line(
+                    "whole", f"{arithmetic.full(writer, values[0], values[0].held)}.to(tl.int64)", values[0].variables
+                )
+                return Value(text, dtype, held_for(dtype, None), values[0].variables)
+            case name if name in arithmetic.FLOAT:
+                return arithmetic.float_op(writer, op, values)
+            case name if name in arithmetic.TO_FLOAT:
+                return arithmetic.to_float(writer, op, values[0])
+            case name if name in integers.CASTS:
+                return integers.cast_integer(writer, op, values[0])
+            case name if name in _LOGIC and dtype == "i1":
+                return arithmetic.logic(writer, op, values)
+            case name if len(values) == 2 and name.startswith("arith."):
+                return integers.integer_op(writer, op, values)
+            case name:
+                raise Declined(name)
+
+
+def scalars(value: Any) -> list[Any]:
+    """The scalar operands of what makes a scalar."""
+    return [each for each in value.owner.operands if not isinstance(each.type, ir.RankedTensorType)]
+
+
+def maps_of(op: Any) -> list[Any]:
+    """The indexing maps of a `linalg` operation."""
+    return [ir.AffineMapAttr(each).value for each in linalg.get_indexing_maps(op) or ()]
+
+
+def is_parallel(op: Any) -> bool:
+    """Whether each iteration of a generic stands for itself."""
+    return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
+
+
+def at(each: Any, loops: Sequence[Index]) -> Places:
+    """Where a map leads from one iteration."""
+    return tuple(_evaluate(expression, loops) for expression in each.results)
+
+
+def _evaluate(expression: Any, loops: Sequence[Index]) -> Index:
+    match expression:
+        case ir.AffineDimExpr():
+            return loops[expression.position]
+        case ir.AffineConstantExpr():
+            return constant(expression.value)
+        case ir.AffineAddExpr():
+            return _evaluate(expression.lhs, loops) + _evaluate(expression.rhs, loops)
+        case ir.AffineMulExpr():
+            first, second = (_evaluate(each, loops) for each in (expression.lhs, expression.rhs))
+            return first * second.constant if not second.terms else second * first.constant
+        case ir.AffineFloorDivExpr():
+            return _evaluate(expression.lhs, loops) // expression.rhs.value
+        case ir.AffineModExpr():
+            return _evaluate(expression.lhs, loops) % expression.rhs.value
+        case _:
+            raise Declined(f"the indexing expression {expression}")
+
+
+def _needed(wanted: Any, inner: list[Any]) -> set[Any]:
+    """What a yielded value is computed of inside its body."""
+    needed = {wanted}
+    for op in reversed(inner):
+        if len(op.results) and op.results[0] in needed:
+            needed.update(op.operands)
+    return needed

@@ -1,0 +1,226 @@
+"""Where an element lies, as an integer expression of a kernel's variables that simplifies as far as sizes are known.
+
+`(16 × 1024 × 768)` read flat and cut up again gives back `i`: reshapes, which are divisions and remainders, cost nothing
+where they cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An integer from 0 to `size` - 1: of a tile, of a loop or of a program."""
+
+    name: str
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        return 0, self.size - 1
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return frozenset((self.name,))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An integer that was read from memory, by the name of what holds it."""
+
+    name: str
+    bounds: tuple[int, int]
+    variables: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """`of` ÷ `by`, rounded down."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        low, high = self.of.bounds
+        return low // self.by, high // self.by
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return self.of.variables
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """`of` modulo `by`."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        return 0, self.by - 1
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return self.of.variables
+
+
+Atom = Variable | Looked | Quotient | Remainder
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of atoms, each times a factor that is not 0, and a constant."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    def __hash__(self) -> int:
+        return self._key
+
+    @cached_property
+    def _key(self) -> int:
+        # Expressions nest; each is hashed once.
+        return hash((self.terms, self.constant))
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value that it may have."""
+        ends = [sorted((factor * atom.bounds[0], factor * atom.bounds[1])) for atom, factor in self.terms]
+        return self.constant + sum(low for low, _ in ends), self.constant + sum(high for _, high in ends)
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return frozenset(name for atom, _ in self.terms for name in atom.variables)
+
+    def __add__(self, other: Index | int) -> Index:
+        other = Index(constant=other) if isinstance(other, int) else other
+        factors: dict[Atom, int] = dict(self.terms)
+        for atom, factor in other.terms:
+            factors[atom] = factors.get(atom, 0) + factor
+        return _sum(factors, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return ZERO
+        return Index(tuple((atom, own * factor) for atom, own in self.terms), self.constant * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        whole, rest = self._split(by)
+        low, high = rest.bounds
+        if low // by == high // by:
+            return whole + low // by
+        for size in _common(rest, by):
+            large, small = rest._split(size)
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
+                return whole + large // (by // size)
+        return whole + _quotient(rest, by)
+
+    def __mod__(self, by: int) -> Index:
+        _, rest = self._split(by)
+        low, high = rest.bounds
+        if low // by == high // by:
+            return rest + -by * (low // by)
+        for size in _common(rest, by):
+            large, small = rest._split(size)
+            if small.bounds[0] >= 0 and small.bounds[1] < size:
+                return (large % (by // size)) * size + small
+        return _remainder(rest, by)
+
+    def _split(self, by: int) -> tuple[Index, Index]:
+        """q and r with self = q · by + r, where r has the terms that `by` does not divide, and a constant below it."""
+        divided = tuple((atom, factor // by) for atom, factor in self.terms if factor % by == 0)
+        rest = tuple((atom, factor) for atom, factor in self.terms if factor % by)
+        return Index(divided, self.constant // by), Index(rest, self.constant % by)
+
+
+ZERO = Index()
+
+
+def constant(value: int) -> Index:
+    """The expression that is always `value`."""
+    return Index(constant=value)
+
+
+def variable(name: str, size: int) -> Index:
+    """The variable of this name; one with a single value is that value."""
+    return Index(((Variable(name, size), 1),)) if size > 1 else ZERO
+
+
+def linearise(places: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The number of an element of a contiguous tensor."""
+    total = ZERO
+    for place, size in zip(places, shape, strict=True):
+        total = total * size + place
+    return total
+
+
+def delinearise(number: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+    """The place of element `number` in each dimension."""
+    places: list[Index] = []
+    step = math.prod(shape)
+    for i, size in enumerate(shape):
+        step //= max(size, 1)
+        place = number // step
+        # The first dimension that counts needs no remainder: no number is beyond the end.
+        places.append(place % size if any(each > 1 for each in shape[:i]) else place if size > 1 else ZERO)
+    return tuple(places)
+
+
+def _common(rest: Index, by: int) -> Iterable[int]:
+    """The sizes, the largest first, by which a part of the terms can be divided together with `by`."""
+    sizes = {math.gcd(factor, by) for _, factor in rest.terms}
+    return sorted((size for size in sizes if 1 < size < by), reverse=True)
+
+
+def _quotient(rest: Index, by: int) -> Index:
+    match rest:
+        case Index(terms=((Quotient(of=of, by=first), 1),), constant=0):
+            return of // (first * by)
+        case Index(terms=((Remainder(of=of, by=size), 1),), constant=0) if size % by == 0:
+            return (of // by) % (size // by)
+        case _:
+            return Index(((Quotient(rest, by), 1),))
+
+
+def _remainder(rest: Index, by: int) -> Index:
+    match rest:
+        case Index(terms=((Remainder(of=of, by=size), 1),), constant=0) if size % by == 0:
+            return of % by
+        case _:
+            return Index(((Remainder(rest, by), 1),))
+
+
+def _sum(factors: dict[Atom, int], start: int) -> Index:
+    """The sum, in which quotients and remainders of the same are put together again."""
+    for atom, factor in list(factors.items()):
+        if factor and isinstance(atom, Remainder) and (joined := _joined(atom, factor, factors)):
+            return _sum({each: own for each, own in factors.items() if own}, start) + joined
+    kept = ((atom, factor) for atom, factor in factors.items() if factor)
+    return Index(tuple(sorted(kept, key=lambda term: (-abs(term[1]), repr(term[0])))), start)
+
+
+def _joined(low: Remainder, factor: int, factors: dict[Atom, int]) -> Index | None:
+    """`low` · factor with the quotient or the higher remainder that belongs to it; takes both out of `factors`."""
+    for high, own in factors.items():
+        if own != factor * low.by:
+            continue
+        if high == Quotient(low.of, low.by):
+            factors[low] = factors[high] = 0
+            return low.of * factor
+        if isinstance(high, Remainder) and high.of == low.of // low.by:
+            factors[low] = factors[high] = 0
+            return (low.of % (low.by * high.by)) * factor
+    return None

@@ -1,0 +1,105 @@
+"""One launch as it is written: its pointers, its lines, and the call that it becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmc.kernels.generated.arithmetic import full
+from dmc.kernels.generated.emitter import Emitter
+from dmc.kernels.generated.index import Index, delinearise
+from dmc.kernels.generated.value import TRITON, Value
+from dmc.kernels.generated.writer import Writer
+from dmc.kernels.recipe import Buffer, Call
+
+_STEMS = {"operand": "x", "result": "y", "scratch": "part"}
+
+
+@dataclass(frozen=True)
+class Root:
+    """A tensor that a launch makes, and where it goes."""
+
+    value: Any
+    buffer: Buffer
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of its dimensions."""
+        return tuple(self.value.type.shape)
+
+
+def stem_of(buffer: Buffer) -> str:
+    """What values of a buffer are called in a kernel; its pointer is called the same with `_at`."""
+    return f"{_STEMS[buffer.role]}{buffer.index}"
+
+
+@dataclass
+class Launch:
+    """`memory`: in which buffer values lie that are there before."""
+
+    name: str
+    title: str
+    memory: dict[Any, Buffer]
+    writer: Writer = field(default_factory=Writer)
+    # What is read beside values of the region: parts of reductions.
+    reads: list[Buffer] = field(default_factory=list)
+    # Where the elements of each result went, and at which place among them.
+    stores: list[tuple[Buffer, Index]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.emitter = Emitter(self.writer, {value: stem_of(buffer) for value, buffer in self.memory.items()})
+
+    def variable(self, stem: str, text: str, mask: str = "") -> str:
+        """Declares a variable of the kernel; `mask`: the condition, of its name, that keeps it inside."""
+        name = self.writer.name(stem)
+        self.writer.raw(f"{name} = {text}")
+        if mask:
+            self.writer.masks[name] = self.writer.name(f"{stem}_inside")
+            self.writer.raw(f"{self.writer.masks[name]} = {mask.format(name)}")
+        return name
+
+    def root(self, root: Root, number: Index, is_last: bool = True) -> None:
+        """Emits and stores the element of this number of a root."""
+        value = self.emitter.emit(root.value, delinearise(number, root.shape))
+        self.store(root.buffer, number, value, is_last)
+
+    def store(self, buffer: Buffer, number: Index, value: Value, is_last: bool = True) -> None:
+        """Stores an element; at the end of the kernel, or else where the writer is."""
+        address = self.writer.index(number)
+        masks = self.writer.mask(number.variables)
+        place = f"{stem_of(buffer)}_at" + ("" if address == "0" else f" + {address}")
+        masked = f", mask={' & '.join(masks)}" if masks else ""
+        text = full(self.writer, value, value.held)
+        (self.writer.last if is_last else self.writer.raw)(f"tl.store({place}, {text}{masked})")
+        self.stores.append((buffer, number))
+
+    def call(self, programs: int, warps: int, stages: int) -> Call:
+        """The call of the finished kernel."""
+        lines = self.writer.lines()
+        text = "\n".join(lines)
+        written = [buffer for buffer, _ in self.stores]
+        used = dict.fromkeys([*self.memory.values(), *self.reads, *written])
+        buffers = tuple(each for each in used if re.search(rf"\b{stem_of(each)}_at\b", text))
+        source = _source(self.name, self.title, buffers, lines)
+        return Call(f"generated.{self.name}", programs, buffers, None, warps, stages, source)
+
+
+def _source(name: str, title: str, buffers: Sequence[Buffer], lines: Sequence[str]) -> str:
+    text = "\n".join(lines)
+    imports = "\nfrom dmc.kernels.jit import functions\n" if "functions." in text else ""
+    pointers = ", ".join(f"{stem_of(buffer)}_at" for buffer in buffers)
+    body = "\n".join("    " + line for line in lines)
+    head = "import triton\nimport triton.language as tl\n"
+    return f'{head}{imports}\n\n@triton.jit\ndef {name}({pointers}):\n    """{title}"""\n{body}\n'
+
+
+def zeros(shape: str, neutral: str, held: str) -> str:
+    """A tile full of one number."""
+    return f"tl.full({shape}, {neutral}, {TRITON[held]})"
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not below `number`."""
+    return 1 << max(number - 1, 0).bit_length()

@@ -1,0 +1,228 @@
+"""Matrix products: tiles on tensor cores, with whatever is computed of the product before it leaves the registers.
+
+Deep products with few tiles are split along their depth: partial products in scratch memory, added up in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc.kernels.generated.arithmetic import full, held_as
+from dmc.kernels.generated.index import ZERO, Index, delinearise, linearise, variable
+from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
+from dmc.kernels.generated.pointwise import flat
+from dmc.kernels.generated.products import Product
+from dmc.kernels.generated.reducing import finished
+from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
+from dmc.kernels.implementation import Candidate, candidate
+from dmc.kernels.recipe import Buffer, Call
+
+_PROCESSORS = 132
+_LEAST = 16
+_GROUP = 8
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a product is cut up: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth."""
+
+    product: Product
+    rows: int
+    columns: int
+    inner: int
+    splits: int
+
+    @staticmethod
+    def of(product: Product, chosen: Candidate) -> Tiles:
+        """The tiles of a candidate, no larger than the product."""
+        sizes = (("rows", chosen["rows"]), ("columns", chosen["columns"]), ("depth", chosen["inner"]))
+        rows, columns, inner = (max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes)
+        steps = -(-product.size("depth") // inner)
+        splits = min(chosen["splits"], steps)
+        per_split = -(-steps // splits)
+        return Tiles(product, rows, columns, inner, -(-steps // per_split))
+
+    def count(self, kind: str) -> int:
+        """How many tiles there are along the rows or columns."""
+        return -(-self.product.size(kind) // getattr(self, kind))
+
+    @property
+    def steps(self) -> int:
+        """How many times a program goes on along the depth."""
+        return -(-self.product.size("depth") // (self.inner * self.splits))
+
+    @property
+    def programs(self) -> int:
+        """How many programs there are."""
+        return self.product.size("batches") * self.splits * self.count("rows") * self.count("columns")
+
+
+def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
+    """The ways to compute a product, the most promising first: large tiles where enough of them keep the GPU busy."""
+    if not narrow:
+        return (_tile(64, 64, 32, 4, 2), _tile(128, 64, 16, 8, 2), _tile(32, 64, 32, 4, 2))
+    rows, columns = product.size("rows"), product.size("columns")
+    large = _tile(128, 256, 64, 8, 3), _tile(128, 128, 64, 4, 3), _tile(128, 128, 64, 8, 3), _tile(256, 128, 64, 8, 3)
+    small = _tile(64, 64, 64, 4, 4), _tile(64, 128, 64, 4, 4), _tile(128, 64, 64, 4, 4)
+    tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
+    splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
+    if splits > 1:
+        deep = tuple(
+            _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
+        )
+        return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
+    if columns <= 64 or rows <= 64:
+        return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
+    return (
+        (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
+    )
+
+
+def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
+    return candidate(warps, stages, rows=rows, columns=columns, inner=inner, splits=splits)
+
+
+def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
+    """The product, and `roots` computed of it; or, where it is split, its partial sums in `part`."""
+    product, writer = tiles.product, launch.writer
+    batch, row, column, split = _programs(launch, tiles)
+    total = writer.name("total")
+    writer.raw(f"{total} = {zeros(f'[{tiles.rows}, {tiles.columns}]', '0.0', 'f32')}")
+    _accumulate(launch, tiles, total, batch, split)
+    variables = row.variables | column.variables
+    loops = product.loops(batch, row, column)
+    places = product.reduction.result_places(loops)
+    number = linearise(places, product.reduction.value.type.shape)
+    if part is not None:
+        launch.store(part, split * _elements(product) + number, Value(total, "f32", "f32", variables))
+    else:
+        made = finished(launch, product.reduction, total, variables, loops)
+        launch.emitter.bound[product.reduction.value] = places, made
+    for root in roots if part is None else ():
+        launch.root(root, number)
+    return launch.call(tiles.programs, chosen.warps, chosen.stages)
+
+
+def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:
+    """The second launch of a split product: the sum of its parts, in order, and `roots` computed of it."""
+    product, writer = tiles.product, launch.writer
+    place, programs = flat(launch, _elements(product), 1024)
+    total = ""
+    for split in range(tiles.splits):
+        masks = " & ".join(writer.mask(place.variables))
+        address = writer.index(place + split * _elements(product))
+        text = f"tl.load(part{part.index}_at + {address}{f', mask={masks}' if masks else ''})"
+        piece = writer.line(f"part{part.index}", text, place.variables)
+        total = writer.line("total", f"{total} + {piece}", place.variables) if total else piece
+    reduction = product.reduction
+    places = delinearise(place, reduction.value.type.shape)
+    made = finished(launch, reduction, total, place.variables, _loops_at(product, places))
+    launch.emitter.bound[reduction.value] = places, made
+    launch.reads.append(part)
+    for root in roots:
+        launch.root(root, place)
+    return launch.call(programs, 4, 1)
+
+
+def parts_type(tiles: Tiles) -> tuple[int, ...]:
+    """The shape of the partial products."""
+    return (tiles.splits, *tiles.product.reduction.value.type.shape)
+
+
+def _elements(product: Product) -> int:
+    return product.size("batches") * product.size("rows") * product.size("columns")
+
+
+def _loops_at(product: Product, places: Sequence[Index]) -> tuple[Index, ...]:
+    """The loops that lead to an element of the product: what it begins with is read there."""
+    loops = [ZERO] * len(product.reduction.loops.sizes)
+    for place, dim in zip(places, product.result_dims(), strict=True):
+        if dim is not None:
+            loops[dim] = place
+    return tuple(loops)
+
+
+def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]:
+    """Declares what a program works on: batch, rows, columns and part of the depth.
+
+    Programs that run at the same time share rows and columns, so that these are found in the cache.
+    """
+    writer, product = launch.writer, tiles.product
+    batches, down, across = product.size("batches"), tiles.count("rows"), tiles.count("columns")
+    writer.raw("program = tl.program_id(0)")
+    rest = "program"
+    for name, count in (("batch", batches), ("split", tiles.splits)):
+        if count > 1:
+            per = tiles.programs // batches if name == "batch" else down * across
+            launch.variable(name, f"{rest} // {per}")
+            rest = writer.line("rest", f"{rest} % {per}", frozenset())
+    group = min(_GROUP, down)
+    writer.raw(f"group = {rest} // {group * across}")
+    height = f"tl.minimum({down} - group * {group}, {group})" if down % group else str(group)
+    writer.raw(f"height = {height}")
+    writer.raw(f"tile_row = group * {group} + {rest} % {group * across} % height")
+    writer.raw(f"tile_column = {rest} % {group * across} // height")
+    for name, kind, size, place in (
+        ("row", "rows", tiles.rows, "[:, None]"),
+        ("column", "columns", tiles.columns, "[None, :]"),
+    ):
+        count = product.size(kind)
+        launch.variable(
+            name, f"tile_{name} * {size} + tl.arange(0, {size}){place}", f"{{}} < {count}" if count % size else ""
+        )
+    return (
+        variable("batch", batches),
+        variable("row", product.size("rows")),
+        variable("column", product.size("columns")),
+        variable("split", tiles.splits),
+    )
+
+
+def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: Index) -> None:
+    """The loop along the depth."""
+    product, writer = tiles.product, launch.writer
+    row, column = variable("row", product.size("rows")), variable("column", product.size("columns"))
+    depth = product.size("depth")
+    with writer.loop(f"for step in range(0, {tiles.steps}):", "inner", "inner_down"):
+        first = f"({writer.index(split)} * {tiles.steps} + step)" if split.terms else "step"
+        for name, place in (("inner", "[None, :]"), ("inner_down", "[:, None]")):
+            mask = f"{{}} < {depth}" if depth % (tiles.inner * tiles.splits) else ""
+            launch.variable(name, f"{first} * {tiles.inner} + tl.arange(0, {tiles.inner}){place}", mask)
+        inner, down = variable("inner", depth), variable("inner_down", depth)
+        first_value = _factor(launch, product, product.first, product.loops(batch, row, ZERO, inner))
+        second_value = _factor(launch, product, product.second, product.loops(batch, ZERO, column, down))
+        left, right, precision = _as_operands(launch, first_value, second_value)
+        left = _tile_of(launch, left, first_value, (row, inner), f"[{tiles.rows}, {tiles.inner}]")
+        right = _tile_of(launch, right, second_value, (column, down), f"[{tiles.inner}, {tiles.columns}]")
+        writer.raw(f"{total} = tl.dot({left}, {right}, {total}{precision})")
+
+
+def _factor(launch: Launch, product: Product, number: int, loops: tuple[Index, ...]) -> Value:
+    value, places = product.factor(number, loops)
+    return launch.emitter.emit(value, places)
+
+
+def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str, str]:
+    """The operands in a type that `tl.dot` takes: narrow ones that were widened as they were."""
+    narrow = [launch.writer.widened.get(each.text, each) for each in (first, second)]
+    if narrow[0].held == narrow[1].held and narrow[0].held in NARROW_FLOATS:
+        return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
+    if "f64" in (first.held, second.held):
+        raise Declined("a product of 64-bit numbers")
+    texts = [
+        held_as(launch.writer, each, "f32") if each.constant is None else full(launch.writer, each, "f32")
+        for each in (first, second)
+    ]
+    return texts[0], texts[1], ', input_precision="ieee"'
+
+
+def _tile_of(launch: Launch, text: str, value: Value, places: tuple[Index, Index], shape: str) -> str:
+    """An operand as a whole tile, zero beyond the depth, along which the second of its places goes."""
+    writer = launch.writer
+    axes = places[0].variables | places[1].variables
+    variables = value.variables | axes
+    masks = " & ".join(writer.mask(places[1].variables))
+    if masks and not (text in writer.zeroed and places[1].variables <= value.variables):
+        text = writer.line("counted", f"tl.where({masks}, {text}, 0.0)", variables)
+    return text if axes <= value.variables else writer.line("spread", f"tl.broadcast_to({text}, {shape})", variables)

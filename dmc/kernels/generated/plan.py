@@ -1,0 +1,168 @@
+"""Which launches make the results of a region.
+
+As much as possible in one; what cannot be at hand where it is read is made by a launch before, and read from memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmc.kernels.generated import matmul, pointwise, rows, split
+from dmc.kernels.generated.emitter import Unbound
+from dmc.kernels.generated.launch import Launch, Root
+from dmc.kernels.generated.products import Product
+from dmc.kernels.generated.reducing import Reduction
+from dmc.kernels.generated.structure import heavy_values
+from dmc.kernels.generated.value import NARROW_FLOATS, Declined
+from dmc.kernels.implementation import Candidate
+from dmc.kernels.problem import TensorType
+from dmc.kernels.recipe import Buffer, Call, Recipe, scratch
+
+# So many rows keep a GPU busy by a program for each.
+_ENOUGH_ROWS = 64
+_MOST_LAUNCHES = 64
+
+
+@dataclass
+class Plan:
+    """The launches of one recipe as they are found. choice: which candidate is taken, where there are so many."""
+
+    name: str
+    memory: dict[Any, Buffer]
+    results: list[Root]
+    choice: int
+    calls: list[Call] = field(default_factory=list)
+    scratch: list[TensorType] = field(default_factory=list)
+    choices: int = 1
+
+    def run(self, before: Sequence[Any]) -> Recipe:
+        """Makes the values `before`, in order, then the results. Raises Unbound for another that must be made before."""
+        for value in before:
+            self._make_before(value)
+        self._make([root for root in self.results if self.memory.get(root.value) != root.buffer])
+        return Recipe(tuple(self.calls), tuple(self.scratch))
+
+    def _make_before(self, value: Any) -> None:
+        buffer = next((root.buffer for root in self.results if root.value == value), None)
+        if buffer is None:
+            buffer = self._scratch(str(value.type.element_type), tuple(value.type.shape))
+        self._make([Root(value, buffer)])
+        self.memory[value] = buffer
+
+    def _scratch(self, dtype: str, shape: tuple[int, ...]) -> Buffer:
+        self.scratch.append(TensorType(dtype, shape))
+        return scratch(len(self.scratch) - 1)[0]
+
+    def _make(self, roots: Sequence[Root]) -> None:
+        """The launches that make `roots` of what is in memory."""
+        heavy = heavy_values([root.value for root in roots], self.memory)
+        if not heavy:
+            self._pointwise(roots)
+            return
+        reductions = [Reduction.of(value) for value in heavy]
+        products = [Product.of(each) for each in reductions]
+        if len(heavy) == 1 and products[0] is not None:
+            self._product(products[0], roots)
+            return
+        signatures = {each.loops.signature for each in reductions}
+        if len(signatures) > 1 or any(products):
+            raise Unbound(heavy[0])
+        loops = reductions[0].loops
+        if loops.is_by_rows and (loops.kept >= _ENOUGH_ROWS):
+            self._rows(reductions, roots)
+        else:
+            self._split(reductions, roots)
+
+    def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
+        self.choices = max(self.choices, len(candidates))
+        return candidates[min(self.choice, len(candidates) - 1)]
+
+    def _launch(self, title: str) -> Launch:
+        if len(self.calls) >= _MOST_LAUNCHES:
+            raise Declined(f"more than {_MOST_LAUNCHES} launches")
+        suffix = f"_{len(self.calls) + 1}" if self.calls else ""
+        return Launch(f"{self.name}{suffix}", title, self.memory)
+
+    def _pointwise(self, roots: Sequence[Root]) -> None:
+        for count in dict.fromkeys(math.prod(root.shape) for root in roots):
+            own = [root for root in roots if math.prod(root.shape) == count]
+            launch = self._launch(f"{self.name}: {count} elements, each for itself.")
+            self.calls.append(pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES)))
+
+    def _after(self, roots: Sequence[Root], sizes: Sequence[int], value: Any) -> list[Root]:
+        """The roots of these sizes; others are made by launches of their own, which do not read `value`."""
+        fitting = [root for root in roots if math.prod(root.shape) in sizes]
+        others = [root for root in roots if root not in fitting]
+        if heavy_values([root.value for root in others], self.memory) or not fitting:
+            raise Unbound(value)
+        self._pointwise(others)
+        return fitting
+
+    def _rows(self, reductions: Sequence[Reduction], roots: Sequence[Root]) -> None:
+        loops = reductions[0].loops
+        fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
+        chosen = self._choose(rows.candidates(loops.depth))
+        launch = self._launch(f"{self.name}: {loops.kept} rows of {loops.depth}.")
+        self.calls.append(rows.rows(launch, fitting, reductions, chosen))
+
+    def _split(self, reductions: Sequence[Reduction], roots: Sequence[Root]) -> None:
+        loops = reductions[0].loops
+        for each in reductions:
+            if heavy_values(list(each.value.owner.operands), self.memory):
+                raise Unbound(reductions[0].value)
+        fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
+        elements = [root for root in fitting if math.prod(root.shape) != loops.kept]
+        if heavy_values([root.value for root in elements], self.memory):
+            raise Unbound(reductions[0].value)
+        chosen = self._choose(split.CANDIDATES)
+        share = split.Sharing.of(loops, chosen)
+        wanted = [root for root in fitting if root not in elements]
+        launch = self._launch(f"{self.name}: {loops.kept} results of {loops.depth} each, by {share.splits} programs.")
+        sums, kept, part = split.partial(launch, share, reductions, elements)
+        if share.splits == 1:
+            split.bind(launch, share, reductions, sums, kept)
+            for root in wanted:
+                launch.root(root, kept)
+            self.calls.append(launch.call(share.programs, chosen.warps, 1))
+            return
+        parts = [self._scratch(each.held, (share.splits, loops.kept)) for each in reductions]
+        split.leave(launch, share, reductions, sums, (kept, part), parts)
+        self.calls.append(launch.call(share.programs, chosen.warps, 1))
+        last = self._launch(f"{self.name}: {loops.kept} results from {share.splits} parts each.")
+        self.calls.append(split.finish(last, share, reductions, wanted, parts))
+
+    def _product(self, product: Product, roots: Sequence[Root]) -> None:
+        value = product.reduction.value
+        fitting = self._after(roots, (math.prod(value.type.shape),), value)
+        tiles_of = self._choose(matmul.candidates(product, _is_narrow(product)))
+        tiles = matmul.Tiles.of(product, tiles_of)
+        sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
+        launch = self._launch(f"{self.name}: a product, {sizes} (batches × rows × columns × depth).")
+        if tiles.splits == 1:
+            self.calls.append(matmul.multiply(launch, tiles, fitting, None, tiles_of))
+            return
+        part = self._scratch("f32", matmul.parts_type(tiles))
+        self.calls.append(matmul.multiply(launch, tiles, (), part, tiles_of))
+        last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
+        self.calls.append(matmul.add_up(last, tiles, fitting, part))
+
+
+def _is_narrow(product: Product) -> bool:
+    """Whether both factors are of 16 bits, widened or not."""
+    op = product.reduction.value.owner
+    return all(_narrow(op.operands[number]) for number in (product.first, product.second))
+
+
+def _narrow(value: Any) -> bool:
+    while str(value.type.element_type) not in NARROW_FLOATS:
+        owner = value.owner
+        if not hasattr(owner, "operands") or not len(owner.operands) or owner.name not in _PLAIN:
+            return False
+        value = owner.operands[0]
+    return True
+
+
+_PLAIN = ("linalg.generic", "linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")

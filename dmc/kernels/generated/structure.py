@@ -1,0 +1,180 @@
+"""What a region holds beside element by element computation: reductions, and products of two operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dmc._mlir import ir
+from dmc.kernels.generated.emitter import Places, is_parallel, maps_of
+from dmc.kernels.generated.index import Index, delinearise, linearise
+from dmc.kernels.generated.value import Declined
+from dmc.walk import walk
+
+# What combines two values: how Triton reduces with it, how it adds one more, and what changes nothing.
+_INFINITY = math.inf
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """reduce: the function for `tl.reduce`, empty for a sum. join: two values as one."""
+
+    reduce: str
+    join: str
+    neutral: float
+
+
+COMBINERS = {
+    **dict.fromkeys(("arith.addf", "arith.addi"), Combiner("", "{} + {}", 0)),
+    **dict.fromkeys(("arith.mulf", "arith.muli"), Combiner("functions.multiply", "{} * {}", 1)),
+    "arith.maximumf": Combiner("functions.maximum", "functions.maximum({}, {})", -_INFINITY),
+    "arith.minimumf": Combiner("functions.minimum", "functions.minimum({}, {})", _INFINITY),
+    "arith.maxnumf": Combiner("functions.maximum_number", "tl.maximum({}, {})", -_INFINITY),
+    "arith.minnumf": Combiner("functions.minimum_number", "tl.minimum({}, {})", _INFINITY),
+    "arith.maxsi": Combiner("functions.maximum_number", "tl.maximum({}, {})", -_INFINITY),
+    "arith.minsi": Combiner("functions.minimum_number", "tl.minimum({}, {})", _INFINITY),
+    "arith.andi": Combiner("functions.both", "{} & {}", -1),
+    "arith.ori": Combiner("functions.either", "{} | {}", 0),
+}
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops of an operation: their sizes, and which of them its results do not tell."""
+
+    sizes: tuple[int, ...]
+    reduced: tuple[bool, ...]
+
+    @staticmethod
+    def of(op: Any) -> Loops:
+        """The loops of a `linalg` operation of static shape."""
+        maps = maps_of(op)
+        sizes = [1] * maps[0].n_dims
+        for operand, each in zip(op.operands, maps, strict=True):
+            shape = operand.type.shape if isinstance(operand.type, ir.RankedTensorType) else ()
+            for place, size in zip(each.results, shape, strict=False):
+                if isinstance(place, ir.AffineDimExpr):
+                    sizes[place.position] = size
+        kept = {dim for each in maps[-len(op.results) :] for dim in dims_in(each)}
+        return Loops(tuple(sizes), tuple(i not in kept for i in range(len(sizes))))
+
+    @property
+    def kept(self) -> int:
+        """How many results there are."""
+        return math.prod(size for size, gone in zip(self.sizes, self.reduced, strict=True) if not gone)
+
+    @property
+    def depth(self) -> int:
+        """How many values make one result."""
+        return math.prod(size for size, gone in zip(self.sizes, self.reduced, strict=True) if gone)
+
+    @cached_property
+    def signature(self) -> tuple[tuple[bool, int], ...]:
+        """The loops with neighbours of one kind as one: equal for operations that can share loops."""
+        merged: list[tuple[bool, int]] = []
+        for size, gone in zip(self.sizes, self.reduced, strict=True):
+            if size == 1:
+                continue
+            if merged and merged[-1][0] == gone:
+                merged[-1] = gone, merged[-1][1] * size
+            else:
+                merged.append((gone, size))
+        return tuple(merged)
+
+    @property
+    def is_by_rows(self) -> bool:
+        """Whether what makes one result lies side by side."""
+        return [gone for gone, _ in self.signature] in ([False, True], [True])
+
+    def number(self, kept: Index, reduced: Index) -> Index:
+        """The number of an iteration in the order of the loops."""
+        return linearise(self.places(kept, reduced), self.sizes)
+
+    def places(self, kept: Index, reduced: Index) -> Places:
+        """One iteration, by the number of its result and the number of the iteration among those of this result."""
+        sizes = list(zip(self.sizes, self.reduced, strict=True))
+        of_kept = iter(delinearise(kept, [size for size, gone in sizes if not gone]))
+        of_reduced = iter(delinearise(reduced, [size for size, gone in sizes if gone]))
+        return tuple(next(of_reduced) if gone else next(of_kept) for gone in self.reduced)
+
+
+def dims_in(each: Any) -> list[int]:
+    """The loops in the results of a map that are plain loops."""
+    return [place.position for place in each.results if isinstance(place, ir.AffineDimExpr)]
+
+
+def is_heavy(op: Any) -> bool:
+    """Whether an operation reduces: what it gives is made of many elements."""
+    if not op.name.startswith("linalg.") or not len(op.regions) or op.name in ("linalg.fill", "linalg.transpose"):
+        return False
+    return op.name != "linalg.broadcast" and not (op.name == "linalg.generic" and is_parallel(op))
+
+
+def reached(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
+    """The operations that make `roots` of what is in memory, in order."""
+    at_hand = set(memory)
+    seen: set[Any] = set()
+    ordered: list[Any] = []
+    stack = [(root, False) for root in roots]
+    while stack:
+        value, is_done = stack.pop()
+        if value in at_hand or isinstance(value.owner, ir.Block) or (value.owner in seen and not is_done):
+            continue
+        if is_done:
+            ordered.append(value.owner)
+            continue
+        seen.add(value.owner)
+        stack.append((value, True))
+        stack += [(each, False) for each in _reads(value.owner)]
+    return ordered
+
+
+def heavy_values(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
+    """The results of reductions and products, in order, of which `roots` are made."""
+    roots = list(roots)
+    ops = [op for op in reached(roots, memory) if is_heavy(op)]
+    wanted = {each for op in reached(roots, memory) for each in _reads(op)} | set(roots)
+    return [result for op in ops for result in op.results if result in wanted]
+
+
+def _reads(op: Any) -> list[Any]:
+    """What an operation and its regions read that is made outside of it, each once."""
+    inside: set[Any] = set()
+    found: dict[Any, None] = {}
+    for inner in walk(op):
+        inside.update(argument for region in inner.regions for block in region for argument in block.arguments)
+        found.update(dict.fromkeys(each for each in inner.operands if each not in inside))
+        inside.update(inner.results)
+    return list(found)
+
+
+def combined(value: Any) -> tuple[str, Any]:
+    """How the operation that makes `value` combines what, as the name of an operation and a value of its body.
+
+    Raises Declined for a body that does anything else with what is there already.
+    """
+    op = value.owner
+    block = op.regions[0].blocks[0]
+    *inner, terminator = [view.operation for view in block.operations]
+    number = list(op.results).index(value)
+    yielded = terminator.operands[number]
+    output = block.arguments[len(op.operands) - len(op.results) + number]
+    made = yielded.owner
+    if isinstance(made, ir.Block) or made.name not in COMBINERS or output not in list(made.operands):
+        raise Declined(f"a reduction that is no sum, product or extreme ({op.name})")
+    first, second = made.operands
+    other = second if first == output else first
+    if _depends(other, output, inner):
+        raise Declined("a reduction in which order matters")
+    return made.name, other
+
+
+def _depends(value: Any, on: Any, inner: Sequence[Any]) -> bool:
+    needed = {value}
+    for op in reversed(inner):
+        if len(op.results) and op.results[0] in needed:
+            needed.update(op.operands)
+    return on in needed

@@ -1,0 +1,124 @@
+"""Functions of f32 that Triton's language lacks or approximates coarsely, to a few units in the last place.
+
+Made of nothing but what its interpreter knows, too. NaN gives NaN. `multiply` and others are for reductions.
+"""
+
+import triton
+import triton.language as tl
+
+_LOG2_E = tl.constexpr(1.4426950408889634)
+# What f32 loses of it.
+_LOG2_E_LOW = tl.constexpr(1.925963033500961e-08)
+_LN_2 = tl.constexpr(0.6931471805599453)
+# ln 2 in two parts, of which the first times a small integer is exact.
+_LN_2_HIGH = tl.constexpr(0.693359375)
+_LN_2_LOW = tl.constexpr(-2.12194440e-4)
+
+
+@triton.jit
+def exp(x):
+    """eˣ as a power of two; what rounding the exponent loses is put back."""
+    exponent = x * _LOG2_E
+    lost = tl.fma(x, _LOG2_E, -1.0 * exponent) + x * _LOG2_E_LOW
+    power = tl.exp2(exponent)
+    # Infinities give NaN until here.
+    return tl.where(x > 88.7229, float("inf"), tl.where(x < -104.0, 0.0, power + power * (lost * _LN_2)))
+
+
+@triton.jit
+def expm1(x):
+    """eˣ - 1, without cancellation near 0."""
+    x = tl.where(x > 89.0, 89.0, tl.where(x < -105.0, -105.0, x))
+    power = tl.floor(x * _LOG2_E + 0.5)
+    rest = (x - power * _LN_2_HIGH) - power * _LN_2_LOW
+    series = 1.0 / 5040.0 + rest * (1.0 / 40320.0)
+    series = 1.0 / 120.0 + rest * (1.0 / 720.0 + rest * series)
+    series = 0.5 + rest * (1.0 / 6.0 + rest * (1.0 / 24.0 + rest * series))
+    small = rest + rest * rest * series
+    half = tl.floor(power * 0.5)
+    first, second = tl.exp2(half), tl.exp2(power - half)
+    # In this order nothing overflows before the result does.
+    large = (small * first) * second + (first * second - 1.0)
+    return tl.where(power == 0.0, small, tl.where(power > 126.0, (small + 1.0) * first * second, large))
+
+
+@triton.jit
+def log1p(x):
+    """ln(1 + x): what rounding 1 + x loses is put back."""
+    whole = 1.0 + x
+    # Of 1 + x the larger part is exact to subtract.
+    lost = tl.where(x >= 1.0, 1.0 - (whole - x), x - (whole - 1.0))
+    exact = tl.log(whole) + lost / whole
+    return tl.where((whole == 1.0) | (x != x), x, tl.where(tl.abs(whole) == float("inf"), tl.log(whole), exact))
+
+
+@triton.jit
+def tanh(x):
+    """The hyperbolic tangent."""
+    size = tl.abs(x)
+    square = x * x
+    series = -5.70498872745e-3 * square + 2.06390887954e-2
+    series = (series * square - 5.37397155531e-2) * square + 1.33314422036e-1
+    series = (series * square - 3.33332819422e-1) * square * x + x
+    # The larger the argument is, the less the error of this power matters.
+    small = tl.exp2(size * (-2.0 * _LOG2_E))
+    large = (1.0 - small) / (1.0 + small)
+    return tl.where(size < 0.625, series, tl.where(x < 0.0, -1.0 * large, large))
+
+
+@triton.jit
+def power(x, y):
+    """xʸ as C's `pow`, by way of f64."""
+    exact, wide = tl.abs(x).to(tl.float64), y.to(tl.float64)
+    size = tl.exp2(wide * tl.log2(exact)).to(tl.float32)
+    is_whole = tl.floor(y) == y
+    is_odd = is_whole & (tl.floor(y * 0.5) * 2.0 != y)
+    negative = (x < 0.0) | ((x == 0.0) & (1.0 / x < 0.0))
+    signed = tl.where(negative & is_odd, -1.0 * size, size)
+    invalid = (x < 0.0) & (x != float("-inf")) & ~is_whole
+    plain = tl.where(invalid, float("nan"), signed)
+    # -1 to an infinite power is 1, too.
+    settled = (y == 0.0) | (x == 1.0) | ((x == -1.0) & (tl.abs(y) == float("inf")))
+    return tl.where(settled, 1.0, plain)
+
+
+@triton.jit
+def multiply(a, b):
+    """The product."""
+    return a * b
+
+
+@triton.jit
+def maximum(a, b):
+    """The larger; NaN if one is."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(a, b):
+    """The smaller; NaN if one is."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def maximum_number(a, b):
+    """The larger; a number if one is."""
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def minimum_number(a, b):
+    """The smaller; a number if one is."""
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def both(a, b):
+    """The bits that are set in both."""
+    return a & b
+
+
+@triton.jit
+def either(a, b):
+    """The bits that are set in one."""
+    return a | b

@@ -1,0 +1,54 @@
+"""The random words of `dmc.importer.composites.philox`, by numpy.
+
+Each block is computed once, for the four elements that take its words, and in memory that stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmc.importer.composites.philox import MULTIPLIERS, ROUNDS, WEYL
+
+Words = NDArray[np.uint64]
+
+# Philox blocks that are computed together: their words fit the cache of a core.
+BLOCKS = 1 << 14
+_LANES = 4
+_MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
+
+
+def uniform_words(count: int, seed: int, draw: int) -> NDArray[np.uint32]:
+    """One word for each of so many elements. seed, draw: of 64 bits, signed or not."""
+    words = np.empty((-(-count // _LANES), _LANES), np.uint32)
+    for first in range(0, len(words), BLOCKS):
+        part = words[first : first + BLOCKS]
+        for lane, each in enumerate(_words(first, len(part), seed, draw)):
+            part[:, lane] = each
+    return words.reshape(-1)[:count]
+
+
+def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:
+    """The four words of each of `count` blocks, each in 64 bits, as products need them."""
+    block = np.arange(first, first + count, dtype=np.uint64)
+    a, b = _halves(block)
+    c, d = _halves(np.full(1, draw & 2**64 - 1, np.uint64))
+    for k0, k1 in _keys(seed):
+        low0, high0 = _halves(a * _MULTIPLIERS[0])
+        low1, high1 = _halves(c * _MULTIPLIERS[1])
+        a, b, c, d = high1 ^ (b ^ k0), low1, high0 ^ (d ^ k1), low0
+    return a, b, c, d
+
+
+def _keys(seed: int) -> Iterator[tuple[np.uint64, np.uint64]]:
+    for turn in range(ROUNDS):
+        low, high = (half + turn * weyl for half, weyl in zip((seed, seed >> 32), WEYL, strict=True))
+        yield np.uint64(low & 0xFFFFFFFF), np.uint64(high & 0xFFFFFFFF)
+
+
+def _halves(words: Words) -> tuple[Words, Words]:
+    """The low and high 32 bits of each."""
+    return words & _MASK, words >> _HALF

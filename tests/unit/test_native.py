@@ -1,0 +1,110 @@
+"""Kernels with code of ours: what is taken, and that their launches are told the truth about their buffers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.lowering.device_code import device_code
+from dmc.lowering.implementations import code_for
+from dmc.lowering.kernel_code import CodeLibrary
+from dmc.lowering.products import product_of
+from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
+from dmc.program.code import Dispatch, Product
+from dmc.target import CUDA, CUDA_BY_IREE
+
+pytestmark = pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="an interpreter compiles nothing")
+
+MODULE = """
+#same = affine_map<(i, j) -> (i, j)>
+func.func private @negated(%x: tensor<1024xf32>) -> tensor<1024xf32> {
+  %empty = tensor.empty() : tensor<1024xf32>
+  %z = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<1024xf32>) outs(%empty : tensor<1024xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %b = arith.negf %a : f32
+      linalg.yield %b : f32
+  } -> tensor<1024xf32>
+  return %z : tensor<1024xf32>
+}
+func.func private @product(%x: tensor<64x32xbf16>, %w: tensor<16x32xbf16>) -> tensor<64x16xbf16> {
+  %turned = tensor.empty() : tensor<32x16xbf16>
+  %t = linalg.transpose ins(%w : tensor<16x32xbf16>) outs(%turned : tensor<32x16xbf16>) permutation = [1, 0]
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x16xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x16xf32>) -> tensor<64x16xf32>
+  %p = linalg.matmul ins(%x, %t : tensor<64x32xbf16>, tensor<32x16xbf16>) outs(%fill : tensor<64x16xf32>)
+      -> tensor<64x16xf32>
+  %narrow = tensor.empty() : tensor<64x16xbf16>
+  %y = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<64x16xf32>) outs(%narrow : tensor<64x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<64x16xbf16>
+  return %y : tensor<64x16xbf16>
+}
+func.func private @accumulated(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %y: tensor<64x16xf32>)
+    -> tensor<64x16xf32> {
+  %p = linalg.matmul ins(%x, %w : tensor<64x32xf32>, tensor<32x16xf32>) outs(%y : tensor<64x16xf32>)
+      -> tensor<64x16xf32>
+  return %p : tensor<64x16xf32>
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module() -> Generator[ir.Module]:
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        yield ir.Module.parse(MODULE)
+
+
+@pytest.fixture(scope="module")
+def library(module: ir.Module) -> CodeLibrary:
+    return code_for(module, ["negated", "product"], CUDA)
+
+
+def _job(offset: int) -> Job:
+    """The kernel once, on an operand at this offset."""
+    operand = Operand("f32", (1024,))
+    kernel = Kernel("negated", (operand,), (operand,), 1024, 8192)
+    launch = Launch(0, "negated", (Range("device", offset, 4096),), (Range("device", 8192, 4096),))
+    program = Program(0, {"device": 12288}, (Lane("compute", "compute"),), (), (launch,))
+    return Job({"rank": 1}, (), {"negated": kernel}, (program,))
+
+
+def test_a_product_goes_to_the_library_and_the_rest_to_triton(library: CodeLibrary) -> None:
+    assert not library.kernels
+    assert {name: kernel.implementation for name, kernel in library.native.items()} == {
+        "negated": "triton",
+        "product": "cublaslt",
+    }
+    (step,) = library.native["product"].steps
+    assert isinstance(step, Product)
+    assert (step.left.transposed, step.right.transposed) == (False, True)
+    assert (step.right.rows, step.right.columns, step.result.dtype) == (16, 32, "bf16")
+
+
+def test_a_product_that_adds_to_something_is_no_plain_one(module: ir.Module) -> None:
+    functions = {op.attributes["sym_name"].value: op for op in module.body.operations}
+    assert product_of(functions["accumulated"]) is None  # type: ignore[arg-type]
+    assert product_of(functions["negated"]) is None  # type: ignore[arg-type]
+
+
+def test_iree_alone_is_a_target_of_its_own(module: ir.Module) -> None:
+    assert not code_for(module, ["negated"], CUDA_BY_IREE).native
+
+
+@pytest.mark.parametrize(("offset", "is_vector"), [(0, True), (16, True), (4, False)])
+def test_code_loads_vectors_where_every_launch_allows_it(library: CodeLibrary, offset: int, is_vector: bool) -> None:
+    code = device_code(_job(offset), library, CUDA)
+    (step,) = code.kernels["negated"]
+    assert isinstance(step, Dispatch)
+    ptx = code.modules[step.module].ptx
+    assert ("ld.global.v" in ptx) == is_vector
+    assert "st.global.v" in ptx
