@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.randomness import draws_numbers, undrawable
 from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -123,9 +124,5 @@ def check_hooks(objective: nn.Module) -> None:
 def check_traced(graph: fx.GraphModule) -> None:
     """Raises ImportFailure where the traced step draws random numbers that are not its own."""
     for node in graph.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise ImportFailure(
-                f"{origin.of_node(node)}: {origin.op_name(node.target)}",
-                "draws random numbers in a way dmc does not compile",
-                hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
-            )
+        if draws_numbers(node.target):
+            raise undrawable(f"{origin.of_node(node)}: {origin.op_name(node.target)}")

@@ -6,7 +6,7 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
-import math
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +15,8 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer import nonfinite, power, scalars, selection
+from dmc.importer import angles, functions, nonfinite, power, scalars, selection
+from dmc.importer.functions import NARROW
 
 aten = torch.ops.aten
 MAX_ROUNDS = selection.MAX_ROUNDS
@@ -23,20 +24,44 @@ MAX_ROUNDS = selection.MAX_ROUNDS
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions with ours over them."""
-    return {**get_decomposition_table(), **nonfinite.OWN, **scalars.OWN, **selection.OWN, **power.OWN, **_OWN}
+    own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, _OWN)
+    return dict(ChainMap(*reversed(own), get_decomposition_table()))
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sums of narrow types are taken in f32, as PyTorch takes them; torch-mlir would add up in the type itself."""
-    if x.dtype not in _NARROW:
+    if x.dtype not in NARROW:
         return NotImplemented
     return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
 
 
 def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    if x.dtype not in _NARROW:
+    if x.dtype not in NARROW:
         return NotImplemented
     return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
+
+
+def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if x.dtype not in NARROW or dtype is not None:
+        return NotImplemented
+    return torch.linalg.vector_norm(x.float(), ord, dim, keepdim).to(x.dtype)
+
+
+def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> Tensor:
+    return torch.linalg.vector_norm(x, 2 if p is None else p, dim, keepdim)
+
+
+def _average_pool(pool: Any, rank: int) -> Callable[..., Any]:
+    """`pool` of a batch in a wide type: what torch-mlir takes, and adds up without rounding each time."""
+
+    def decomposed(x: Tensor, *window: Any) -> Any:
+        if x.dtype not in NARROW and x.dim() == rank:
+            return NotImplemented
+        wide = x.float() if x.dtype in NARROW else x
+        result = pool(wide.reshape([1] * (rank - x.dim()) + list(x.shape)), *window).to(x.dtype)
+        return result.reshape(result.shape[rank - x.dim() :])
+
+    return decomposed
 
 
 def _convolution_backward(dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any) -> Any:
@@ -49,13 +74,22 @@ def _convolution_backward(dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any
     return dx, dweight, dy.sum([0, *range(2, dy.dim())])
 
 
-_NARROW = (torch.bfloat16, torch.float16)
-
-
 def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return _scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
 
 
+def _along(scatter: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`scatter` on vectors, for which a number may stand in a row, an index and a source."""
+
+    def decomposed(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+        rows = (each if each.dim() else each.reshape(1) for each in (x, index, source))
+        row, *others = rows
+        return scatter(row, dim, *others).reshape(x.shape)
+
+    return decomposed
+
+
+@_along
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The last of several writes to one place wins, as in PyTorch on the CPU."""
     dim = _normal(dim, x)
@@ -71,6 +105,7 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return x
 
 
+@_along
 def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = _normal(dim, x)
     _refuse_partial("scatter_add", x, dim, index)
@@ -79,6 +114,13 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     # A zero of the same type: 0.0 would make integers f32.
     spread = torch.where(hit, source.unsqueeze(dim), torch.zeros([], dtype=source.dtype, device=x.device))
     return x + spread.sum(dim + 1).to(x.dtype)
+
+
+def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    """Of a number, or by one, as of and by a row of one element."""
+    if x.dim() and index.dim():
+        return NotImplemented
+    return x.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
 
 
 def _as_wide_as(index: Tensor, source: Tensor) -> Tensor:
@@ -118,11 +160,6 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     position = torch.arange(moved.shape[-1], device=x.device)
     earlier = position.unsqueeze(0) <= position.unsqueeze(1)
     return torch.where(earlier, moved.unsqueeze(-2), 0).sum(-1, dtype=dtype).movedim(-1, dim)
-
-
-def _log10(x: Tensor) -> Tensor:
-    """IREE knows no such function on the CPU."""
-    return x.log() * (1.0 / math.log(10.0))
 
 
 def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
@@ -190,6 +227,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.scatter.value: _scatter_value,
     aten.scatter.src: _scatter,
     aten.scatter_add.default: _scatter_add,
+    aten.gather.default: _gather,
     aten.index_put.default: _index_put,
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
@@ -198,7 +236,10 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: _sum,
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
-    aten.log10.default: _log10,
+    aten.linalg_vector_norm.default: _vector_norm,
+    aten.norm.ScalarOpt_dim: _norm,
+    aten.avg_pool2d.default: _average_pool(aten.avg_pool2d.default, 4),
+    aten.avg_pool3d.default: _average_pool(aten.avg_pool3d.default, 5),
     aten.constant_pad_nd.default: _constant_pad,
     aten.roll.default: _roll,
     aten.select_scatter.default: _select_scatter,

@@ -53,8 +53,7 @@ def differentiate(
     """
     recognise_masks(capture.graph)
     patterns.fuse(capture.graph)
-    for node in capture.graph.graph.nodes:
-        _note_origin(node)
+    _note_origins(capture.graph.graph)
     names = list(capture.state)
     wanted = [name for name in names if name in trainable]
     if not wanted:
@@ -133,14 +132,18 @@ def _make_nothing(graph: fx.Graph) -> None:
         graph.erase_node(node)
 
 
+def _note_origins(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        _note_origin(node)
+
+
 def _note_origin(node: fx.Node) -> None:
     if node.op == "call_function":
         node.meta["custom"] = {origin.META_KEY: origin.of_exported_node(node, MODEL)}
     if node.op == "get_attr" and isinstance(
         inner := getattr(node.graph.owning_module, str(node.target)), fx.GraphModule
     ):
-        for child in inner.graph.nodes:
-            _note_origin(child)
+        _note_origins(inner.graph)
 
 
 def _leaf(tensor: Tensor, trained: bool) -> Tensor:

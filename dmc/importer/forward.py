@@ -17,7 +17,7 @@ from dmc.importer.precision import autocast
 from dmc.importer.python_calls import PYTHON_CALL, PythonCall, untraceable
 from dmc.importer.randomness import Randomness
 from dmc.importer.rules import DECLINE, RULES, refuse_randomness
-from dmc.importer.torch_internals import is_written
+from dmc.importer.torch_internals import is_written, may_write
 
 higher_order = torch.ops.higher_order
 
@@ -43,7 +43,7 @@ class Forward(fx.Interpreter):
         """The result of one operation; its backward operations will carry its origin."""
         try:
             result = super().run_node(n)
-            if n.op == "call_function" and _may_write(n.target):
+            if n.op == "call_function" and may_write(n.target):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:
             if error.place or n.op != "call_function":
@@ -93,11 +93,6 @@ def _is_mixed(device: str, dtype: torch.dtype | None, enabled: bool) -> bool:
     if enabled and dtype not in (None, torch.bfloat16):
         raise ImportFailure(None, f"autocast to {dtype} is not compiled", hint="use torch.bfloat16")
     return enabled
-
-
-def _may_write(target: Any) -> bool:
-    schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
 
 
 def _check_not_written(tensors: Mapping[str, Tensor]) -> None:

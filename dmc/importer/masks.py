@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import fx
 
-from dmc.importer.patterns import is_write
-from dmc.importer.torch_internals import OpOverload
+from dmc.importer.randomness import draws_numbers
+from dmc.importer.torch_internals import OpOverload, may_write
 
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 _PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -44,7 +44,7 @@ def recognise_masks(graph: fx.GraphModule) -> None:
 def _written(graph: fx.Graph) -> set[fx.Node]:
     """What is written to in place, or may be, through views: whatever such a tensor was computed from."""
     found: set[fx.Node] = set()
-    pending = [node for node in graph.nodes if is_write(node)]
+    pending = [node for node in graph.nodes if may_write(node.target)]
     while pending:
         new = set(pending.pop().all_input_nodes) - found
         found |= new
@@ -95,5 +95,5 @@ def _is_plain(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     value = node.meta.get("val")
-    draws = torch.Tag.nondeterministic_seeded in node.target.tags
-    return isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS and not is_write(node) and not draws
+    is_pure = not may_write(node.target) and not draws_numbers(node.target)
+    return is_pure and isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.importer.functions import NARROW
+
 aten = torch.ops.aten
 Number = bool | int | float
 
@@ -135,7 +137,7 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     """
     dtype = torch.result_type(y, x)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    y, x = (each.to(torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype) for each in (y, x))
+    y, x = (each.to(torch.float32 if dtype in NARROW else dtype) for each in (y, x))
     slope = torch.where(y.abs() == x.abs(), torch.where(y == 0, 0.0, 1.0).to(y.dtype), y.abs() / x.abs())
     angle = torch.atan(slope)
     angle = torch.where(_is_negative(x), math.pi - angle, angle)
@@ -149,6 +151,9 @@ def _is_negative(x: Tensor) -> Tensor:
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division by way of the remainder, as in Python: infinity divided so is NaN."""
     dtype = torch.result_type(x, y)
+    if dtype in NARROW and rounding_mode is not None:
+        wide = (each.float() if isinstance(each, Tensor) else each for each in (x, y))
+        return torch.div(*wide, rounding_mode=rounding_mode).to(dtype)
     if rounding_mode != "floor" or not dtype.is_floating_point:
         return NotImplemented
     # Of `1 // y` the number is no tensor.
@@ -163,12 +168,6 @@ def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None
 
 def _as_tensor(value: Tensor | Number, like: Tensor) -> Tensor:
     return value if isinstance(value, Tensor) else torch.full_like(like, value)
-
-
-def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    """Two equal infinities have no difference."""
-    largest = torch.maximum(a, b)
-    return torch.where(a == b, largest + math.log(2.0), largest + torch.log1p(torch.exp(-torch.abs(a - b))))
 
 
 OWN: dict[Any, Callable[..., Any]] = {
@@ -194,7 +193,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.sign.default: _sign,
     aten.sgn.default: _sign,
-    aten.logaddexp.default: _logaddexp,
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
     aten.atan2.default: _atan2,

@@ -90,7 +90,7 @@ class Objective(nn.Module):
 
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
         if self.loss is None:
-            return _own_loss(self.model(*positional, **keyword))
+            return own_loss(self.model(*positional, **keyword))
         if positional:
             *inputs, targets = positional
             return self.loss(self.model(*inputs, **keyword), targets)
@@ -238,7 +238,8 @@ class _Function(nn.Module):
         return self.function(output, targets)
 
 
-def _own_loss(output: Any) -> Any:
+def own_loss(output: Any) -> Any:
+    """The loss that a model returns: itself, by name, or first."""
     if isinstance(output, Tensor):
         return output
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)

@@ -15,6 +15,8 @@ import torch
 from torch import fx
 
 from dmc.importer import composites
+from dmc.importer.randomness import draws_numbers
+from dmc.importer.torch_internals import may_write
 
 __all__ = ["composites", "fuse", "whole_rms_norm"]
 
@@ -37,11 +39,11 @@ def fuse(graph: fx.GraphModule) -> None:
     """Rewrites RMS normalisation and tanh-GELU in place of their parts; nodes left without users are erased."""
     nodes = list(graph.graph.nodes)
     # By node, how many have written to a tensor before it.
-    writes = dict(zip(nodes, itertools.accumulate(map(is_write, nodes), initial=0), strict=False))
+    writes = dict(zip(nodes, itertools.accumulate((may_write(node.target) for node in nodes), initial=0), strict=False))
     for node in nodes:
         call = _rms_norm(node) or _tanh_gelu(node)
         # Between x and its last reader something may have written to x, or to what is made of it.
-        if call is None or writes[node] != writes[call.x] + is_write(call.x):
+        if call is None or writes[node] != writes[call.x] + may_write(call.x.target):
             continue
         with graph.graph.inserting_after(node):
             fused = graph.graph.call_function(call.target, (call.x, *call.others))
@@ -175,19 +177,13 @@ def _is_floating(node: fx.Node) -> bool:
     return _dtype(node) in (torch.float32, torch.bfloat16, torch.float16)
 
 
-def is_write(node: fx.Node) -> bool:
-    """Whether a node may write one of its operands in place."""
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
-
-
 def _has_effect(node: fx.Node) -> bool:
     # In-place operations on buffers have no users but must stay, in regions of another mode as well; so must what
     # draws, since draws are counted.
     regions = [region for argument in node.args if (region := _region(argument)) is not None]
     inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
-    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return node.op in ("placeholder", "output") or is_write(node) or draws or any(map(_has_effect, inner))
+    has_own = may_write(node.target) or draws_numbers(node.target)
+    return node.op in ("placeholder", "output") or has_own or any(map(_has_effect, inner))
 
 
 def _region(argument: Any) -> fx.GraphModule | None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from dmc.errors import ImportFailure
+from dmc.importer.functions import NARROW
+from dmc.importer.scalars import rounded
 
 aten = torch.ops.aten
 Number = bool | int | float
@@ -53,7 +55,7 @@ def _power_by_scalar(x: Tensor, y: Number) -> Any:
     times = int(y) if abs(y) <= _MOST and y == int(y) else None
     if times is not None and times >= 0:
         # Narrow types round once, after the last product.
-        wide = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+        wide = torch.float32 if dtype in NARROW else dtype
         return _product(x.to(wide), times).to(dtype)
     if not dtype.is_floating_point:
         raise ImportFailure(
@@ -65,7 +67,8 @@ def _power_by_scalar(x: Tensor, y: Number) -> Any:
         return (torch.sqrt(wide) if y > 0 else torch.rsqrt(wide)).to(dtype)
     if times is not None:
         return (1.0 / _product(wide, -times)).to(dtype)
-    return _wide_power(wide, torch.full([], float(y), device=x.device)).to(dtype)
+    # PyTorch rounds the exponent to the type of the base.
+    return _wide_power(wide, torch.full([], rounded(y, dtype), device=x.device)).to(dtype)
 
 
 def _product(x: Tensor, times: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,20 @@ from dmc.errors import ImportFailure
 MAX_SITES = 1 << 14
 # Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): what alpha dropout drops becomes it.
 _SELU_DEPTH = 1.7580993408473766
+
+
+def draws_numbers(target: Any) -> bool:
+    """Whether an operation of PyTorch draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def undrawable(place: str | None) -> ImportFailure:
+    """The refusal of an operation that draws numbers and has no rule."""
+    return ImportFailure(
+        place,
+        "draws random numbers in a way dmc does not compile",
+        hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+    )
 
 
 @dataclass

@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites, losses, rnn, upsampling
-from dmc.importer.randomness import Randomness
+from dmc.importer.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.torch_internals import argument_names
 
 __all__ = ["DECLINE", "RULES", "Randomness", "composites"]
@@ -89,16 +89,12 @@ def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None)
 
 def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation without a rule that would draw random numbers."""
-    if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+    if not isinstance(target, OpOverload) or not draws_numbers(target):
         return
     given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
     if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
         return
-    raise ImportFailure(
-        None,
-        "draws random numbers in a way dmc does not compile",
-        hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
-    )
+    raise undrawable(None)
 
 
 @rule(aten.gelu.default)

@@ -15,7 +15,7 @@ from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
 from dmc.lowering.rounding import keep_rounding
-from dmc.lowering.transposes import isolate_transposes
+from dmc.lowering.transposes import isolate_transposes, separate_transposes
 from dmc.target import CPU, Target
 from dmc.walk import walk
 
@@ -126,6 +126,7 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
         split_deep_products(kernels)
         keep_rounding(kernels)
     isolate_transposes(kernels)
+    separate_transposes(kernels)
     return kernels.operation.get_asm()
 
 

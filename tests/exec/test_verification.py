@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dmc
-from dmc.errors import ArtifactError, VerificationError
+from dmc.errors import ArtifactError, NonFiniteLossError, VerificationError
 from dmc.observer import RecordingObserver
+from dmc.runtime import open_session
 from dmc.verification import verify as verification
 from tests.compiled import assert_same_bits, clone_state
 
@@ -106,8 +109,11 @@ def _linear(verify: bool | None, example: tuple[Tensor, Tensor] | None = None, *
 def test_what_takes_too_long_is_not_compared_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "SHARE", 0.0)
     (note,) = _linear(None)
-    assert note.startswith("not verified: a step of eager, compared, takes about 0.0 s, more than a tenth of the ")
-    assert note.endswith("verify=True compares the step with PyTorch eager all the same")
+    assert re.fullmatch(
+        r"not verified: a step of eager takes about 0\.0 s, more than a tenth of the \d+\.\d s of compilation; "
+        r"verify=True compares the step with PyTorch eager all the same, in about 0\.0 s",
+        note,
+    )
     assert _linear(False) == []
 
 
@@ -126,23 +132,59 @@ def test_an_example_that_eager_refuses_is_said() -> None:
         _linear(True, example)
 
 
+class _Other:
+    """Another device: computes what the CPU does, of the batch times `factor`."""
+
+    def __init__(self, session: Any) -> None:
+        self.session, self.factor = session, 1.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def issue(self, controls: Any, batch: Any) -> Any:
+        """As that of a session."""
+        return self.session.issue(controls, [np.float32(self.factor) * each for each in batch])
+
+
+def _no_such_processor(requires: Any, what: str) -> None:
+    raise ArtifactError(what, "no such processor")
+
+
 def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH))
     optimizer = dmc.optim.AdamW(lr=0.1)
     options: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": optimizer, "example": example}
     dmc.compile(nn.Linear(WIDTH, WIDTH), **options, verify=False).save(tmp_path / "step.dmc")
-    step = dmc.runtime.load(tmp_path / "step.dmc", verify=True)
-    step(*example)
+    with pytest.raises(ArtifactError, match="runs on the CPU itself, which it would be compared with"):
+        dmc.runtime.load(tmp_path / "step.dmc", verify=True)
+    step = dmc.runtime.load(tmp_path / "step.dmc")
+    other = _Other(vars(step)["_session"])
+    monkeypatch.setattr(step, "_session", other)
     step.verify_next()
-    session = vars(step)["_session"]
-    issue = session.issue
-    # The other device computes something else.
-    monkeypatch.setattr(session, "issue", lambda controls, batch: issue(controls, [2 * each for each in batch]))
+    step(*example)
+    other.factor = 2.0
+    step.verify_next()
     with pytest.raises(VerificationError, match="is not what the CPU computes by the same plan\n  'loss' differs by"):
         step(*example)
     step(*example)
+
+    # With a loss that is not finite both leave the state as it was.
+    other.factor, (inputs, targets) = 1.0, example
+    step.verify_next()
+    with pytest.raises(NonFiniteLossError):
+        step(float("inf") * inputs, targets, check_finite=True)
+    # What has not been compared is still to be.
+    step.verify_next()
+    with monkeypatch.context() as broken:
+        broken.setattr(open_session, "check_cpu", _no_such_processor)
+        with pytest.raises(ArtifactError, match="no such processor"):
+            step(*example)
+    other.factor = 2.0
+    with pytest.raises(VerificationError):
+        step(*example)
+
     elsewhere = dataclasses.replace(step.snapshot(), target="cuda")
     monkeypatch.setattr(step, "_artifact", elsewhere)
-    with pytest.raises(ArtifactError, match="holds no plan for a CPU to compare with"):
+    with pytest.raises(ArtifactError, match="holds no code for a CPU to compare with"):
         step.verify_next()

@@ -100,7 +100,8 @@ def partial(
             tile = tile_of(launch, each, value, share.shape, axes, reduced.variables)
             writer.raw(f"{name} = {each.combiner.join.format(name, tile)}")
         for root in elements:
-            launch.root(root, share.loops.number(kept, reduced), is_last=False)
+            launch.root(root, share.loops.number(kept, reduced))
+        launch.flush()
     return sums, kept, split
 
 
