@@ -9,7 +9,7 @@ import pytest
 
 import dmc.optim
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from tests.generated_regions import assert_right, regions_of
 from tests.kernels import form_kernels
