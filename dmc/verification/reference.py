@@ -20,6 +20,7 @@ from dmc.optim import SLOTS
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, view_of
 from dmc.verification.borrowed import borrowed
+from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import rates_of, torch_optimizer
 from dmc.verification.request import Request
@@ -113,7 +114,7 @@ class _Eager:
         request, parts = self.request, self.request.accumulate
         totals: list[Tensor] = []
         for part in range(parts):
-            with Draws(request.seed, counter * parts + part) as draws:
+            with FirstOfEqual(), Draws(request.seed, counter * parts + part) as draws:
                 with autocast(request.precision):
                     loss, *aux = objective(request, micro_batch(request.example, part, parts))
                 draws.close()

@@ -48,6 +48,19 @@ def _loss(y: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     return nn.functional.mse_loss(y, targets), {"y": y}
 
 
+class Routed(nn.Module):
+    """Takes the places of the largest scores, most of which are equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(3, 8))
+
+    def forward(self, mask: Tensor) -> Tensor:
+        """f32[3, 8] → f32[3, 4]"""
+        values, places = (self.scores + mask).topk(4)
+        return values.clamp(min=-1.0) + places * torch.arange(4.0)
+
+
 def test_what_is_right_passes_and_nothing_else_notices() -> None:
     torch.manual_seed(0)
     model = Varied()
@@ -188,3 +201,11 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
     monkeypatch.setattr(step, "_artifact", elsewhere)
     with pytest.raises(ArtifactError, match="holds no code for a CPU to compare with"):
         step.verify_next()
+
+
+def test_which_of_equal_elements_comes_first_is_no_difference() -> None:
+    mask = torch.full((3, 8), -torch.inf)
+    mask[1:, 5:] = 0.0
+    example = (mask, torch.zeros(3, 4))
+    assert not torch.equal(mask.topk(4).indices, mask.sort(dim=1, descending=True, stable=True).indices[:, :4])
+    dmc.compile(Routed(), loss=_loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, verify=True)

@@ -22,7 +22,7 @@ MAX_ROUNDS = 64
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     """The k first elements of each row, in order, and their places: of equal elements the first ones."""
     if k > MAX_ROUNDS:
-        raise ImportFailure(None, f"topk with k = {k} is not compiled", hint=f"k up to {MAX_ROUNDS} is")
+        raise ImportFailure(None, f"taking {k} elements of a row in order is not compiled", hint=f"{MAX_ROUNDS} are")
     if x.dim() == 0:
         return x.expand([]), torch.zeros([], dtype=torch.int64, device=x.device)
     order = Order.of(x, dim % x.dim(), largest, nan_first=largest)
@@ -35,6 +35,24 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
         places.append(order.first(free))
         free = free & (places[-1] != order.places)
     return torch.cat([order.value(place) for place in places], order.dim), torch.cat(places, order.dim)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """All elements of each row in order, and their places: of equal elements the first one comes first."""
+    return topk(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+
+
+def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The same."""
+    return sort(x, dim, descending)
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The k-th of the elements of each row in order, and its place."""
+    if x.dim() == 0:
+        return topk(x, 1)
+    value, place = (each.narrow(dim, k - 1, 1) for each in topk(x, k, dim, largest=False))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
 def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -132,6 +150,9 @@ def _arg(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Tensor:
 
 OWN: dict[Any, Callable[..., Any]] = {
     aten.topk.default: topk,
+    aten.sort.default: sort,
+    aten.sort.stable: stable_sort,
+    aten.kthvalue.default: kthvalue,
     aten.max.dim: max_dim,
     aten.min.dim: min_dim,
     aten.argmax.default: argmax,
