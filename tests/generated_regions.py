@@ -60,15 +60,19 @@ def sample(types: Sequence[TensorType], seed: int, limit: int = 8, special: bool
 
 
 def assert_right(module: ir.Module, name: str = "region", every: bool = True, **options: Any) -> Generated:
-    """Interprets the recipes of a region, also with results in place of operands, and compares them with numpy's."""
+    """Interprets recipes of a region, with results in place of operands, and compares them with numpy's results.
+
+    every: not the first recipe alone, and also without anything in place.
+    """
     generated = generate(regions_of(module)[name])
     operands = sample(generated.problem.operands, 0, **options)
     with np.errstate(all="ignore"):
         wanted = kernels_of(module)[name]([_array(each) for each in operands])
     is_narrow = any(each.dtype == "bf16" for each in (*generated.problem.operands, *generated.problem.results))
     for recipe in generated.recipes if every else generated.recipes[:1]:
-        for pairs in ((), _some_pairs(recipe)) if recipe.in_place else ((),):
-            made = interpret(generated.problem, recipe, tuple(each.clone() for each in operands), pairs)
+        pairs = _some_pairs(recipe)
+        for chosen in ((), pairs) if every and pairs else (pairs,):
+            made = interpret(generated.problem, recipe, tuple(each.clone() for each in operands), chosen)
             for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
                 assert_same(one, other, is_narrow, f"{generated.problem}, result {number}")
     return generated

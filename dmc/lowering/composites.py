@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmc._mlir import func, ir, passmanager
 from dmc.analysis.kernels.fusion import fuse
@@ -50,24 +50,36 @@ def open_composites(kernels: ir.Module, meanings: Iterable[ir.Operation]) -> Non
 
 
 def _keep_apart(graph: Graph, groups: Sequence[Sequence[int]]) -> None:
-    """Puts a barrier to fusion behind what one group of operations computes and another reads, or nothing reads."""
+    """Puts a barrier to fusion behind what one group of operations computes and another reads."""
     group_of = {number: i for i, group in enumerate(groups) for number in group}
     readers: dict[ir.Value, list[int]] = {}
     for number, values in enumerate(graph.reads):
         for value in values:
             readers.setdefault(value, []).append(number)
-    # Of a view or a scalar, what reads it: an operation stands behind all that it reads.
-    reading: dict[int, set[int]] = {}
-    for number in reversed(range(len(graph.ops))):
-        behind = (reading[each] for result in graph.ops[number].results for each in readers.get(result, ()))
-        reading[number] = {group_of[number]} if number in group_of else set[int]().union(*behind)
+    reading = _reading_groups(graph, group_of, readers)
     for value, maker in graph.made_by.items():
         if maker not in group_of:
             continue
         others = [each for each in readers.get(value, ()) if reading[each] - {group_of[maker]}]
         if others:
-            barrier = fusion_barrier(value)
-            for inner in (inner for each in others for inner in walk(graph.ops[each])):
-                for i, operand in enumerate(inner.operands):
-                    if operand == value:
-                        inner.operands[i] = barrier
+            _replace(value, fusion_barrier(value), [graph.ops[each] for each in others])
+
+
+def _reading_groups(
+    graph: Graph, group_of: Mapping[int, int], readers: Mapping[ir.Value, Sequence[int]]
+) -> dict[int, set[int]]:
+    """The group of each operation; of one that is in none, as a view or a scalar, those of what reads it."""
+    reading: dict[int, set[int]] = {}
+    # An operation stands behind all that it reads.
+    for number in reversed(range(len(graph.ops))):
+        behind = (reading[each] for result in graph.ops[number].results for each in readers.get(result, ()))
+        reading[number] = {group_of[number]} if number in group_of else set[int]().union(*behind)
+    return reading
+
+
+def _replace(old: ir.Value, new: ir.Value, ops: Iterable[ir.Operation]) -> None:
+    """Lets these operations, and those in them, read another value."""
+    for inner in (inner for op in ops for inner in walk(op)):
+        for i, operand in enumerate(inner.operands):
+            if operand == old:
+                inner.operands[i] = new

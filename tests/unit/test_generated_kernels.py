@@ -12,7 +12,7 @@ from dmc.kernels.generated import Declined, generate
 from tests.generated_regions import assert_right, region, regions_of, shaped
 
 FEW = settings(
-    max_examples=6,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
@@ -66,6 +66,13 @@ def test_products(context: Any, sizes: tuple[int, int, int], dtype: str) -> None
 def test_products_that_are_split_along_their_depth(context: Any) -> None:
     generated = assert_right(shaped("product", m=20, n=70, k=1100, type="bf16"), special=True)
     assert len(generated.recipes[0].calls) == 2 and generated.recipes[0].scratch[0].shape == (2, 20, 70)
+
+
+def test_addresses_have_as_many_bits_as_a_tensor_needs(context: Any) -> None:
+    for rows, is_wide in ((1000, False), (50000, True)):
+        module = shaped("rows", r=rows, c=50257, n=2 * rows)
+        source = generate(regions_of(module)["region"]).recipes[0].calls[0].source
+        assert ("row.to(tl.int64)" in source) == is_wide
 
 
 def test_equal_regions_give_equal_sources(context: Any) -> None:

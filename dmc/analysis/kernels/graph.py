@@ -22,7 +22,7 @@ class Kind(Enum):
     INLINED = auto()  # a transposition or a cast on its way into products: a part of each
     VIEW = auto()  # its result lies in its operand's memory
     COMPUTE = auto()
-    MOVEMENT = auto()  # stays in the step: collectives, and each rank's contiguous slice
+    MOVEMENT = auto()  # stays in the step: collectives, each rank's contiguous slice, kernels of whole composites
     BARRIER = auto()  # what computes a value and what reads it stay apart
 
 

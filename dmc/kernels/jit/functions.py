@@ -69,7 +69,8 @@ def tanh(x):
 
 @triton.jit
 def power(x, y):
-    """xʸ as C's `pow`, by way of f64."""
+    """xʸ as C's `pow`, by way of f64; `y` may be a number."""
+    y = tl.zeros_like(x) + y
     exact, wide = tl.abs(x).to(tl.float64), y.to(tl.float64)
     size = tl.exp2(wide * tl.log2(exact)).to(tl.float32)
     is_whole = tl.floor(y) == y

@@ -27,7 +27,9 @@ class FormKernels(Pass):
 
     `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
     same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
-    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants.
+    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants. A
+    composite that stayed whole is a kernel of its own, with those slices and transpositions around it that its
+    implementation follows.
 
     reasons: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and
     what stopped the largest fusions that remain.
@@ -37,7 +39,7 @@ class FormKernels(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for loops, calls and composites, which other passes must have removed."""
+        """Raises DmcError for loops and calls, which other passes must have removed."""
         run_passes(module, ("convert-elementwise-to-linalg",))
         step = find_step(module)
         join_batches_first(step)

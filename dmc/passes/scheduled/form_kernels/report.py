@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic
 from dmc.analysis.kernels.fusion import Refusal
@@ -26,6 +27,10 @@ def print_reasons(
     saved = 1 - after / before if before else 0.0
     print(f"{len(apart)} computations, {before:,} bytes through device memory", file=sys.stderr)
     print(f"{len(kernels)} kernels, {after:,} bytes through device memory ({saved:.1%} less)\n", file=sys.stderr)
+    whole = [op.opview for op in graph.ops if op.name == dm.KernelOp.OPERATION_NAME]
+    if whole:
+        moved = sum(op.bytes.value for op in whole)
+        print(f"and {len(whole)} kernels of whole composites, {moved:,} bytes\n", file=sys.stderr)
     by_kind: dict[str, list[Outline]] = {}
     for kernel in kernels:
         own = [works[number] for number in kernel.members]

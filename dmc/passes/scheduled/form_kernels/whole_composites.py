@@ -45,8 +45,8 @@ def form_whole_composites(step: func.FuncOp, functions: SharedFunctions) -> None
 class _Kernel:
     def __init__(self, op: dm.CompositeOp) -> None:
         self.op = op
-        self.operands = [_Seen.itself(value) for value in op.inputs]
-        self.results = [_Seen.itself(value) for value in op.outputs]
+        self.operands: list[_Seen] = [_Seen.itself(value) for value in op.inputs]
+        self.results: list[_Seen] = [_Seen.itself(value) for value in op.outputs]
 
     def form(self, functions: SharedFunctions) -> None:
         for i, value in enumerate(self.op.inputs):
