@@ -60,3 +60,11 @@ def test_a_place_made_flat_and_cut_up_again_is_the_same(shape: list[int]) -> Non
     assert linearise(delinearise(flat, shape), shape) == flat
     places = tuple(variable(f"p{i}", size) for i, size in enumerate(shape))
     assert delinearise(linearise(places, shape), shape) == places
+
+
+def test_terms_that_overlap_are_not_taken_apart() -> None:
+    index = (variable("a", 6) * 4 + variable("b", 8) * 3) // 8
+    remainder = (variable("a", 6) * 4 + variable("b", 8) * 3) % 8
+    for places in ({"a": a, "b": b} for a in range(6) for b in range(8)):
+        exact = 4 * places["a"] + 3 * places["b"]
+        assert (value(index, places), value(remainder, places)) == (exact // 8, exact % 8)

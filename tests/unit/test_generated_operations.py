@@ -198,7 +198,7 @@ def test_movements(context: Any, name: str) -> None:
     assert ("across" in source) == (name == "turned")
     if name in ("inserted", "padded", "joined"):
         lines = [line for line in source.splitlines() if "tl.load(x0_at" in line]
-        assert lines and all("inside" in line for line in lines), "what lies outside is not read"
+        assert lines and all(" inside" in line for line in lines), "what lies outside is not read"
 
 
 def sums(shape: str, maps: str, kinds: str, result: str, op: str, dtype: str, start: str) -> Any:
