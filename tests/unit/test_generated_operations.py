@@ -194,7 +194,11 @@ MOVEMENTS = {
 @pytest.mark.parametrize("name", MOVEMENTS)
 def test_movements(context: Any, name: str) -> None:
     generated = assert_right(region(MOVEMENTS[name]))
-    assert ("across" in generated.recipes[0].calls[0].source) == (name == "turned")
+    source = generated.recipes[0].calls[0].source
+    assert ("across" in source) == (name == "turned")
+    if name in ("inserted", "padded", "joined"):
+        lines = [line for line in source.splitlines() if "tl.load(x0_at" in line]
+        assert lines and all(" inside" in line for line in lines), "what lies outside is not read"
 
 
 def sums(shape: str, maps: str, kinds: str, result: str, op: str, dtype: str, start: str) -> Any:
