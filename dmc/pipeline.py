@@ -28,6 +28,7 @@ from dmc.passes.inline_composites import InlineComposites
 from dmc.passes.isolate_draws import IsolateDraws
 from dmc.passes.lower_reshard import LowerReshard
 from dmc.passes.lower_to_plan import LowerToPlan
+from dmc.passes.pad_classes import PadClasses
 from dmc.passes.partition import Partition
 from dmc.passes.place_events import PlaceEvents
 from dmc.passes.plan_memory import PlanMemory
@@ -56,6 +57,7 @@ STAGES = (
             AbsorbCasts(),
             InlineComposites(),
             "canonicalize",
+            PadClasses(),
             "cse",
             UnrollLoops(),
             DropEmpty(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, linalg, tensor
-from dmc.analysis.composite_problems import is_aligned, problem_with, refusal, wanted_results
+from dmc.analysis.composite_problems import is_aligned, problem_with, refusal_with, wanted_results
 from dmc.analysis.layouts import Layout, inverse, permutation, seen_through, written_through
 from dmc.analysis.pieces import RESHAPES, is_view
 from dmc.dialect.labels import module_path, put_kernel_label
@@ -15,7 +15,7 @@ from dmc.kernels.implementation import implementation_of
 from dmc.passes._kernel_bodies import SharedFunctions
 from dmc.passes._merged_generics import copy_with
 
-TRANSPOSE, SLICE, CONCAT = "linalg.transpose", "tensor.extract_slice", "tensor.concat"
+TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class _Kernel:
             self._take(self.operands, i, _sources(value))
         for i in range(len(self.results)):
             self._turn(i)
+            self._pad(i)
         self._join()
         kernel = self._kernel(functions)
         before, behind = self._views()
@@ -74,7 +75,7 @@ class _Kernel:
 
     def _refusal(self) -> str | None:
         layouts = ([each.layout for each in some] for some in (self.operands, self.results))
-        return refusal(problem_with(self.op, *layouts))
+        return refusal_with(self.op, *layouts)
 
     def _turn(self, index: int) -> None:
         """Gives a result as the first that transposes it wants it; who else reads it transposes it back."""
@@ -83,6 +84,12 @@ class _Kernel:
         if found is not None and self._take(self.results, index, _written([(found, 0)])):
             turned = _turned(self.op.operation, value, permutation(found))
             self.results[index] = replace(self.results[index], whole=turned, ops=(turned.owner.operation,))
+
+    def _pad(self, index: int) -> None:
+        """Gives a result that is only read padded as that, with the padding."""
+        uses = list(self.op.outputs[index].uses)
+        if len(uses) == 1 and uses[0].owner.name == PAD:
+            self._take(self.results, index, _written([(uses[0].owner.operation, 0)]))
 
     def _join(self) -> None:
         """Gives results that only a concatenation reads, and of which it is all, as what that gives."""
