@@ -49,13 +49,20 @@ def is_of_product(value: ir.Value) -> bool:
     op = value.owner.operation
     if op.name == MATMUL:
         return True
-    if not is_elementwise(op):
+    if not _is_elementwise(op):
         return False
     whole = [operand for operand, each in zip(op.operands, _maps(op), strict=True) if each == _maps(op)[-1]]
     return len(whole) == 2 and is_of_product(whole[0])
 
 
-def is_elementwise(op: ir.Operation) -> bool:
+def is_narrowing(op: ir.Operation) -> bool:
+    """Whether an operation only rounds the elements of a tensor to a narrower type."""
+    if not _is_elementwise(op) or len(op.operands) != 2:
+        return False
+    return [view.operation.name for view in op.regions[0].blocks[0].operations] == ["arith.truncf", "linalg.yield"]
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
     """Whether an operation computes each element of one result alike, of one element of each operand."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False

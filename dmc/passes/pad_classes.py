@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.layouts import permutation
 from dmc.analysis.settings import target_of
 from dmc.dialect.plan import element_bytes
-from dmc.passes._widened import MATMUL, TRANSPOSE, Widened, is_elementwise, is_of_product, sliced
+from dmc.passes._widened import MATMUL, TRANSPOSE, Widened, is_narrowing, is_of_product, sliced
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
 from dmc.target import targets
@@ -99,13 +99,10 @@ class _Readers:
                 reader.operands[index] = sliced(wide, value.type)
 
     def _slice_behind(self, product: ir.Value, dim: int) -> None:
-        """Slices a product, or what alone is computed of its elements, so that this is one kernel with it."""
-        while len(uses := list(product.uses)) == 1:
-            reader = uses[0].owner.operation
-            if not is_elementwise(reader) or not is_of_product(reader.results[0]):
-                break
-            product = reader.results[0]
-        product.replace_all_uses_with(sliced(self.widened.of(product, dim, self.width), product.type))
+        """Slices a product, or what it is narrowed to if that alone reads it: one kernel gives that."""
+        narrowed = [use.owner.operation.results[0] for use in product.uses if is_narrowing(use.owner.operation)]
+        given = narrowed[0] if narrowed and len(list(product.uses)) == 1 else product
+        given.replace_all_uses_with(sliced(self.widened.of(given, dim, self.width), given.type))
 
 
 def _erase_unread(block: ir.Block) -> None:
