@@ -7,23 +7,24 @@ machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples of t
 needs no GPU. Parameters are zero in the files, which so pack well; both machines draw the same ones.
 
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
-more from the start, which must give the same bits; compares with the CPU; measures a step beside PyTorch eager's, the
-time the host spends on it, and the device memory that steps allocate. It writes `bench/results/gpu_replay.json`, and
-needs CUDA, CuPy, torch, transformers and what `dmc.runtime` needs.
+more from the start, which must give the same bits, and so must IREE's runtime (`<model>_iree`); compares with the CPU;
+measures a step beside PyTorch eager's, the time the host spends on it, and the device memory that steps allocate. It
+writes `bench/results/gpu_replay.json`, and needs what `pip install 'dmc[cuda]'` brings, torch and transformers.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import hashlib
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -47,12 +48,13 @@ from tests.models.case import Case
 
 @dataclass(frozen=True)
 class Replay:
-    """A model and how it is trained. timed: whether a step is measured beside PyTorch eager's."""
+    """A model and how it is trained. timed: whether a step is measured beside PyTorch eager's. executor: on the GPU."""
 
     build: Callable[[], Case]
     precision: str = "fp32"
     accumulate: int = 1
     timed: bool = False
+    executor: Literal["static", "iree"] = "static"
 
 
 def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
@@ -61,11 +63,14 @@ def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
     return Replay(functools.partial(build, name, dropout), precision, accumulate)
 
 
+# A case beside one of the same name without it: the same plan in IREE's runtime.
+BY_IREE = "_iree"
 CASES: Mapping[str, Replay] = {
     "demo_gpt": Replay(lambda: demo_gpt.build_bench(0.0), timed=True),
     "bert_small": Replay(lambda: bert_small.build(0.0), timed=True),
     "lstm": Replay(lambda: lstm.build_bench(0.0), timed=True),
     **{f"{name}_small": _small(name) for name in NAMES},
+    f"demo_gpt_small{BY_IREE}": replace(_small("demo_gpt"), executor="iree"),
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},
     **{f"{name}_accumulate": _small(name, accumulate=2) for name in ("demo_gpt", "bert", "lstm")},
 }
@@ -83,7 +88,7 @@ class Result:
 
     same_bits: whether the second run from the start gave the same losses and parameters, bit for bit. host_us: time for
     which a call keeps the host, with the device ahead of it. allocated: bytes of device memory that steps added.
-    digest: of the plan, the same on both machines.
+    digest: of the plan, the same on both machines. bits: SHA-256 of losses and parameters.
     """
 
     model: str
@@ -98,6 +103,7 @@ class Result:
     kernels: int
     arena_bytes: int
     digest: str
+    bits: str
     dmc_ms: float
     eager_ms: float | None
     host_us: float
@@ -105,7 +111,7 @@ class Result:
 
 
 def main() -> int:
-    """Prepares or runs; the exit code of `run` is 1 where a model does not agree or not repeat."""
+    """Prepares or runs; the exit code of `run` is 1 where a model does not agree or its bits differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
@@ -120,7 +126,9 @@ def main() -> int:
     results = [run(model, options.directory) for model in options.models]
     record = {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
     write_record(options.out, record)
-    return 0 if all(result.agrees and result.same_bits for result in results) else 1
+    bits = {result.model: result.bits for result in results}
+    alike = all(bits[name] == bits.get(name.removesuffix(BY_IREE), bits[name]) for name in bits)
+    return 0 if alike and all(result.agrees and result.same_bits for result in results) else 1
 
 
 def prepare(model: str, directory: Path) -> None:
@@ -141,6 +149,7 @@ def prepare(model: str, directory: Path) -> None:
         precision=replay.precision,
         accumulate=replay.accumulate,
         target="cpu+cuda",
+        executor=replay.executor,
     ).write(directory / f"{model}.dmc")
     step = dmc.load(directory / f"{model}.dmc")
     step.load_state_dict(drawn_state(step))
@@ -177,6 +186,7 @@ def run(model: str, directory: Path) -> Result:
         kernels=len(job.kernels),
         arena_bytes=job.programs[0].arenas["device"],
         digest=job.digest(),
+        bits=_bits(losses, trained),
         dmc_ms=median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
         eager_ms=eager_ms(CASES[model].build()) if CASES[model].timed else None,
         host_us=_host_us(step, batches),
@@ -202,6 +212,11 @@ def drawn_state(step: Any) -> dict[str, Any]:
 def _train(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[float], dict[str, np.ndarray]]:
     losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
     return losses, step.state_dict()["model"]
+
+
+def _bits(losses: Sequence[float], trained: Mapping[str, np.ndarray]) -> str:
+    content = [np.array(losses), *(trained[name] for name in sorted(trained))]
+    return hashlib.sha256(b"".join(each.tobytes() for each in content)).hexdigest()
 
 
 def _host_us(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> float:

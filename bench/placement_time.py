@@ -24,8 +24,8 @@ import dmc
 from bench.record import write_record
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.plan_attributes import write_plan
-from dmc.importer.precision import Precision
+from dmc.analysis.requests.plan import write_plan
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.passes.base import run_passes
 from dmc.pipeline import STAGES

@@ -26,9 +26,9 @@ from bench.record import write_record
 from bench.resident import peak, reset_peak
 from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.jobs import job_of
 from dmc.forms import PLANNED, SCHEDULED, verify_form
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import run_passes
 from dmc.proof import verify

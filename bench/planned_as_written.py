@@ -12,11 +12,11 @@ import msgspec
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.events import Edge, needed_edges, with_events
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.events import Edge, needed_edges, with_events
+from dmc.analysis.commands.jobs import job_of
 from dmc.passes.base import run_passes
-from dmc.passes.lower_to_plan import LowerToPlan
-from dmc.passes.plan_memory import PlanMemory
+from dmc.passes.planned.lower_to_plan import LowerToPlan
+from dmc.passes.planned.plan_memory import PlanMemory
 from dmc.program import Job, Launch, Program, Work
 from dmc.step_function import find_step
 
@@ -25,7 +25,7 @@ def planned_as_written(module: ir.Module) -> Job:
     """The job of a step in form scheduled; `module` is in form planned afterwards.
 
     Movements begin behind what stands before their starts, kernels behind the waits that stand before them, as in
-    `dmc/analysis/timeline.py`. Raises DmcError as dm-plan-memory and dm-lower-to-plan do.
+    `dmc/analysis/tasks/timeline.py`. Raises DmcError as dm-plan-memory and dm-lower-to-plan do.
     """
     orders = list(_orders(find_step(module)))
     run_passes(module, (PlanMemory(), LowerToPlan()))

@@ -2,7 +2,7 @@
 
 `python -m bench.schedules` plans the step (bf16, AdamW, 8 × 1024 tokens a rank) under dp4, zero2 and zero3 and prints,
 for each pipeline, the step time, the communication that no kernel hides, and the device memory; it writes
-`bench/results/schedules.json`. Times are those of `dmc/analysis/timeline.py` and, with `--simulate`, of the simulator
+`bench/results/schedules.json`. Times are `dmc/analysis/tasks/timeline.py`'s and, with `--simulate`, of the simulator
 on the programs of all ranks, whose lanes wait for each other as each pipeline has written it (`planned_as_written.py`;
 lanes of a plan of dmc wait for bytes only, which is never later). No step is run: nothing of this needs a GPU.
 
@@ -28,14 +28,14 @@ from bench.planned_as_written import planned_as_written
 from bench.record import write_record
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.footprint import footprint
-from dmc.analysis.plan_attributes import write_plan
-from dmc.analysis.settings import write_settings
-from dmc.analysis.task_costs import TaskCosts
-from dmc.analysis.task_graph import TaskGraph
-from dmc.analysis.task_reader import read_tasks
-from dmc.analysis.timeline import busy, timeline
-from dmc.importer.precision import Precision
+from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.requests.settings import write_settings
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.footprint import footprint
+from dmc.analysis.tasks.graph import TaskGraph
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import busy, timeline
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.machine import machine
 from dmc.passes.base import parse_pipeline, run_passes

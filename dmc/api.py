@@ -11,12 +11,12 @@ from torch import nn
 
 from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
-from dmc.analysis.plan_attributes import write_plan
+from dmc.analysis.requests.plan import write_plan
 from dmc.errors import DmcError, PlanError, StateError
 from dmc.executors import STAGES, Builder, Executor, Settings
 from dmc.forms import PLACED
-from dmc.importer.capture import Loss
-from dmc.importer.precision import Precision
+from dmc.importer.capture.capture import Loss
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh

@@ -11,9 +11,9 @@ import numpy as np
 
 from dmc import pipeline
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
-from dmc.analysis.recorder import Recorder
-from dmc.analysis.settings import write_settings
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.dataflow.recorder import Recorder
+from dmc.analysis.requests.settings import write_settings
 from dmc.forms import PLACED, PLANNED
 from dmc.lowering.calling import with_splits
 from dmc.lowering.device_code import device_code

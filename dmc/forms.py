@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dmc._mlir import func, ir
-from dmc.analysis.pieces import is_view
-from dmc.analysis.replicas import verify_replicas
+from dmc.analysis.ranks.replicas import verify_replicas
+from dmc.analysis.storage.pieces import is_view
 from dmc.dialect import (
     AllSliceOp,
     KernelOp,

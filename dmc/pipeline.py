@@ -13,31 +13,31 @@ from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.observer import Observer
-from dmc.passes.absorb_casts import AbsorbCasts
-from dmc.passes.assign_queues import AssignQueues
-from dmc.passes.async_ import Async
 from dmc.passes.base import Element, PassManagerOptions, run_passes
-from dmc.passes.bucket import Bucket
-from dmc.passes.copy_ports import CopyPorts
-from dmc.passes.drop_empty import DropEmpty
-from dmc.passes.flatten_collectives import FlattenCollectives
-from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.form_kernels import FormKernels
-from dmc.passes.hoist_start import HoistStart
-from dmc.passes.inline_composites import InlineComposites
-from dmc.passes.isolate_draws import IsolateDraws
-from dmc.passes.lower_reshard import LowerReshard
-from dmc.passes.lower_to_plan import LowerToPlan
-from dmc.passes.pad_classes import PadClasses
-from dmc.passes.partition import Partition
-from dmc.passes.place_events import PlaceEvents
-from dmc.passes.plan_memory import PlanMemory
-from dmc.passes.propagate_sharding import PropagateSharding
-from dmc.passes.recompute import Recompute
-from dmc.passes.schedule import Schedule
-from dmc.passes.select_kernels import SelectKernels
-from dmc.passes.sink_wait import SinkWait
-from dmc.passes.unroll_loops import UnrollLoops
+from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.isolate_draws import IsolateDraws
+from dmc.passes.placed.lower_reshard import LowerReshard
+from dmc.passes.placed.partition import Partition
+from dmc.passes.placed.propagate_sharding import PropagateSharding
+from dmc.passes.planned.lower_to_plan import LowerToPlan
+from dmc.passes.planned.place_events import PlaceEvents
+from dmc.passes.planned.plan_memory import PlanMemory
+from dmc.passes.scheduled.absorb_casts import AbsorbCasts
+from dmc.passes.scheduled.assign_queues import AssignQueues
+from dmc.passes.scheduled.async_ import Async
+from dmc.passes.scheduled.bucket import Bucket
+from dmc.passes.scheduled.copy_ports import CopyPorts
+from dmc.passes.scheduled.drop_empty import DropEmpty
+from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
+from dmc.passes.scheduled.form_kernels import FormKernels
+from dmc.passes.scheduled.hoist_start import HoistStart
+from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.passes.scheduled.pad_classes import PadClasses
+from dmc.passes.scheduled.recompute import Recompute
+from dmc.passes.scheduled.schedule import Schedule
+from dmc.passes.scheduled.select_kernels import SelectKernels
+from dmc.passes.scheduled.sink_wait import SinkWait
+from dmc.passes.scheduled.unroll_loops import UnrollLoops
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.importer.capture import Loss
-from dmc.importer.precision import Precision
+from dmc.importer.capture.capture import Loss
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter.bodies import Bodies
 

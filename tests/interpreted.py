@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import dmc
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of, version
 from tests.compiled import Loss, clone_state

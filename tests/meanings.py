@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.dataflow import kernel_bodies, mesh_of_module, step_dataflow
+from dmc.analysis.dataflow.dataflow import kernel_bodies, mesh_of_module, step_dataflow
 from dmc.mesh import Mesh
 from dmc.passes.base import Element, run_passes
-from dmc.passes.select_kernels import bodies
+from dmc.passes.scheduled.select_kernels import bodies
 from dmc.program.dataflow import Body, Step
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.sharding_ends import SHARDING
+from dmc.analysis.sharding.ends import SHARDING
 from dmc.dialect.placements import placement_of, sharding_of
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh
-from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.lower_reshard import LowerReshard
-from dmc.passes.partition import Partition
-from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.lower_reshard import LowerReshard
+from dmc.passes.placed.partition import Partition
+from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.placement.placement import Placement
 from dmc.step_function import NAME, find_step
 from tests.placements import gathered, part_of

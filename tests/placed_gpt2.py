@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import dmc.optim
 from dmc._mlir import ir
-from dmc.analysis.plan_attributes import write_plan
+from dmc.analysis.requests.plan import write_plan
 from dmc.dialect.placements import placement_of
 from dmc.dialect.transfers import SHARDING
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes

@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from zlib import crc32
 
-from dmc.analysis.events import Edge, needed_edges, with_events
+from dmc.analysis.commands.events import Edge, needed_edges, with_events
 from dmc.mesh import Mesh
 from dmc.program import (
     ALIGNMENT,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.memory_attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
-from dmc.analysis.pieces import is_view, piece_offset
-from dmc.analysis.storage import member_offsets, value_bytes
+from dmc.analysis.memory.attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
+from dmc.analysis.storage.pieces import is_view, piece_offset
+from dmc.analysis.storage.storages import member_offsets, value_bytes
 from dmc.step_function import STATE_ROLES, arguments, mutated_state, outputs
 
 Marks = NDArray[np.int64]

@@ -1,10 +1,12 @@
-"""The house rules that a machine can check. Exceptions are listed with a reason, and must still be needed."""
+"""The house rules that a machine can check; those of the layout are in `test_layout.py`.
+
+Exceptions are listed with a reason, and must still be needed.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
-import keyword
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +14,10 @@ from typing import Any
 
 import pytest
 
-from dmc.passes.base import REGISTRY
-
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("dmc", "tests", "examples", "bench", "tools")
 PYTHON = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 LIT = sorted((ROOT / "tests").rglob("*.mlir"))
-PASSES = ROOT / "dmc" / "passes"
-PASS_FILES = [path for path in sorted(PASSES.glob("*.py")) if path.stem != "base" and not path.stem.startswith("_")]
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40  # without the docstring
@@ -29,8 +27,8 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 TORCH_MLIR = {
     "dmc/_mlir.py": "the one import site of the bindings",
-    "dmc/importer/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
-    "dmc/importer/torch_to_linalg.py": "runs torch-mlir's FX importer and its passes",
+    "dmc/importer/decompositions/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
+    "dmc/importer/linalg/lowering.py": "runs torch-mlir's FX importer and its passes",
 }
 CONTEXTS = {
     "dmc/api.py": "entry point",
@@ -47,7 +45,7 @@ CONTEXTS = {
 BASE_ORDER = tuple("_mlir errors walk observer program machine target optim step_function mesh placement plans".split())
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.
-CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
+CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger", "dmc.runtime.movements")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
@@ -67,12 +65,6 @@ RANKS = {
 
 def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def _stem(path: Path) -> str:
-    """The stem of a pass; that of `async_.py` is `async`, which Python keeps for itself."""
-    stem = path.stem.removesuffix("_")
-    return stem if keyword.iskeyword(stem) else path.stem
 
 
 @functools.cache
@@ -185,24 +177,6 @@ def test_the_runtime_needs_no_compiler() -> None:
     for path in sorted((ROOT / "dmc" / "runtime").rglob("*.py")):
         for imported in _imports(path):
             assert not any(_is_of(imported, name) for name in forbidden), f"{_name(path)} imports {imported}"
-
-
-@pytest.mark.parametrize("path", PASS_FILES, ids=_name)
-def test_a_pass_has_one_stem_in_four_places(path: Path) -> None:
-    classes = [node for node in _tree(path).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    stem = _stem(path)
-    assert [node.name for node in classes] == ["".join(word.capitalize() for word in stem.split("_"))]
-    name = f"dm-{stem.replace('_', '-')}"
-    assert REGISTRY[name].__name__ == classes[0].name
-    assert REGISTRY[name].summary().endswith("."), "the first line of the docstring is a sentence"
-    test = ROOT / "tests" / "passes" / f"{stem}.mlir"
-    assert test.exists()
-    assert name in _text(test)
-
-
-def test_every_registered_pass_has_its_file() -> None:
-    own = {name for name, cls in REGISTRY.items() if cls.__module__.startswith("dmc.passes.")}
-    assert own == {f"dm-{_stem(path).replace('_', '-')}" for path in PASS_FILES}
 
 
 def _ops() -> list[str]:

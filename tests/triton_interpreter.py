@@ -58,8 +58,18 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
 
 _interpreter.InterpreterBuilder.create_dot = _dot
 _generic_reduce = _interpreter.ReduceOps.generic_reduce
-_UFUNCS = {"maximum": np.maximum, "minimum": np.minimum, "maximum_number": np.fmax, "minimum_number": np.fmin}
-_UFUNCS |= {"multiply": np.multiply, "both": np.bitwise_and, "either": np.bitwise_or}
+_UFUNCS = {
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "maximum_number": np.fmax,
+    "minimum_number": np.fmin,
+    "multiply": np.multiply,
+    "both": np.bitwise_and,
+    "either": np.bitwise_or,
+}
+# Of a number and NaN, hardware takes the number.
+_interpreter.InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
+_interpreter.InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
 
 
 def _reduce_at_once(self: Any, input: Any) -> Any:
@@ -74,18 +84,26 @@ def _reduce_at_once(self: Any, input: Any) -> Any:
 _interpreter.ReduceOps.generic_reduce = _reduce_at_once
 
 
-def interpret(problem: Problem, recipe: Recipe, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The results of a recipe. Whatever it does not write is NaN, or 85."""
-    results = tuple(_poisoned(type) for type in problem.results)
+def interpret(
+    problem: Problem, recipe: Recipe, operands: tuple[Tensor, ...], in_place: tuple[tuple[int, int], ...] = ()
+) -> tuple[Tensor, ...]:
+    """The results of a recipe. Whatever it does not write is NaN, or 85.
+
+    in_place: pairs (result, operand) that are the same memory.
+    """
+    results = [_poisoned(type) for type in problem.results]
+    for result, operand in in_place:
+        results[result] = operands[operand].view(problem.results[result].shape)
     memory = {Buffer("operand", index): tensor for index, tensor in enumerate(operands)}
     memory |= {Buffer("result", index): tensor for index, tensor in enumerate(results)}
     memory |= {Buffer("scratch", index): _poisoned(type) for index, type in enumerate(recipe.scratch)}
     addresses = {buffer: tensor.data_ptr() for buffer, tensor in memory.items()}
     for index, table in enumerate(recipe.tables):
         memory[Buffer("table", index)] = torch.tensor(table_rows(table, addresses, problem, recipe))
-    for call in recipe.calls:
-        function_of(call)[(call.programs,)](*(memory[buffer] for buffer in call.buffers), *arguments_of(call))
-    return results
+    with np.errstate(all="ignore"):
+        for call in recipe.calls:
+            function_of(call)[(call.programs,)](*(memory[buffer] for buffer in call.buffers), *arguments_of(call))
+    return tuple(results)
 
 
 def _poisoned(type: TensorType) -> Tensor:

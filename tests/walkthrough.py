@@ -55,7 +55,6 @@ def forms(artifact: Artifact) -> dict[str, str]:
 
 def plan(artifact: Artifact) -> str:
     """What `dmc plan` prints of rank 0."""
-    assert artifact.job is not None
     return table(((str(line.number), line) for line in lines_of(artifact.job, 0)), _WIDE)
 
 

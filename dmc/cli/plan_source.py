@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.jobs import job_of
 from dmc.errors import DmcError
 from dmc.program import Job
 

@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
     seconds = time.perf_counter() - start
     print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
+    if arguments.verify:
+        print(f"step {first} is what the CPU computes by the same plan")
     if arguments.output:
         step.save(arguments.output)
     return 0

@@ -17,14 +17,16 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dmc.errors import DmcError, ImportFailure
-from dmc.importer import decompositions, origin, patterns
-from dmc.importer.capture import MODEL, Capture
-from dmc.importer.checks import check_traced
-from dmc.importer.forward import Forward, Setting
-from dmc.importer.masks import recognise_masks
-from dmc.importer.objective import carries_gradient
-from dmc.importer.python_calls import add_hook, untraceable
-from dmc.importer.randomness import Randomness
+from dmc.importer import origin
+from dmc.importer.capture.capture import MODEL, Capture
+from dmc.importer.capture.checks import check_traced
+from dmc.importer.capture.objective import carries_gradient
+from dmc.importer.decompositions import decompositions
+from dmc.importer.forward import patterns
+from dmc.importer.forward.forward import Forward, Setting
+from dmc.importer.forward.masks import recognise_masks
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.python.calls import add_hook, untraceable
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,7 @@ def differentiate(
     """
     recognise_masks(capture.graph)
     patterns.fuse(capture.graph)
-    for node in capture.graph.graph.nodes:
-        _note_origin(node)
+    _note_origins(capture.graph.graph)
     names = list(capture.state)
     wanted = [name for name in names if name in trainable]
     if not wanted:
@@ -133,14 +134,18 @@ def _make_nothing(graph: fx.Graph) -> None:
         graph.erase_node(node)
 
 
+def _note_origins(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        _note_origin(node)
+
+
 def _note_origin(node: fx.Node) -> None:
     if node.op == "call_function":
         node.meta["custom"] = {origin.META_KEY: origin.of_exported_node(node, MODEL)}
     if node.op == "get_attr" and isinstance(
         inner := getattr(node.graph.owning_module, str(node.target)), fx.GraphModule
     ):
-        for child in inner.graph.nodes:
-            _note_origin(child)
+        _note_origins(inner.graph)
 
 
 def _leaf(tensor: Tensor, trained: bool) -> Tensor:

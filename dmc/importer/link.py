@@ -169,12 +169,15 @@ def _slice(whole: ir.Value, part_type: ir.Type, index: ir.Value) -> ir.Value:
 
 
 def _counter(step: ir.Value, micro: ir.Value, accumulate: int) -> ir.Value:
-    """step · accumulate + micro: every micro-batch draws its own random numbers."""
+    """step · accumulate + micro: every micro-batch draws its own random numbers.
+
+    In tensors: what is computed of an element is computed on the host, which has nothing to say within a step.
+    """
     i64 = ir.IntegerType.get_signless(64)
-    scalar = tensor.ExtractOp(step, []).result
-    scaled = arith.MulIOp(scalar, arith.ConstantOp(i64, accumulate).result).result
-    counter = arith.AddIOp(scaled, arith.IndexCastOp(i64, micro).result).result
-    return tensor.FromElementsOp(step.type, [counter]).result
+    times = ir.DenseElementsAttr.get_splat(step.type, ir.IntegerAttr.get(i64, accumulate))
+    scaled = arith.MulIOp(step, arith.ConstantOp(step.type, times).result).result
+    number = tensor.FromElementsOp(step.type, [arith.IndexCastOp(i64, micro).result]).result
+    return arith.AddIOp(scaled, number).result
 
 
 def _add(total: ir.Value, value: ir.Value) -> ir.Value:

@@ -15,11 +15,11 @@ from dmc import optim
 from dmc._mlir import ir
 from dmc.errors import ImportFailure
 from dmc.importer import link
-from dmc.importer.capture import Capture, Loss, capture
+from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.differentiate import Gradients, differentiate, results_of
-from dmc.importer.precision import Precision
-from dmc.importer.sharing import check_sharing
-from dmc.importer.torch_to_linalg import TorchModule
+from dmc.importer.forward.precision import Precision
+from dmc.importer.linalg.lowering import TorchModule
+from dmc.importer.python.sharing import check_sharing
 from dmc.importer.update import Update, trace_update
 from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
 

@@ -58,6 +58,12 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
     return tuple(argument.name for argument in overload._schema.arguments)
 
 
+def may_write(target: Any) -> bool:
+    """Whether an operation changes one of its operands."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
 def without_torch_functions() -> Any:
     """A context in which modes do not see what is called."""
     return torch._C.DisableTorchFunction()

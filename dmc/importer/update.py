@@ -12,8 +12,8 @@ from torch import Tensor, fx
 from torch.fx import traceback
 
 from dmc.importer import origin
+from dmc.importer.decompositions.nonfinite import is_finite
 from dmc.importer.differentiate import trace
-from dmc.importer.nonfinite import is_finite
 from dmc.optim import SLOTS, Plan, Settings
 
 update_ops = torch.ops.dmc

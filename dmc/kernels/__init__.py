@@ -1,1 +1,1 @@
-"""Kernels written by hand: what each implements, how it becomes code, and a float64 reference beside it."""
+"""Kernels, written by hand or generated: what each computes, how it becomes code, and what it is compared with."""

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from dmc._mlir import func, ir, passmanager
+from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.graph import Graph, step_graph
 from dmc.dialect import CompositeOp
+from dmc.dialect.iree import fusion_barrier
+from dmc.step_function import functions
 from dmc.walk import walk
+
+_COMPOSITE = CompositeOp.OPERATION_NAME
+_OPEN = "builtin.module(inline{default-pipeline=},symbol-dce,canonicalize,cse,convert-elementwise-to-linalg)"
 
 
 def call_decomposition(op: CompositeOp) -> None:
@@ -16,9 +25,61 @@ def call_decomposition(op: CompositeOp) -> None:
     op.operation.erase()
 
 
-def open_composites(module: ir.Module) -> None:
-    """Replaces every composite by the body of its decomposition, and removes the decompositions."""
-    for op in [op for op in walk(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
+def open_composites(kernels: ir.Module, meanings: Iterable[ir.Operation]) -> None:
+    """Replaces every composite in the functions of `kernels` by its decomposition, which is among `meanings`.
+
+    What would be several kernels in a step is kept apart: IREE makes one dispatch of each, but not of all together.
+    """
+    whole = [each.operation for each in functions(kernels) if any(op.name == _COMPOSITE for op in walk(each))]
+    if not whole:
+        return
+    opened = ir.Module.create(loc=kernels.operation.location)
+    with ir.InsertionPoint(opened.body):
+        for each in (*whole, *meanings):
+            each.clone()
+    for each in whole:
+        each.erase()
+    for op in [op for op in walk(opened.operation) if op.name == _COMPOSITE]:
         call_decomposition(op.opview)
-    pipeline = passmanager.PassManager.parse("builtin.module(inline{default-pipeline=},symbol-dce)", module.context)
-    pipeline.run(module.operation)
+    passmanager.PassManager.parse(_OPEN, kernels.context).run(opened.operation)
+    with ir.InsertionPoint(kernels.body):
+        for function in functions(opened):
+            graph = step_graph(function)
+            _keep_apart(graph, fuse(graph).groups)
+            function.operation.clone()
+
+
+def _keep_apart(graph: Graph, groups: Sequence[Sequence[int]]) -> None:
+    """Puts a barrier to fusion behind what one group of operations computes and another reads."""
+    group_of = {number: i for i, group in enumerate(groups) for number in group}
+    readers: dict[ir.Value, list[int]] = {}
+    for number, values in enumerate(graph.reads):
+        for value in values:
+            readers.setdefault(value, []).append(number)
+    reading = _reading_groups(graph, group_of, readers)
+    for value, maker in graph.made_by.items():
+        if maker not in group_of:
+            continue
+        others = [each for each in readers.get(value, ()) if reading[each] - {group_of[maker]}]
+        if others:
+            _replace(value, fusion_barrier(value), [graph.ops[each] for each in others])
+
+
+def _reading_groups(
+    graph: Graph, group_of: Mapping[int, int], readers: Mapping[ir.Value, Sequence[int]]
+) -> dict[int, set[int]]:
+    """The group of each operation; of one that is in none, as a view or a scalar, those of what reads it."""
+    reading: dict[int, set[int]] = {}
+    # An operation stands behind all that it reads.
+    for number in reversed(range(len(graph.ops))):
+        behind = (reading[each] for result in graph.ops[number].results for each in readers.get(result, ()))
+        reading[number] = {group_of[number]} if number in group_of else set[int]().union(*behind)
+    return reading
+
+
+def _replace(old: ir.Value, new: ir.Value, ops: Iterable[ir.Operation]) -> None:
+    """Lets these operations, and those in them, read another value."""
+    for inner in (inner for op in ops for inner in walk(op)):
+        for i, operand in enumerate(inner.operands):
+            if operand == old:
+                inner.operands[i] = new

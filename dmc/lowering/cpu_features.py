@@ -1,30 +1,53 @@
-"""What a processor must offer to run the code that IREE has compiled for one."""
+"""What a processor must offer to run the code that IREE compiles for one: what the code may use, and no more."""
 
 from __future__ import annotations
 
 import re
 
-_TARGET = re.compile(r'cpu_features = "([^"]*)".*?target_triple = "(\w+)-')
-
-# Instructions for operating systems, for keys and clocks, and x86-64 itself: no code generated from arithmetic depends
-# on them. LLVM turns them on with a processor's name, and virtual machines hide some of them.
-_NOT_GENERATED = frozenset(
-    "64bit cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku "
-    "prfchw ptwrite rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl "
-    "xsave xsavec xsaveopt xsaves".split()
+_FEATURES = re.compile(r'(cpu_features = ")([^"]*)(".*?target_triple = "(\w+)-)')
+_X86 = "x86_64"
+_ON = "+"
+# In LLVM's names, what it makes of arithmetic on tensors. A processor's name turns on much more: instructions for
+# operating systems, keys and hashes, matrix units that IREE does not use, and extensions of integer arithmetic.
+_USED = frozenset(
+    "avx avx2 avx512bf16 avx512bw avx512cd avx512dq avx512f avx512fp16 avx512vl avx512vnni avxvnni bmi bmi2 cmov "
+    "crc32 cx16 cx8 f16c fma fma4 fxsr lzcnt mmx movbe popcnt sahf sse sse2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm x87 "
+    "xop".split()
 )
+# x86-64 itself.
+_SELF = "64bit"
 
 
-def required_features(schedule: str) -> tuple[str, ...]:
-    """The architecture, then, sorted and in LLVM's names, the features that code for the target of IREE's program
-    `schedule` may use; empty where that target is not a CPU.
+def with_used_features(program: str) -> str:
+    """IREE's `program` for a processor without the features that tensors have no use for: its code cannot use them.
+
+    Of x86-64 only; for other architectures it is left as it is.
     """
-    target = _TARGET.search(schedule)
+    return _FEATURES.sub(_with_used, program)
+
+
+def _with_used(target: re.Match[str]) -> str:
+    before, features, behind, architecture = target.groups()
+    if architecture != _X86:
+        return target[0]
+    enabled = _enabled(features)
+    used = [f"{_ON}{name}" for name in enabled if name in _USED or name == _SELF]
+    unused = [f"-{name}" for name in enabled if f"{_ON}{name}" not in used]
+    # What is turned off takes along what builds on it, so what stays comes last.
+    return f"{before}{','.join([*unused, *used])}{behind}"
+
+
+def required_features(program: str) -> tuple[str, ...]:
+    """The architecture, then, sorted and in LLVM's names, the features that code for the target of IREE's `program` may
+    use; empty where that target is not a CPU.
+    """
+    target = _FEATURES.search(program)
     if target is None:
         return ()
-    enabled: dict[str, bool] = {}
-    # A later entry overrides an earlier one: first those of the processor's name, then those detected.
-    for entry in filter(None, target[1].split(",")):
-        enabled[entry[1:]] = entry[0] == "+"
-    features = sorted(name for name, on in enabled.items() if on and name not in _NOT_GENERATED)
-    return (target[2], *features)
+    return (target[4], *(name for name in _enabled(target[2]) if name != _SELF))
+
+
+def _enabled(features: str) -> list[str]:
+    """Sorted. A later entry overrides an earlier one: first those of the processor's name, then those detected."""
+    states = {entry[1:]: entry[0] == _ON for entry in filter(None, features.split(","))}
+    return sorted(name for name, is_on in states.items() if is_on)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from dmc._mlir import func, ir
-from dmc.analysis.decompositions import decompositions
+from dmc.analysis.kernels.decompositions import decompositions
 from dmc.errors import DmcError
 from dmc.lowering.composites import open_composites
 from dmc.lowering.deep_products import split_deep_products
@@ -15,7 +15,7 @@ from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
 from dmc.lowering.rounding import keep_rounding
-from dmc.lowering.transposes import isolate_transposes
+from dmc.lowering.transposes import isolate_transposes, separate_transposes
 from dmc.target import CPU, Target
 from dmc.walk import walk
 
@@ -121,13 +121,12 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
     with ir.InsertionPoint(kernels.body):
         for name in names:
             _add_public(symbols[name].operation)
-        meanings = [symbols[name].operation.clone() for name in decompositions(module, names)]
-    if meanings:
-        open_composites(kernels)
+    open_composites(kernels, [symbols[name].operation for name in decompositions(module, names)])
     if target.name == CPU.name:
         split_deep_products(kernels)
         keep_rounding(kernels)
     isolate_transposes(kernels)
+    separate_transposes(kernels)
     return kernels.operation.get_asm()
 
 

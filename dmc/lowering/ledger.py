@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmc._mlir import ir
-from dmc.analysis.traffic import Movement, element_bytes, meshes_of, traffic
+from dmc.analysis.ranks.traffic import Movement, element_bytes, meshes_of, traffic
 from dmc.dialect.labels import label_of, module_path, place_of
 from dmc.errors import DmcError
 from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.program.labels import GRADIENT
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.step_function import arguments, find_step
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from dmc.mesh import Mesh
-from dmc.plans.resolved import ResolvedPlan, TensorPlan
-from dmc.runtime.ledger import Bound
+from dmc.plans.resolved import ResolvedPlan
+from dmc.plans.tensors import TensorPlan
+from dmc.runtime.movements import Bound
 
 # What the rules of `dmc/plans/megatron.py` say they are of.
 _READY = "megatron_"

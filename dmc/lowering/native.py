@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from dmc._mlir import func, ir
-from dmc.analysis.composite_problems import problem_of_body
+from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.kernels.code import Entry, compile_recipe

@@ -20,13 +20,32 @@ def keep_rounding(module: ir.Module) -> None:
     `mulf x, y : bf16` becomes `truncf (mulf (extf x), (extf y))`, and `truncf x : f32 to bf16`, where the same
     function reads it, `bitcast (trunci (round (bitcast x)))`: to nearest, ties to even. IREE takes x itself for
     `extf (truncf x)` as soon as it has joined the two, though to round x may be what they are for. What goes to memory
-    is rounded in any case.
+    is rounded in any case. A number that is written as f64 and cast to bf16 becomes a constant in bf16.
     """
+    for op in [op for op in walk(module.operation) if _is_rounded_constant(op)]:
+        _replace(op, _constant(op))
     for op in [op for op in walk(module.operation) if _is_in_bf16(op)]:
         _replace(op, _computed_in_f32(op))
     for op in [op for op in walk(module.operation) if _is_cast(op) and _is_read(op)]:
         with ir.InsertionPoint(op), op.location:
             _replace(op, _rounded(op.operands[0]))
+
+
+def _is_rounded_constant(op: ir.Operation) -> bool:
+    return op.name == "arith.truncf" and str(op.results[0].type) == "bf16" and _number(op) is not None
+
+
+def _number(op: ir.Operation) -> float | None:
+    """The number that is cast, if it is a constant."""
+    source = op.operands[0].owner
+    if not isinstance(source, ir.Operation | ir.OpView) or source.operation.name != "arith.constant":
+        return None
+    return ir.FloatAttr(source.operation.attributes["value"]).value
+
+
+def _constant(op: ir.Operation) -> ir.Value:
+    with ir.InsertionPoint(op), op.location:
+        return arith.constant(op.results[0].type, _number(op))
 
 
 def _is_in_bf16(op: ir.Operation) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dmc.errors import ProofError
-from dmc.lowering.cpu_features import required_features
+from dmc.lowering.cpu_features import required_features, with_used_features
 from dmc.lowering.iree import Executable, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
@@ -39,7 +39,7 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     """
     text = stream_module(job, code)
     if target.name == CPU.name:
-        text = with_tiles(text, os.cpu_count() or 1)
+        text = with_tiles(with_used_features(text), os.cpu_count() or 1)
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}
     return Executable(compile_stream(text, target, _RECORDED_ANEW), statistics, required_features(text))
 

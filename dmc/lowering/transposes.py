@@ -1,4 +1,4 @@
-"""Transposed matrices on the right of products, made once instead of read across their rows for every tile."""
+"""Transposes that IREE must not join with what stands around them."""
 
 from __future__ import annotations
 
@@ -26,3 +26,40 @@ def isolate_transposes(module: ir.Module) -> None:
         if right not in barriers:
             barriers[right] = fusion_barrier(right)
         op.operands[1] = barriers[right]
+
+
+def separate_transposes(module: ir.Module) -> None:
+    """Puts a barrier to fusion between a loop that gives several results, or may come to, and the transpose of one.
+
+    `transpose(loop(x)#0)` becomes `transpose(barrier(loop(x)#0))`. IREE would make a transposed result of the loop, but
+    forgets its other results on the way (`iree-global-opt-propagate-linalg-transpose`), and dies of that later. Loops
+    come to have several results where IREE joins them with a producer that others read too.
+    """
+    for op in [op for op in walk(module.operation) if _is_transpose(op)]:
+        if _comes_of_several(op.operands[0]):
+            op.operands[0] = fusion_barrier(op.operands[0])
+
+
+def _is_transpose(op: ir.Operation) -> bool:
+    """Whether it is one to IREE: a loop that moves each element to another place is."""
+    if op.name == "linalg.transpose":
+        return True
+    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.regions[0].blocks[0].operations) != 1:
+        return False
+    source, target = (ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"])
+    return source.is_permutation and target.is_permutation and source != target
+
+
+def _comes_of_several(value: ir.Value) -> bool:
+    """Whether a loop among those that the value is computed by has several results, or one that several read."""
+    todo, seen = [value], set[ir.Value]()
+    while todo:
+        current = todo.pop()
+        if current in seen or isinstance(current.owner, ir.Block):
+            continue
+        seen.add(current)
+        op = current.owner.operation
+        if op.name == "linalg.generic" and (len(op.results) > 1 or len(list(current.uses)) > 1):
+            return True
+        todo += op.operands
+    return False

@@ -1,7 +1,17 @@
-"""One pass per file. Importing this package imports every one, so that the registry is full."""
+"""The passes, by the form that they lead to. Importing this package imports every one, so that the registry is full.
+
+* base: what a pass is, the registry, and pipelines
+* options: a pass's options as text
+* text: splitting the text of pipelines
+* placed: form imported → form placed
+* scheduled: form placed → form scheduled
+* planned: form scheduled → form planned
+* any: what can be asked of a module in any form
+* shared: what several passes write and report with
+"""
 
 import importlib
 import pkgutil
 
-for _module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 
 from dmc._mlir import ir, passmanager
 from dmc.errors import PipelineError
-from dmc.passes._options import describe_options, format_options, parse_options
-from dmc.passes._text import split
+from dmc.passes.options import describe_options, format_options, parse_options
+from dmc.passes.text import split
 
 REGISTRY: dict[str, type[Pass]] = {}
 

@@ -8,8 +8,8 @@ from typing import get_args
 from dmc.errors import PlanError
 from dmc.plans.layout import AxisUse
 from dmc.plans.patterns import find
-from dmc.plans.resolved import ActivationPlan, Side
 from dmc.plans.rules import Rule, SequenceParallel, ShardActivation
+from dmc.plans.tensors import ActivationPlan, Side
 
 Value = tuple[str, Side]
 Dims = dict[int, tuple[AxisUse, ...]]

@@ -11,8 +11,9 @@ from dmc.plans.builder import Plan
 from dmc.plans.cut import cut
 from dmc.plans.layout import AxisUse, Layout, replicated
 from dmc.plans.patterns import find
-from dmc.plans.resolved import InputPlan, ResolvedPlan, TensorPlan
+from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import DataParallel, ExpertParallel, Replicate, ReplicateInput, Rule, Shard, ShardInput
+from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 

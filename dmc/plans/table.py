@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from dmc.mesh import Mesh
 from dmc.plans.layout import Layout
-from dmc.plans.resolved import ResolvedPlan
+from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
 
 HEAD = ("name", "shape", "placement", "local shape", "gradient", "optimizer", "rule")
 LEGEND = """\
@@ -13,26 +14,30 @@ LEGEND = """\
 3×tp         the dimension is three blocks side by side, and each of them is split over tp"""
 
 
-def table(plan: ResolvedPlan) -> str:
-    """One line for each parameter and buffer, then each input, then each constraint on an activation."""
+def table(
+    mesh: Mesh,
+    tensors: Mapping[str, TensorPlan],
+    inputs: Mapping[str, InputPlan],
+    activations: Sequence[ActivationPlan],
+    notes: Sequence[str],
+) -> str:
+    """One line for each parameter and buffer, then each input, then each constraint on an activation, then `notes`."""
     rows: list[tuple[str, ...]] = [HEAD]
-    for name, each in plan.tensors.items():
-        local = each.stored.placement().local_shape(plan.mesh, each.spec.shape)
+    for name, each in tensors.items():
+        local = each.stored.placement().local_shape(mesh, each.spec.shape)
         rest = (_layout(each.reduced), _layout(each.optimizer), "; ".join(each.rules) or "no rule")
         rows.append((name, _shape(each.spec.shape), str(each.stored), _shape(local), *rest))
-    for name, each in plan.inputs.items():
-        local = each.layout.placement().local_shape(plan.mesh, each.spec.shape)
+    for name, each in inputs.items():
+        local = each.layout.placement().local_shape(mesh, each.spec.shape)
         why = "; ".join(each.rules) or "no rule"
         rows.append((f"input {name}", _shape(each.spec.shape), str(each.layout), _shape(local), "", "", why))
-    for each in plan.activations:
+    for each in activations:
         where = f"{each.side} of {each.module or 'the model'}"
         for dim, uses in each.dims.items():
             text = f"dimension {dim}: {' '.join(map(str, uses))}"
             rows.append((where, "", text, "", "", "", "; ".join(use.rule for use in uses)))
-    lines = [f"plan over {plan.mesh}, {plan.mesh.size} ranks", "", *_aligned(rows), "", LEGEND]
-    lines += [f"matched nothing: {rule}" for rule in plan.unmatched]
-    lines += [f"axis '{axis}' splits nothing: all ranks along it do the same work" for axis in plan.unused_axes()]
-    return "\n".join(lines)
+    head = f"plan over {mesh}, {mesh.size} ranks"
+    return "\n".join([head, "", *_aligned(rows), "", LEGEND, *notes])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -33,7 +33,7 @@ def order_of(program: Program) -> Order:
     """The order of a program whose awaits all follow their records. Linear in commands times lanes.
 
     Vector clocks (Fidge 1988, Mattern 1989), one component a lane. The proof has its own, apart from those that place
-    events (`dmc/analysis/clocks.py`), so that no mistake is made in both.
+    events (`dmc/analysis/commands/clocks.py`), so that no mistake is made in both.
     """
     last = [-1] * len(program.lanes)
     current = [(-1,) * len(program.lanes)] * len(program.lanes)

@@ -12,22 +12,17 @@ _HINT = "compile the step on this machine, or for one that is older than all you
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
 
-# LLVM's feature → the flag that Linux shows for it (arch/x86/include/asm/cpufeatures.h).
+# Each of LLVM's features that code may use → the flag that Linux shows for it (arch/x86/include/asm/cpufeatures.h).
 _FLAGS = {
-    **{name: name for name in "adx aes avx avx2 bmi2 cmov cx16 cx8 f16c fma fma4 fxsr gfni mmx movbe popcnt".split()},
-    **{name: name for name in "sse sse2 sse4a ssse3 tbm vaes vpclmulqdq xop".split()},
-    **{f"avx512{name}": f"avx512{name}" for name in "bw cd dq f ifma vbmi vl".split()},
-    **{f"avx512{name}": f"avx512_{name}" for name in "bf16 bitalg fp16 vbmi2 vnni vp2intersect vpopcntdq".split()},
-    "amx-bf16": "amx_bf16",
-    "amx-int8": "amx_int8",
-    "amx-tile": "amx_tile",
+    **{name: name for name in "avx avx2 bmi2 cmov cx16 cx8 f16c fma fma4 fxsr mmx movbe popcnt".split()},
+    **{name: name for name in "sse sse2 sse4a ssse3 tbm xop".split()},
+    **{f"avx512{name}": f"avx512{name}" for name in "bw cd dq f vl".split()},
+    **{f"avx512{name}": f"avx512_{name}" for name in "bf16 fp16 vnni".split()},
     "avxvnni": "avx_vnni",
     "bmi": "bmi1",
     "crc32": "sse4_2",
     "lzcnt": "abm",
-    "pclmul": "pclmulqdq",
     "sahf": "lahf_lm",
-    "sha": "sha_ni",
     "sse3": "pni",
     "sse4.1": "sse4_1",
     "sse4.2": "sse4_2",
@@ -38,8 +33,8 @@ _FLAGS = {
 def check_cpu(requires: Sequence[str], place: str, cpuinfo: Path = _CPUINFO) -> None:
     """Raises ArtifactError unless this machine's processor has all that `requires` names (see `Artifact.requires`).
 
-    Features are checked on x86-64 under Linux, which lists them in `cpuinfo`. It does not show those of the newest
-    processors (AVX10, APX, most of AMX): they pass. On other systems and processors the architecture alone is checked.
+    Features are checked on x86-64 under Linux, which lists them in `cpuinfo`. On other systems and processors the
+    architecture alone is checked.
     """
     if not requires:
         return

@@ -24,8 +24,8 @@ def open_device(ordinal: int = 0) -> CudaStreams:
         cupy: Any = importlib.import_module("cupy")
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
-        hint = "pip install cupy-cuda12x cuda-bindings"
-        raise DmcError("device 'cuda'", f"needs {error.name}", hint) from error
+        fact = f"needs the package {error.name!r}, which is not installed"
+        raise DmcError("device 'cuda'", fact, hint="pip install 'dmc[cuda]'") from error
     try:
         cupy.cuda.Device(ordinal).use()
         return CudaStreams(cupy, driver)

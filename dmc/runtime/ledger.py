@@ -1,157 +1,18 @@
-"""Every movement between ranks in one training step, why it is there, and how far it is from the least possible.
-
-Plain data, stored as JSON. Bytes are what ranks send to other ranks, each piece once, over all ranks and all rounds of
-loops; what a rank keeps counts nothing.
-"""
+"""The ledger of a step: its movements between ranks as text, and as JSON in its file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from dmc.program.labels import GRADIENT, SEPARATOR
+from dmc.runtime.movements import Bound, Entry, Movements
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One collective of the step.
-
-    kind: "all_reduce", "all_gather", … tensor: a parameter's name, "gradient of" one, or the module path where an
-    activation is made; "" if unknown. dtype, shape: what each rank gives to it, in MLIR's name and in elements.
-    axes, group: the mesh axes along which ranks exchange, and how many ranks do so with each other. bytes: in one step,
-    over all ranks. why: the rules or the operation that asked for it. place: module, operation and line of Python.
-    label: what the plan calls it: the tensor, or the path of the module, with its part (`h.1.mlp, backward`).
-    """
-
-    kind: str
-    tensor: str
-    dtype: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-    group: int
-    bytes: int
-    why: str = ""
-    place: str = ""
-    label: str = ""
-
-    @property
-    def owner(self) -> str:
-        """The parameter whose value or gradient this moves, or the module of an activation."""
-        return self.tensor.removeprefix(GRADIENT)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The fewest bytes that a step can send for one trained tensor or module over some axes, over all ranks.
-
-    of: the name of a tensor, for its value and its gradient over the axes of data: 2(n-1)T for each group of n ranks
-    that train on different data, 2(n-1)/n·T for each rank, where T are the bytes of the tensor as a rank uses it.
-
-    * (n-1)T bring the n partial gradients together: of every element n-1 contributions must move (Chan et al. 2007,
-      "Collective communication: theory, practice, and experience", section 3; Patarasuk and Yuan 2009, "Bandwidth
-      optimal all-reduce algorithms", section 3). The gradient is taken as dense and as summed, not recomputed.
-    * (n-1)T bring the result to the n-1 ranks that did not make it: as the second half of an all-reduce (replicated),
-      or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
-
-    These are the 2Ψ of Rajbhandari et al. 2020 ("ZeRO", section 7). Their 3Ψ of stage 3 gathers once for forward and
-    again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here.
-
-    of: the path of a module that a ready Megatron plan splits by columns and then by rows: 4(n-1)T for each group of n
-    ranks along the axis, where T are the bytes of its activation, tokens × width. Its output is all-reduced in forward
-    and the gradient of its input in backward. Attention and MLP are such modules: two all-reduces for each block and
-    direction (Shoeybi et al. 2019, "Megatron-LM", section 3).
-
-    T counts elements in the narrowest type in which the step moves them. Of anything else no bound is known.
-    """
-
-    of: str
-    axes: tuple[str, ...]
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Total:
-    """What was sent, and the lower bound of what had to be; None where no bound is known."""
-
-    bytes: int
-    bound: int | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """Sent ÷ bound. Below 1 the program moves something else instead, such as the activations of a small batch."""
-        return self.bytes / self.bound if self.bound else None
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The movements of one step, in the order of the program.
-
-    mesh: axis to number of ranks; empty for a step that was not compiled for a mesh. ranks: the bytes that each rank
-    sends.
-    """
-
-    mesh: Mapping[str, int] = field(default_factory=dict)
-    entries: tuple[Entry, ...] = ()
-    ranks: tuple[int, ...] = ()
-    bounds: tuple[Bound, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        """What is sent in one step, over all ranks."""
-        return sum(entry.bytes for entry in self.entries)
-
-    def whys(self) -> dict[str, str]:
-        """What asked for the movements of each label, where that is known; several rules are joined."""
-        found: dict[str, dict[str, None]] = {}
-        for entry in self.entries:
-            if entry.label and entry.why:
-                found.setdefault(entry.label, {})[entry.why] = None
-        return {label: SEPARATOR.join(whys) for label, whys in found.items()}
-
-    def by_kind(self) -> dict[str, int]:
-        """Bytes by kind of collective, most first."""
-        return _sums((entry.kind, entry.bytes) for entry in self.entries)
-
-    def by_axes(self) -> dict[tuple[str, ...], int]:
-        """Bytes by the mesh axes along which they go, most first; a group along several axes counts as its own."""
-        return _sums((entry.axes, entry.bytes) for entry in self.entries)
-
-    def bound_of(self, entry: Entry) -> Bound | None:
-        """What a movement counts towards: the bound of its tensor or of the innermost module around it."""
-        path = entry.owner
-        while path:
-            for bound in self._bounds.get(path, ()):
-                if set(bound.axes) & set(entry.axes):
-                    return bound
-            path = path.rpartition(".")[0]
-        return None
-
-    @cached_property
-    def totals(self) -> dict[Bound, Total]:
-        """For each bound, what is sent that counts towards it."""
-        sent = dict.fromkeys(self.bounds, 0)
-        for entry in self.entries:
-            if bound := self.bound_of(entry):
-                sent[bound] += entry.bytes
-        return {bound: Total(size, bound.bytes) for bound, size in sent.items()}
-
-    def bounded(self) -> dict[tuple[str, ...], Total]:
-        """The sums of `totals`, by axes."""
-        sums: dict[tuple[str, ...], Total] = {}
-        for bound, total in self.totals.items():
-            before = sums.get(bound.axes, Total(0, 0))
-            sums[bound.axes] = Total(before.bytes + total.bytes, (before.bound or 0) + bound.bytes)
-        return sums
-
-    @cached_property
-    def _bounds(self) -> dict[str, list[Bound]]:
-        found: dict[str, list[Bound]] = {}
-        for bound in self.bounds:
-            found.setdefault(bound.of, []).append(bound)
-        return found
+class Ledger(Movements):
+    """The movements of one step, to be shown and stored."""
 
     def table(self, every: bool = False, width: int = 160) -> str:
         """All of it as text of `width` columns: one line for movements that differ only in the number of their layer,
@@ -174,13 +35,6 @@ class Ledger:
             ranks=tuple(data["ranks"]),
             bounds=tuple(Bound(**_with_tuples(bound, ("axes",))) for bound in data["bounds"]),
         )
-
-
-def _sums(pairs: Iterable[tuple[Any, int]]) -> dict[Any, int]:
-    sums: dict[Any, int] = {}
-    for key, size in pairs:
-        sums[key] = sums.get(key, 0) + size
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
 def _with_tuples(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

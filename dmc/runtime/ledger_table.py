@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmc.runtime.dtypes import describe
-from dmc.runtime.ledger import Entry, Ledger, Total
+from dmc.runtime.movements import Entry, Movements, Total
 
 UNKNOWN = "-"
 # A component of a module path that is a number.
@@ -21,26 +21,26 @@ _LAYER = re.compile(r"(^|[ .])\d+(?=[.# ]|$)")
 _NOTHING = "one rank: nothing is sent"
 
 
-def table(ledger: Ledger, every: bool, width: int) -> str:
+def table(movements: Movements, every: bool, width: int) -> str:
     """See `Ledger.table`."""
-    if not ledger.mesh:
+    if not movements.mesh:
         return _NOTHING
     text = io.StringIO()
     console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    for part in (_head(ledger), _movements(ledger, every), _totals(ledger), _bounds(ledger)):
+    for part in (_head(movements), _movements(movements, every), _totals(movements), _bounds(movements)):
         console.print(part, "")
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
 
 
-def _head(ledger: Ledger) -> Text:
-    axes = ", ".join(f"{axis}={size}" for axis, size in ledger.mesh.items())
-    most = max(ledger.ranks, default=0)
-    return Text(f"mesh {axes}: {_size(ledger.bytes)} in one step, at most {_size(most)} from one rank")
+def _head(movements: Movements) -> Text:
+    axes = ", ".join(f"{axis}={size}" for axis, size in movements.mesh.items())
+    most = max(movements.ranks, default=0)
+    return Text(f"mesh {axes}: {_size(movements.bytes)} in one step, at most {_size(most)} from one rank")
 
 
-def _movements(ledger: Ledger, every: bool) -> Table:
+def _movements(movements: Movements, every: bool) -> Table:
     made = _table("movement", "tensor", "each rank gives", "over", "bytes", "ratio", "why")
-    for entries in ([entry] for entry in ledger.entries) if every else _alike(ledger.entries):
+    for entries in ([entry] for entry in movements.entries) if every else _alike(movements.entries):
         first, sent = entries[0], sum(entry.bytes for entry in entries)
         count = f" ×{len(entries)}" if len(entries) > 1 else ""
         made.add_row(
@@ -49,7 +49,7 @@ def _movements(ledger: Ledger, every: bool) -> Table:
             describe(first.dtype, first.shape),
             f"{_axes(first.axes)} ({first.group})",
             _size(sent),
-            _ratio(_sum(ledger, entries)),
+            _ratio(_sum(movements, entries)),
             _common([entry.why for entry in entries]) or UNKNOWN,
         )
         if every:
@@ -57,23 +57,23 @@ def _movements(ledger: Ledger, every: bool) -> Table:
     return made
 
 
-def _totals(ledger: Ledger) -> Table:
+def _totals(movements: Movements) -> Table:
     made = _table("total", "bytes", "share")
     rows: Mapping[str, int] = {
-        **ledger.by_kind(),
-        **{f"over {_axes(axes)}": size for axes, size in ledger.by_axes().items()},
+        **movements.by_kind(),
+        **{f"over {_axes(axes)}": size for axes, size in movements.by_axes().items()},
     }
     for name, size in rows.items():
-        made.add_row(name, _size(size), f"{100 * size / ledger.bytes:.1f} %" if ledger.bytes else UNKNOWN)
+        made.add_row(name, _size(size), f"{100 * size / movements.bytes:.1f} %" if movements.bytes else UNKNOWN)
     return made
 
 
-def _bounds(ledger: Ledger) -> Table:
+def _bounds(movements: Movements) -> Table:
     made = _table("lower bound", "sent", "at least", "ratio")
-    bounded = ledger.bounded()
+    bounded = movements.bounded()
     for axes, total in bounded.items():
         made.add_row(f"over {_axes(axes)}", _size(total.bytes), _size(total.bound or 0), _ratio(total))
-    rest = ledger.bytes - sum(total.bytes for total in bounded.values())
+    rest = movements.bytes - sum(total.bytes for total in bounded.values())
     made.add_row("everything else", _size(rest), UNKNOWN, UNKNOWN)
     return made
 
@@ -110,10 +110,10 @@ def _axes(axes: Sequence[str]) -> str:
     return " × ".join(axes)
 
 
-def _sum(ledger: Ledger, entries: Sequence[Entry]) -> Total:
+def _sum(movements: Movements, entries: Sequence[Entry]) -> Total:
     """Of all that the entries count towards; without a bound where one of them has none."""
-    bounds = [ledger.bound_of(entry) for entry in entries]
-    totals = [Total(0) if bound is None else ledger.totals[bound] for bound in dict.fromkeys(bounds)]
+    bounds = [movements.bound_of(entry) for entry in entries]
+    totals = [Total(0) if bound is None else movements.totals[bound] for bound in dict.fromkeys(bounds)]
     known = None if None in bounds else sum(total.bound or 0 for total in totals)
     return Total(sum(total.bytes for total in totals), known)
 

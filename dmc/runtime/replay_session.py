@@ -21,7 +21,7 @@ _HOST: Space = "pinned_host"
 
 
 class ReplaySession:
-    """A loaded planned step on one GPU, with the interface of `Session`.
+    """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
     The device arena is allocated once, and pinned host memory for each step in flight, so that the host fills that of
     the next step while one runs. For each the step is captured once as a graph; from then on a step is one graph

@@ -19,6 +19,7 @@ from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_session
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
@@ -110,11 +111,14 @@ class Step:
         """Compares the next call with the same step on the CPU, as the same plan says it; the call waits for both.
 
         That call raises VerificationError where outputs or state differ by more than rounding, naming them. Raises
-        ArtifactError where the step was not planned for a CPU, too.
+        ArtifactError where the step was not planned for a CPU, too, and where it runs on one.
         """
         if "cpu" not in self._artifact.target.split("+"):
-            fact = f"was compiled for {self._artifact.target}, and holds no plan for a CPU to compare with"
+            fact = f"was compiled for {self._artifact.target}, and holds no code for a CPU to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
+        if isinstance(self._session, PlannedSession):
+            fact = "runs on the CPU itself, which it would be compared with"
+            raise ArtifactError("the step", fact, hint='load it with device="cuda"')
         self._verifies = True
 
     def state_dict(self) -> StateDict:
@@ -186,7 +190,8 @@ class Step:
         ]
         given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
-        expected = self._on_cpu(batch, given) if self._verifies else None
+        expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
+        self._verifies = False
         scatter = self._ranks.scatter
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
         outputs = self._outputs(*issued)
@@ -195,19 +200,17 @@ class Step:
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return outputs
 
-    def _on_cpu(self, batch: Sequence[np.ndarray], given: Mapping[str, np.ndarray]) -> Expected:
-        """What the CPU makes of this step; asked for once."""
-        self._verifies = False
+    def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
+        """What the CPU makes of this step."""
         before = self.snapshot()
-        names = [spec.name for spec in self.signature.batch]
         other = Step(before, "cpu")
         try:
-            left = other.outcome(dict(zip(names, batch, strict=True)), given["lr"].tolist())
+            left = other._left(other._issue(batch, rates.tolist(), check_finite))
         finally:
             other.close()
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
-        return Expected(left, specs, start, float(given["lr"].max()), tolerance, "the CPU")
+        return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")
 
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
         """What a step gave, and the state behind it."""

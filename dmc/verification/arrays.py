@@ -12,10 +12,15 @@ from dmc.interpreter.dtypes import Array
 
 def array_of(tensor: Tensor) -> Array:
     """A copy of a tensor."""
+    return view_of(tensor).copy()
+
+
+def view_of(tensor: Tensor) -> Array:
+    """A tensor, where possible in its own memory."""
     tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
     if tensor.dtype is torch.bfloat16:
-        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16).copy()
-    return tensor.numpy().copy()
+        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 def tensor_of(array: Array) -> Tensor:

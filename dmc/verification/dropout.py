@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import VerificationError
-from dmc.importer.randomness import MAX_SITES
+from dmc.importer.forward.randomness import MAX_SITES
 from dmc.verification.philox import uniform_words
 
 aten = torch.ops.aten
@@ -19,7 +19,7 @@ class Draws(TorchDispatchMode):
     """Inside, every draw of dropout takes the bits that a compiled step draws at the same site.
 
     Whatever calls dropout, in Python or inside of an operation, ends in `bernoulli_`: it is what is replaced. Sites are
-    counted as they are met, which is how `dmc.importer.randomness.Randomness` counts them.
+    counted as they are met, which is how `dmc.importer.forward.randomness.Randomness` counts them.
     """
 
     def __init__(self, seed: int, counter: int) -> None:

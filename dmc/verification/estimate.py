@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,34 +11,72 @@ from typing import Any
 import torch
 
 from dmc._mlir import ir
-from dmc.analysis.kernel_cost import work_of
+from dmc.analysis.kernels.cost import work_of
 from dmc.dialect import CompositeOp
 from dmc.step_function import find_step, functions, symbol
+from dmc.verification.philox import BLOCKS, uniform_words
 
-_PRODUCT, _VECTOR = 384, 1 << 20
+_PRODUCT, _VECTOR, _WORDS = 384, 1 << 20, 4 * BLOCKS
+# How many times longer an element of `Amount` takes than one of a sum of two tensors in the cache: most of eager's
+# operations write to new memory, and some take an exponential. Measured: 6.8 for the demo GPT, 6.6 for BERT-small.
+_SUMS = 6.5
+# Which operand of an attention the queries are; the keys follow.
+_QUERY = {"attention": 0, "attention_backward": 1}
+# Of the times of one probe the shortest counts: the others met somebody.
+_PROBES = 8
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds that eager takes: for a floating-point operation of a product, an element, and a random word."""
+
+    flop: float
+    element: float
+    draw: float
+
+    @staticmethod
+    def measured() -> Rates:
+        """Of this machine, here and now.
+
+        On a machine that others use, too, short work on many threads waits for the slowest of them far longer than a
+        step does: so nothing is taken to be slower than on one core by its own clock.
+        """
+        x, y, threads = torch.ones(_PRODUCT, _PRODUCT), torch.ones(_VECTOR), torch.get_num_threads()
+        works = (lambda: x @ x, lambda: y + y, lambda: uniform_words(_WORDS, 0, 0))
+        together = _shortest(time.perf_counter, works)
+        torch.set_num_threads(1)
+        try:
+            alone = _shortest(time.thread_time, works)
+        finally:
+            torch.set_num_threads(threads)
+        product, total, words = map(min, together, alone)
+        return Rates(product / (2 * _PRODUCT**3), _SUMS * total / _VECTOR, words / _WORDS)
 
 
 @dataclass(frozen=True)
 class Amount:
-    """flops: of matrix products and convolutions. elements: that all other operations make. longest: terms of a sum."""
+    """What a step of eager does.
+
+    flops: of matrix products and convolutions. elements: over which all other operations go; a composite goes over its
+    operands and results. draws: random words. longest: terms of a sum.
+    """
 
     flops: int = 0
     elements: int = 0
+    draws: int = 0
     longest: int = 1
 
     def __add__(self, other: Amount) -> Amount:
         longest = max(self.longest, other.longest)
-        return Amount(self.flops + other.flops, self.elements + other.elements, longest)
+        return Amount(self.flops + other.flops, self.elements + other.elements, self.draws + other.draws, longest)
 
     def times(self, count: int) -> Amount:
         """As much, so many times."""
-        return Amount(self.flops * count, self.elements * count, self.longest)
+        return Amount(self.flops * count, self.elements * count, self.draws * count, self.longest)
 
-    def seconds(self) -> float:
-        """The time that eager needs for this much, by a product and a sum that are timed here and now."""
-        x, y = torch.ones(_PRODUCT, _PRODUCT), torch.ones(_VECTOR)
-        product, vector = _seconds(lambda: x @ x), _seconds(lambda: y + y)
-        return self.flops / (2 * _PRODUCT**3) * product + self.elements / _VECTOR * vector
+    def seconds(self, rates: Rates) -> float:
+        """The time that eager needs for this much."""
+        return self.flops * rates.flop + self.elements * rates.element + self.draws * rates.draw
 
 
 def amount_of(module: ir.Module) -> Amount:
@@ -64,16 +102,38 @@ class _Amounts:
 
     def _of_op(self, op: Any) -> Amount:
         if op.name == CompositeOp.OPERATION_NAME:
-            return self.of_function(op.attributes["decomposition"].value)
+            return self._of_composite(op)
         if op.name == "scf.for":
             return self._of_region(op).times(_rounds(op))
-        if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
+        if not op.name.startswith("linalg."):
             return Amount()
         work = work_of(op)
-        longest = max(1, work.iterations // max(1, min(prod(result.type.shape) for result in op.results)))
+        longest = max(1, work.iterations // max(1, _elements(op.results)))
         if work.kind == "matmul":
             return Amount(flops=work.flops, longest=longest)
-        return Amount(elements=work.iterations, longest=longest)
+        # What only moves elements is a view in eager, or part of the operation that follows.
+        return Amount(longest=longest) if work.kind == "other" else Amount(0, work.iterations, 0, longest)
+
+    def _of_composite(self, op: Any) -> Amount:
+        inner = self.of_function(op.attributes["decomposition"].value)
+        touched, draws = _elements(op.operands) + _elements(op.results), _draws(op)
+        # Whatever is drawn is multiplied with.
+        return Amount(inner.flops, touched + 2 * draws, draws, inner.longest)
+
+
+def _draws(op: Any) -> int:
+    """Random words of a composite; eager draws in the forward pass only, and so half of them in either."""
+    kind, parameters = op.attributes["kind"].value, op.attributes["parameters"]
+    if kind == "dropout":
+        return _elements(op.results) // 2
+    if kind not in _QUERY or not ir.FloatAttr(parameters["p"]).value:
+        return 0
+    query, key = (op.operands[_QUERY[kind] + i].type.shape for i in range(2))
+    return prod(query[:-1]) * key[-2] // 2
+
+
+def _elements(values: Sequence[ir.Value]) -> int:
+    return sum(prod(value.type.shape) for value in values if isinstance(value.type, ir.RankedTensorType))
 
 
 def _rounds(loop: Any) -> int:
@@ -81,11 +141,12 @@ def _rounds(loop: Any) -> int:
     return len(range(first, last, step))
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    """The shortest of some runs: the others met somebody."""
-    times: list[float] = []
-    for _ in range(4):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+def _shortest(clock: Callable[[], float], works: Sequence[Callable[[], object]]) -> list[float]:
+    """The shortest time of each, in turns, so that what else the machine does meets all of them."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(_PROBES):
+        for own, work in zip(times, works, strict=True):
+            begin = clock()
+            work()
+            own.append(clock() - begin)
+    return [min(own) for own in times]

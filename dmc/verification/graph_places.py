@@ -9,8 +9,9 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmc.importer import decompositions, origin
-from dmc.importer.capture import MODEL
+from dmc.importer import origin
+from dmc.importer.capture.capture import MODEL
+from dmc.importer.decompositions import decompositions
 from dmc.runtime.difference import difference
 from dmc.runtime.tolerance import Tolerance
 from dmc.verification.arrays import array_of

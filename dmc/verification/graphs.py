@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from dmc.importer.capture import Capture, capture
+from dmc.importer.capture.capture import Capture, capture
 from dmc.importer.differentiate import Gradients, differentiate
-from dmc.importer.forward import Forward, Setting
-from dmc.importer.python_calls import PYTHON_CALL, PythonCall, add_hook
-from dmc.importer.randomness import Randomness
+from dmc.importer.forward.forward import Forward, Setting
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.python.calls import PYTHON_CALL, PythonCall, add_hook
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of
+from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.reference import autocast, micro_batch
 from dmc.verification.request import Request
@@ -108,7 +109,7 @@ class Graphs:
 
     def _by_eager(self, graph: fx.GraphModule, trace: Trace) -> dict[str, Array]:
         def run(*arguments: Tensor) -> Any:
-            with Draws(self.request.seed, self.counter), autocast(self.request.precision):
+            with FirstOfEqual(), Draws(self.request.seed, self.counter), autocast(self.request.precision):
                 return _Exported(graph, trace, self.captured.calls).run(*arguments)
 
         return self._differentiated(run)

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
-from dmc.importer import tree
-from dmc.importer.objective import TARGET_NAMES
-from dmc.importer.precision import Precision
+from dmc.importer.capture import tree
+from dmc.importer.capture.objective import TARGET_NAMES, own_loss
+from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS
 from dmc.program.labels import GRADIENT
-from dmc.verification.arrays import array_of
+from dmc.verification.arrays import array_of, view_of
 from dmc.verification.borrowed import borrowed
+from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import rates_of, torch_optimizer
 from dmc.verification.request import Request
@@ -35,11 +36,10 @@ class Reference:
     """What a step of eager gives.
 
     values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step, as far as
-    eager has it. gradients: by parameter, before clipping. rates: the learning rates, by group.
+    eager has it. rates: the learning rates, by group.
     """
 
     values: Mapping[str, Array]
-    gradients: Mapping[str, Array]
     rates: tuple[float, ...]
 
 
@@ -52,6 +52,13 @@ def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
         if noise:
             _disturb(request.model, noise)
         return _Eager(request).step(counter)
+
+
+def mean_gradients(request: Request, counter: int) -> dict[str, Array]:
+    """The gradients of that step, by parameter, before clipping."""
+    with borrowed(request.modes, request.dtype):
+        _Eager(request).gradients(counter)
+        return _arrays({name: p.grad for name, p in request.model.named_parameters() if p.grad is not None})
 
 
 def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict[str, Array]:
@@ -88,8 +95,6 @@ class _Eager:
         optimizer, clip = torch_optimizer(request.optimizer, trainable)
         rates = rates_of(optimizer)
         outputs = self.gradients(counter)
-        trained = {name: p.grad for name, p in trainable.items() if p.grad is not None}
-        gradients = _arrays(trained)
         if clip is not None:
             held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
             nn.utils.clip_grads_with_norm_(held, clip, _norm_of_gradients(held))
@@ -98,15 +103,18 @@ class _Eager:
         optimizer.step()
         # Only now: a module may have put another tensor in the place of a buffer.
         names = names_of(request.model)
-        state = _arrays({**names, **_slots(optimizer, names)})
-        return Reference(outputs | state, gradients, tuple(rates))
+        # In memory of this step, which nothing changes any more. That of a buffer may be a tensor of the user's.
+        own = {name: tensor for name, tensor in names.items() if isinstance(tensor, nn.Parameter)}
+        views = {name: view_of(tensor) for name, tensor in {**own, **_slots(optimizer, names)}.items()}
+        buffers = _arrays({name: tensor for name, tensor in names.items() if name not in own})
+        return Reference(outputs | views | buffers, tuple(rates))
 
     def gradients(self, counter: int) -> dict[str, Array]:
         """Leaves the mean gradients of all micro-batches with their parameters; gives the means of their outputs."""
         request, parts = self.request, self.request.accumulate
         totals: list[Tensor] = []
         for part in range(parts):
-            with Draws(request.seed, counter * parts + part) as draws:
+            with FirstOfEqual(), Draws(request.seed, counter * parts + part) as draws:
                 with autocast(request.precision):
                     loss, *aux = objective(request, micro_batch(request.example, part, parts))
                 draws.close()
@@ -132,7 +140,7 @@ def objective(request: Request, example: Any) -> list[Any]:
     keyword: dict[str, Any] = dict(example) if isinstance(example, Mapping) else {}
     positional: list[Any] = [] if isinstance(example, Mapping) else list(example)
     if loss is None:
-        result = _own_loss(model(*positional, **keyword))
+        result = own_loss(model(*positional, **keyword))
     else:
         name = next((name for name in TARGET_NAMES if name in keyword), "")
         target = keyword.pop(name) if name else positional.pop()
@@ -164,14 +172,6 @@ def names_of(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in named:
         names.setdefault(id(tensor), name)
     return {name: tensor for name, tensor in named if names[id(tensor)] == name}
-
-
-def _own_loss(output: Any) -> Any:
-    """The loss that a model returns: itself, by name, or first."""
-    if isinstance(output, Tensor):
-        return output
-    named = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    return output[0] if named is None else named
 
 
 def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:

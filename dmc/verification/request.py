@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from dmc import optim
-from dmc.importer.capture import Loss
-from dmc.importer.precision import Precision
+from dmc.importer.capture.capture import Loss
+from dmc.importer.forward.precision import Precision
 
 
 @dataclass(frozen=True)

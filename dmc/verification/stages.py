@@ -14,7 +14,7 @@ from dmc.verification import form_places
 from dmc.verification.arrays import array_of, tensor_of
 from dmc.verification.forms import Forms, Watched
 from dmc.verification.graph_stages import Finding, GraphStages
-from dmc.verification.reference import Reference
+from dmc.verification.reference import Reference, mean_gradients
 from dmc.verification.request import Request
 
 
@@ -78,7 +78,7 @@ class Stages:
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
         loss = tensor_of(reference.values["loss"])
         update = trace_update(self.request.plan(), parameters, {}, loss.dtype)
-        raw = {name: tensor_of(gradient) for name, gradient in reference.gradients.items()}
+        raw = {name: tensor_of(each) for name, each in mean_gradients(self.request, int(start["step"])).items()}
         gradients = [raw.get(name, torch.zeros_like(parameter)) for name, parameter in parameters.items()]
         slots = [tensor_of(start[slot]) for slot in update.slots]
         rates, guard = torch.tensor(reference.rates), torch.tensor(0, dtype=torch.int32)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu, is_checked
@@ -16,7 +16,7 @@ from dmc.runtime.difference import Difference
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of
-from dmc.verification.estimate import Amount
+from dmc.verification.estimate import Amount, Rates
 from dmc.verification.expected import expected_of, slack_of
 from dmc.verification.forms import Forms, Outcome
 from dmc.verification.reference import Reference, eager_step
@@ -25,8 +25,9 @@ from dmc.verification.stages import Stages
 
 # Eager may take this share of the time that compilation took; beyond it a comparison must be asked for.
 SHARE = 0.1
-# Seconds that comparing an element of the state takes, in float64 and by several bounds.
-COMPARING = 6e-8
+# How many times longer than an operation of eager takes with it, one element of the state takes to be copied for eager,
+# put into the compiled step, taken out and compared.
+COMPARED = 8.0
 # How many times longer than eager the interpreter takes.
 INTERPRETER = 50
 # One unit in the last place of a number in f32.
@@ -62,7 +63,7 @@ class Verification:
 
     def _compare(self) -> None:
         if not self.asked and (reason := self._too_long()):
-            self.observer.note(f"not verified: {reason}; verify=True compares the step with PyTorch eager all the same")
+            self.observer.note(f"not verified: {reason}")
             return
         try:
             reference = eager_step(self.request, self._counter())
@@ -74,20 +75,25 @@ class Verification:
             return
         expected = expected_of(self.artifact, reference)
         outcome = self._outcome(reference)
-        if expected.differences(outcome):
+        found = expected.differences(outcome)
+        if found:
             expected = self._patient(expected, reference)
-        if found := expected.differences(outcome):
+            found = expected.differences(outcome)
+        if found:
             raise self._wrong(reference, expected, found)
 
     def _too_long(self) -> str:
-        eager = self.amount.seconds()
-        compared = COMPARING * sum(array.size for array in self.artifact.state)
-        expected = (eager if self._runs_here() else eager * INTERPRETER) + compared
-        if expected <= SHARE * self.seconds:
+        rates, runs_here = Rates.measured(), self._runs_here()
+        eager = self.amount.seconds(rates)
+        longer = eager if runs_here else eager * INTERPRETER
+        if longer <= SHARE * self.seconds:
             return ""
-        what = "a step of eager" if self._runs_here() else "interpreting a step that cannot run here"
-        what = f"{what}, compared,"
-        return f"{what} takes about {expected:.1f} s, more than a tenth of the {self.seconds:.1f} s of compilation"
+        what = "a step of eager" if runs_here else "interpreting a step that cannot run here"
+        whole = eager + longer + rates.element * COMPARED * sum(array.size for array in self.artifact.state)
+        return (
+            f"{what} takes about {longer:.1f} s, more than a tenth of the {self.seconds:.1f} s of compilation; "
+            f"verify=True compares the step with PyTorch eager all the same, in about {whole:.1f} s"
+        )
 
     def _runs_here(self) -> bool:
         if "cpu" not in self.artifact.target.split("+"):

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 import dmc
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.jobs import job_of
 from dmc.mesh import Mesh
-from dmc.passes.assign_queues import AssignQueues
-from dmc.passes.async_ import Async
 from dmc.passes.base import Element, run_passes
-from dmc.passes.bucket import Bucket
-from dmc.passes.copy_ports import CopyPorts
-from dmc.passes.flatten_collectives import FlattenCollectives
-from dmc.passes.form_kernels import FormKernels
-from dmc.passes.hoist_start import HoistStart
-from dmc.passes.lower_to_plan import LowerToPlan
-from dmc.passes.place_events import PlaceEvents
-from dmc.passes.plan_memory import PlanMemory
-from dmc.passes.schedule import Schedule
-from dmc.passes.sink_wait import SinkWait
-from dmc.passes.split_all_reduce import SplitAllReduce
+from dmc.passes.planned.lower_to_plan import LowerToPlan
+from dmc.passes.planned.place_events import PlaceEvents
+from dmc.passes.planned.plan_memory import PlanMemory
+from dmc.passes.scheduled.assign_queues import AssignQueues
+from dmc.passes.scheduled.async_ import Async
+from dmc.passes.scheduled.bucket import Bucket
+from dmc.passes.scheduled.copy_ports import CopyPorts
+from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
+from dmc.passes.scheduled.form_kernels import FormKernels
+from dmc.passes.scheduled.hoist_start import HoistStart
+from dmc.passes.scheduled.schedule import Schedule
+from dmc.passes.scheduled.sink_wait import SinkWait
+from dmc.passes.scheduled.split_all_reduce import SplitAllReduce
 from dmc.program import Job
 from dmc.proof import verify
 from dmc.step_function import NAME, ROLE, find_step, result_attributes

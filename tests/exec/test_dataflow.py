@@ -16,7 +16,7 @@ from dmc.api import compile_artifact
 from dmc.dialect.plan import bounds
 from dmc.errors import ProofError
 from dmc.passes.base import parse_pipeline, run_passes
-from dmc.passes.lower_to_plan import LowerToPlan
+from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.walk import walk
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dmc import dialect as dm
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh
-from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.lower_reshard import LowerReshard
+from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.placement.placement import Placement
 from tests.placements import all_placements, gathered, reshards, spread
 

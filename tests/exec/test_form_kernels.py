@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.analysis.sharding_ends import SHARDING
+from dmc.analysis.sharding.ends import SHARDING
 from dmc.dialect.placements import placement_of
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from dmc.importer import decompositions
+from dmc.importer.decompositions import decompositions
 from tests.fuzz.check import FINDS, Way, check
 from tests.fuzz.generate import drawn, generate, is_valid
 from tests.fuzz.leaves import FLOATS

@@ -13,10 +13,10 @@ from torch import nn
 
 import dmc.optim
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
-from dmc.analysis.sharding_ends import SHARDING
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.sharding.ends import SHARDING
 from dmc.dialect.placements import placement_of
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter import run
 from dmc.interpreter.bodies import kernels_of
@@ -24,7 +24,7 @@ from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.slots import INPUTS
 from dmc.mesh import Mesh
 from dmc.passes.base import run_passes
-from dmc.passes.select_kernels import SelectKernels
+from dmc.passes.scheduled.select_kernels import SelectKernels
 from dmc.pipeline import STAGES
 from dmc.placement.placement import Placement, replicated
 from dmc.step_function import arguments, find_step

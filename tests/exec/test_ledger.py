@@ -19,7 +19,7 @@ from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.runtime import Ledger, Step
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.ledger import Entry, Total
+from dmc.runtime.movements import Entry, Total
 from tests.linear_step import artifact
 from tests.random_collectives import mesh_text, program, random_arguments
 

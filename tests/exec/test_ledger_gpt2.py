@@ -14,19 +14,19 @@ import transformers
 import dmc
 import dmc.optim
 from dmc._mlir import ir
-from dmc.analysis.plan_attributes import write_plan
-from dmc.importer.precision import Precision
+from dmc.analysis.requests.plan import write_plan
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter import spmd
 from dmc.interpreter.dtypes import DTYPES
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
-from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.lower_reshard import LowerReshard
-from dmc.passes.partition import Partition
-from dmc.passes.propagate_sharding import PropagateSharding
+from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.lower_reshard import LowerReshard
+from dmc.passes.placed.partition import Partition
+from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.ledger import Bound, Total
+from dmc.runtime.movements import Bound, Total
 from dmc.step_function import find_step
 
 RANKS = 4

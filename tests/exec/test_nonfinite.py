@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from tests.compiled import clone_state, model_state, train
 from tests.eager import EagerTrainer
 from tests.imported import interpreted_step

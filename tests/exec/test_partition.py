@@ -11,7 +11,7 @@ import pytest
 
 import dmc.optim
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement

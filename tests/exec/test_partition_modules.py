@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import dmc.optim
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement

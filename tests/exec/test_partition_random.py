@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.mesh import Mesh
-from dmc.passes.propagate_sharding import decide
+from dmc.passes.placed.propagate_sharding import decide
 from dmc.placement.placement import Placement
 from tests.partitioned import place, run_on_all_ranks, run_on_one_rank
 from tests.placements import random_placement

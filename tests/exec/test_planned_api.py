@@ -81,7 +81,9 @@ def test_one_plan_for_two_machines_and_executors(tmp_path: Path) -> None:
 
 
 def test_a_gpu_alone_is_planned_and_proven(tmp_path: Path) -> None:
-    artifact = compile_artifact(**_options(target="cuda", memory_cap=1 << 20))
+    # Each micro-batch draws its own numbers, by a counter that no host computes.
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))
+    artifact = compile_artifact(**_options(model=model, accumulate=2, target="cuda", memory_cap=1 << 20))
     assert artifact.code is not None
     assert (set(artifact.modules), set(artifact.code.kernels)) == (set(), set(artifact.job.kernels))
     assert artifact.certificate.caps == {"device": 1 << 20}

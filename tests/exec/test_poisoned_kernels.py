@@ -60,7 +60,6 @@ def _execute(job: Job, memory: np.ndarray) -> np.ndarray:
 
 def test_kernels_keep_to_their_ranges() -> None:
     job = _compiled().job
-    assert job is not None
     launches = launches_of(job)
     assert any(each in launch.reads for launch in launches for each in launch.writes), "nothing is in place"
     assert faults(job, _execute) == []

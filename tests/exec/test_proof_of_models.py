@@ -8,11 +8,11 @@ import pytest
 
 import dmc
 from dmc import plans
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.jobs import job_of
+from dmc.passes.any.verify import Verify
 from dmc.passes.base import Element, run_passes
-from dmc.passes.bucket import Bucket
-from dmc.passes.form_kernels import FormKernels
-from dmc.passes.verify import Verify
+from dmc.passes.scheduled.bucket import Bucket
+from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.pipeline import STAGES
 from dmc.plans import Plan
 from dmc.proof import verify

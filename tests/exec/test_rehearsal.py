@@ -11,7 +11,7 @@ from torch import nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.analysis.plan_attributes import SYMBOL, write_plan
+from dmc.analysis.requests.plan import SYMBOL, write_plan
 from dmc.api import CompiledStep
 from dmc.dialect.placements import sharding_of
 from dmc.dialect.transfers import SHARDING

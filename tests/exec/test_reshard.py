@@ -16,7 +16,7 @@ from dmc.errors import PlanError
 from dmc.interpreter import spmd
 from dmc.interpreter.dtypes import DTYPES
 from dmc.mesh import Mesh
-from dmc.passes.lower_reshard import LowerReshard
+from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.placement.path import cheapest_path
 from dmc.placement.placement import Placement
 from dmc.placement.transitions import Tensor

@@ -9,11 +9,11 @@ import pytest
 import dmc
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.footprint import footprint
-from dmc.analysis.task_costs import TaskCosts
-from dmc.analysis.task_graph import TaskGraph
-from dmc.analysis.task_reader import read_tasks
-from dmc.analysis.timeline import timeline
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.footprint import footprint
+from dmc.analysis.tasks.graph import TaskGraph
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import timeline
 from dmc.interpreter import spmd
 from dmc.machine import machine
 from dmc.mesh import Mesh

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dmc
-from dmc.errors import ArtifactError, VerificationError
+from dmc.errors import ArtifactError, NonFiniteLossError, VerificationError
 from dmc.observer import RecordingObserver
+from dmc.runtime import open_session
 from dmc.verification import verify as verification
 from tests.compiled import assert_same_bits, clone_state
 
@@ -43,6 +46,19 @@ class Varied(nn.Module):
 
 def _loss(y: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     return nn.functional.mse_loss(y, targets), {"y": y}
+
+
+class Routed(nn.Module):
+    """Takes the places of the largest scores, most of which are equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(3, 8))
+
+    def forward(self, mask: Tensor) -> Tensor:
+        """f32[3, 8] → f32[3, 4]"""
+        values, places = (self.scores + mask).topk(4)
+        return values.clamp(min=-1.0) + places * torch.arange(4.0)
 
 
 def test_what_is_right_passes_and_nothing_else_notices() -> None:
@@ -106,8 +122,11 @@ def _linear(verify: bool | None, example: tuple[Tensor, Tensor] | None = None, *
 def test_what_takes_too_long_is_not_compared_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "SHARE", 0.0)
     (note,) = _linear(None)
-    assert note.startswith("not verified: a step of eager, compared, takes about 0.0 s, more than a tenth of the ")
-    assert note.endswith("verify=True compares the step with PyTorch eager all the same")
+    assert re.fullmatch(
+        r"not verified: a step of eager takes about 0\.0 s, more than a tenth of the \d+\.\d s of compilation; "
+        r"verify=True compares the step with PyTorch eager all the same, in about 0\.0 s",
+        note,
+    )
     assert _linear(False) == []
 
 
@@ -126,23 +145,67 @@ def test_an_example_that_eager_refuses_is_said() -> None:
         _linear(True, example)
 
 
+class _Other:
+    """Another device: computes what the CPU does, of the batch times `factor`."""
+
+    def __init__(self, session: Any) -> None:
+        self.session, self.factor = session, 1.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def issue(self, controls: Any, batch: Any) -> Any:
+        """As that of a session."""
+        return self.session.issue(controls, [np.float32(self.factor) * each for each in batch])
+
+
+def _no_such_processor(requires: Any, what: str) -> None:
+    raise ArtifactError(what, "no such processor")
+
+
 def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH))
     optimizer = dmc.optim.AdamW(lr=0.1)
     options: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": optimizer, "example": example}
     dmc.compile(nn.Linear(WIDTH, WIDTH), **options, verify=False).save(tmp_path / "step.dmc")
-    step = dmc.runtime.load(tmp_path / "step.dmc", verify=True)
-    step(*example)
+    with pytest.raises(ArtifactError, match="runs on the CPU itself, which it would be compared with"):
+        dmc.runtime.load(tmp_path / "step.dmc", verify=True)
+    step = dmc.runtime.load(tmp_path / "step.dmc")
+    other = _Other(vars(step)["_session"])
+    monkeypatch.setattr(step, "_session", other)
     step.verify_next()
-    session = vars(step)["_session"]
-    issue = session.issue
-    # The other device computes something else.
-    monkeypatch.setattr(session, "issue", lambda controls, batch: issue(controls, [2 * each for each in batch]))
+    step(*example)
+    other.factor = 2.0
+    step.verify_next()
     with pytest.raises(VerificationError, match="is not what the CPU computes by the same plan\n  'loss' differs by"):
         step(*example)
     step(*example)
+
+    # With a loss that is not finite both leave the state as it was.
+    other.factor, (inputs, targets) = 1.0, example
+    step.verify_next()
+    with pytest.raises(NonFiniteLossError):
+        step(float("inf") * inputs, targets, check_finite=True)
+    # What has not been compared is still to be.
+    step.verify_next()
+    with monkeypatch.context() as broken:
+        broken.setattr(open_session, "check_cpu", _no_such_processor)
+        with pytest.raises(ArtifactError, match="no such processor"):
+            step(*example)
+    other.factor = 2.0
+    with pytest.raises(VerificationError):
+        step(*example)
+
     elsewhere = dataclasses.replace(step.snapshot(), target="cuda")
     monkeypatch.setattr(step, "_artifact", elsewhere)
-    with pytest.raises(ArtifactError, match="holds no plan for a CPU to compare with"):
+    with pytest.raises(ArtifactError, match="holds no code for a CPU to compare with"):
         step.verify_next()
+
+
+def test_which_of_equal_elements_comes_first_is_no_difference() -> None:
+    mask = torch.full((3, 8), -torch.inf)
+    mask[1:, 5:] = 0.0
+    example = (mask, torch.zeros(3, 4))
+    assert not torch.equal(mask.topk(4).indices, mask.sort(dim=1, descending=True, stable=True).indices[:, :4])
+    dmc.compile(Routed(), loss=_loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, verify=True)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import dmc
 from dmc import executors
 from dmc.errors import VerificationError
-from dmc.importer import decompositions, patterns, rules
+from dmc.importer.decompositions import decompositions
+from dmc.importer.forward import patterns, rules
 from dmc.program import Job, Launch
 
 aten = torch.ops.aten

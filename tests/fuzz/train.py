@@ -18,10 +18,11 @@ from torch import Tensor, nn
 import dmc
 from dmc import dialect, optim
 from dmc._mlir import ir
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.interpreter.bodies import Bodies
 from dmc.interpreter.dtypes import Array
+from dmc.verification.choices import FirstOfEqual
 from tests.eager import split
 
 STEPS = 2
@@ -111,7 +112,7 @@ def _eager_loss(case: Case, mode: Mode) -> tuple[Tensor, list[Tensor]]:
         assert isinstance(part, tuple)
         # The batch is the user's: a step must not change it.
         cast = torch.autocast("cpu", torch.bfloat16) if mode.precision == "bf16-mixed" else nullcontext()
-        with cast:
+        with FirstOfEqual(), cast:
             loss, outputs = case.module(*(_cloned(each) for each in part))
         # An output may be a view of a parameter, which the optimizer will change.
         outputs = [each.detach().clone() for each in outputs]

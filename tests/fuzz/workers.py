@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from tests.fuzz.check import Verdict, Way, check
 from tests.fuzz.train import PLAIN, Mode
 
-# Seconds for one request. The first also imports everything.
+# Seconds for one request on a machine of its own. The first also imports everything.
 PATIENCE: dict[Way, float] = {"interpreter": 30.0, "compiled": 180.0}
 STARTING = 120.0
 # Requests after which a process is renewed: compilers keep memory.
@@ -42,9 +42,9 @@ class Worker:
         self.served += 1
         try:
             connection.send(request)
-            if not connection.poll(PATIENCE[request.way]):
+            if not connection.poll(patience := _patience(request.way)):
                 self.close()
-                return Verdict("hangs", f"no answer within {PATIENCE[request.way]:.0f} s", "hangs")
+                return Verdict("hangs", f"no answer within {patience:.0f} s", "hangs")
             return connection.recv()
         except (EOFError, OSError):
             return self._died()
@@ -84,6 +84,11 @@ class Worker:
         if not self.connection.poll(STARTING):
             raise RuntimeError("a worker does not start")
         self.connection.recv()
+
+
+def _patience(way: Way) -> float:
+    """Seconds for one request: on a machine that others use, too, a process gets its share of them."""
+    return PATIENCE[way] * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _serve(connection: Connection) -> None:

@@ -10,14 +10,14 @@ from torch import nn
 import dmc
 from dmc import plans
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
-from dmc.analysis.plan_attributes import write_plan
-from dmc.analysis.recorder import Recorder
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.dataflow.recorder import Recorder
+from dmc.analysis.requests.plan import write_plan
 from dmc.forms import PLACED, PLANNED, SCHEDULED
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import parse_pipeline, run_passes
-from dmc.passes.select_kernels import SelectKernels
+from dmc.passes.scheduled.select_kernels import SelectKernels
 from dmc.pipeline import WITNESSED, stages_between
 from dmc.plans import Plan, resolve
 from dmc.program import Job

@@ -15,7 +15,8 @@ import pytest
 from dmc.errors import ArtifactError, StateError
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.runtime.versions import tool_versions
 from tests.artifacts import artifact_of
 from tests.linear_step import MLIR, SIGNATURE, initial_state

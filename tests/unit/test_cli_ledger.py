@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dmc.cli.main import main
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from tests.artifacts import artifact_of
 
 Print = Callable[..., str]

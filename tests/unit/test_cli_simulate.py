@@ -16,7 +16,8 @@ from dmc.cli.main import main
 from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
-from dmc.runtime.ledger import Entry, Ledger
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Entry
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
 from tests.artifacts import artifact_of

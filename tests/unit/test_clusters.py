@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmc.analysis.clusters import Clusters
+from dmc.analysis.kernels.clusters import Clusters
 
 
 def _leads(edges: set[tuple[int, int]], start: int, end: int) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import dmc.importer.composites  # Registers them all.
-from dmc.importer.composite import REGISTRY
+from dmc.importer.composites.base import REGISTRY
 
 assert "attention" in dmc.importer.composites.__all__
 SCALAR = torch.tensor(0.5)

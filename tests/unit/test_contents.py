@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.contents import check_contents
-from dmc.analysis.jobs import job_of
-from dmc.analysis.memory_attributes import OFFSETS
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.memory.attributes import OFFSETS
+from dmc.analysis.memory.contents import check_contents
 from dmc.errors import DmcError, ProofError
-from dmc.passes.assign_queues import AssignQueues
-from dmc.passes.async_ import Async
+from dmc.passes.any.verify import Verify
 from dmc.passes.base import Element, run_passes
-from dmc.passes.copy_ports import CopyPorts
-from dmc.passes.hoist_start import HoistStart
-from dmc.passes.lower_to_plan import LowerToPlan
-from dmc.passes.place_events import PlaceEvents
-from dmc.passes.plan_memory import PlanMemory
-from dmc.passes.sink_wait import SinkWait
-from dmc.passes.verify import Verify
+from dmc.passes.planned.lower_to_plan import LowerToPlan
+from dmc.passes.planned.place_events import PlaceEvents
+from dmc.passes.planned.plan_memory import PlanMemory
+from dmc.passes.scheduled.assign_queues import AssignQueues
+from dmc.passes.scheduled.async_ import Async
+from dmc.passes.scheduled.copy_ports import CopyPorts
+from dmc.passes.scheduled.hoist_start import HoistStart
+from dmc.passes.scheduled.sink_wait import SinkWait
 from dmc.proof import verify
 from dmc.step_function import find_step
 from tests.meanings import assert_meaning_kept

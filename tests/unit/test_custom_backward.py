@@ -13,7 +13,7 @@ from torch.autograd.graph import save_on_cpu
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from tests.interpreted import InterpretedStep, assert_trains_as_eager
 from tests.two_layers import WIDTH, Model, batches, mse
 

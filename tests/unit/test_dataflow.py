@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.dataflow import mesh_of_module, step_dataflow
+from dmc.analysis.dataflow.dataflow import mesh_of_module, step_dataflow
 from dmc.errors import DmcError
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values
@@ -108,6 +108,35 @@ class TestElements:
           }} -> ({ROW}, {ROW})"""
         first, second, other = _values(zero + alone + end, zero + pair + end, zero + pair + end.replace("%a", "%u"))
         assert first == second != other
+
+    def test_a_transposition_that_is_taken_back_is_none(self) -> None:
+        cube, turned, flat = "tensor<2x2x4xf32>", "tensor<4x2x2xf32>", "tensor<4x4xf32>"
+        there = f"""%c = tensor.expand_shape %x [[0, 1], [2]] output_shape [2, 2, 4] : {X} into {cube}
+          %e = tensor.empty() : {turned}
+          %t = linalg.transpose ins(%c : {cube}) outs(%e : {turned}) permutation = [2, 0, 1]
+          %f = tensor.collapse_shape %t [[0], [1, 2]] : {turned} into {flat}"""
+        back = f"""
+          %none = tensor.empty() : {flat}
+          %a = linalg.transpose ins(%f : {flat}) outs(%none : {flat}) permutation = [1, 0]"""
+        same = f"%a = tensor.collapse_shape %x [[0, 1]] : {X} into tensor<16xf32>\nreturn %a : tensor<16xf32>"
+        one, other, wrong = _values(there + back + END, same, there.replace("%f =", "%a =") + END)
+        assert one == other != wrong
+
+    def test_two_transpositions_are_one(self) -> None:
+        """Rows and columns of blocks change places, then those of the blocks; or both at once."""
+        cut, last = "tensor<2x2x2x2xf32>", f"%a = tensor.collapse_shape %t [[0, 1], [2, 3]] : BLOCKS into {X}"
+        blocks = f"%c = tensor.expand_shape %x [[0, 1], [2, 3]] output_shape [2, 2, 2, 2] : {X} into {cut}\n"
+        empty = f"%e = tensor.empty() : {cut}\n"
+        both = f"%t = linalg.transpose ins(%c : {cut}) outs(%e : {cut}) permutation = [2, 3, 0, 1]\n"
+        first = f"%s = linalg.transpose ins(%c : {cut}) outs(%e : {cut}) permutation = [2, 1, 0, 3]\n"
+        second = f"%t = linalg.transpose ins(%s : {cut}) outs(%e : {cut}) permutation = [0, 3, 2, 1]\n"
+        end = last.replace("BLOCKS", cut) + END
+        one, other, wrong = _values(
+            blocks + empty + both + end,
+            blocks + empty + first + second + end,
+            blocks + empty + second.replace("%s", "%c") + end,
+        )
+        assert one == other != wrong
 
     def test_a_transposition_before_or_behind_a_reshape(self) -> None:
         cube, flat = "tensor<2x2x4xf32>", "tensor<4x4xf32>"

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer import composites, decompositions, losses, power, selection, upsampling
-from dmc.importer.randomness import Randomness
+from dmc.importer import composites
+from dmc.importer.decompositions import decompositions, power, selection
+from dmc.importer.forward import losses, upsampling
+from dmc.importer.forward.randomness import Randomness
 
 assert composites.dropout  # Importing the package has registered them all.
 INF, NAN = math.inf, math.nan
@@ -198,3 +200,20 @@ def _compare(own: Tensor, reference: Tensor, inputs: Sequence[Tensor]) -> None:
     both = [torch.autograd.grad((value * weights).sum(), inputs, retain_graph=True) for value in (own, reference)]
     for actual, expected in zip(*both, strict=True):
         _same(actual, expected)
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("rows", [ROWS, INTEGERS], ids=["floats", "integers"])
+def test_sort(rows: Tensor, descending: bool) -> None:
+    values, places = selection.sort(rows, 1, descending)
+    expected = rows.sort(dim=1, descending=descending, stable=True)
+    _same(values, expected.values)
+    assert torch.equal(places, expected.indices)
+
+
+@pytest.mark.parametrize("rows", [ROWS, INTEGERS], ids=["floats", "integers"])
+def test_kthvalue(rows: Tensor) -> None:
+    for k in (1, 3, 5):
+        value, place = selection.kthvalue(rows, k)
+        _same(value, rows.kthvalue(k).values)
+        _same(rows.gather(1, place.unsqueeze(1)).squeeze(1), value)

@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmc.analysis.clocks import Clocks, is_before
-from dmc.analysis.events import needed_edges, with_events
+from dmc.analysis.commands.clocks import Clocks, is_before
+from dmc.analysis.commands.events import needed_edges, with_events
 from dmc.program import Await, Buffer, Command, Lane, Launch, Program, Range, Record, accesses
 
 LANES = tuple(Lane(f"lane{i}", "compute") for i in range(3))

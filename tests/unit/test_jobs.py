@@ -8,9 +8,9 @@ import pytest
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
+from dmc.analysis.commands.jobs import job_of
 from dmc.errors import ArtifactError, DmcError
-from dmc.passes._programs import write_program
+from dmc.passes.shared.programs import write_program
 from dmc.program import (
     Await,
     Buffer,

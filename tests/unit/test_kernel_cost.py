@@ -8,8 +8,8 @@ import pytest
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.analysis.kernel_cost import dominant, traffic, work_of
-from dmc.analysis.step_graph import Graph, step_graph
+from dmc.analysis.kernels.cost import dominant, traffic, work_of
+from dmc.analysis.kernels.graph import Graph, step_graph
 from dmc.step_function import find_step
 
 STEP = """

@@ -70,6 +70,24 @@ def test_casts_that_are_left_alone(context: ir.Context, filecheck: Check) -> Non
     filecheck(module)
 
 
+def test_a_number_is_rounded_at_once(context: ir.Context, filecheck: Check) -> None:
+    # IREE would go on with it as it was.
+    body = (
+        "%n = arith.constant 1.3 : f64\n%number = arith.truncf %n : f64 to bf16\n%cast = arith.addf %in, %number : bf16"
+    )
+    module = ir.Module.parse(f"""
+    func.func @number(%x: tensor<4xbf16>, %bf16: tensor<4xbf16>) -> tensor<4xbf16> {{
+      %a = {_elementwise("x", "bf16", body, "bf16")}
+      return %a : tensor<4xbf16>
+    }}""")
+    keep_rounding(module)
+    # CHECK-LABEL: func.func @number
+    # CHECK: arith.constant 1.296880e+00 : bf16
+    # CHECK-NOT: arith.truncf {{.*}} : f64
+    # CHECK: return
+    filecheck(module)
+
+
 def _product(name: str, rows: int) -> str:
     """`rows` rows times a transposed matrix, twice."""
     x, out = f"tensor<{rows}x8xf32>", f"tensor<{rows}x4xf32>"

@@ -52,9 +52,9 @@ func.func private @stored() -> tensor<4xi64> {
   return %z : tensor<4xi64>
 }"""
 KEPT_WHOLE = """
-func.func private @kept_whole(%x: tensor<8xf32>) -> tensor<8xf32> {
-  %z = "dm.composite"(%x) {kind = "norm", decomposition = @kept_whole, parameters = {}}
-      : (tensor<8xf32>) -> tensor<8xf32>
+func.func private @whole(%x: tensor<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
+  %z = "dm.composite"(%x, %y) {kind = "sum", decomposition = @meaning, parameters = {}}
+      : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   return %z : tensor<8xf32>
 }"""
 
@@ -143,12 +143,18 @@ def test_only_what_is_too_large_for_one_dispatch_becomes_several() -> None:
     ("text", "name", "message"),
     [
         (STORED, "stored", "kernel @stored: IREE makes a util.global.load of it"),
-        (KEPT_WHOLE, "kept_whole", 'stands in kernel "kept_whole", for which there is IREE\'s code only'),
     ],
 )
 def test_what_is_no_kernel(text: str, name: str, message: str) -> None:
     with pytest.raises(DmcError, match=message):
         compiled(text, name)
+
+
+def test_a_composite_is_what_it_means() -> None:
+    opened = compiled(KEPT_WHOLE + SUM.format(name="meaning"), "whole").kernels
+    plain = compiled(SUM.format(name="whole"), "whole").kernels
+    assert opened == plain
+    assert len(list(leaves(opened["whole"].commands))) == 1
 
 
 def test_asking_again_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

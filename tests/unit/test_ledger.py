@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from dmc.runtime.ledger import Bound, Entry, Ledger, Total
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Bound, Entry, Total
 
 RULE = 'data_parallel("dp", zero=2)'
 

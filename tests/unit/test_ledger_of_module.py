@@ -11,10 +11,11 @@ from dmc._mlir import ir
 from dmc.errors import DmcError
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
-from dmc.passes.fold_collectives import FoldCollectives
-from dmc.passes.lower_reshard import LowerReshard
+from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.ledger import Bound, Entry, Ledger, Total
+from dmc.runtime.ledger import Ledger
+from dmc.runtime.movements import Bound, Entry, Total
 from dmc.runtime.signature import StateSpec
 from tests.random_collectives import mesh_text
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dmc.importer import decompositions
+from dmc.importer.decompositions import decompositions
 from tests.interpreted import assert_trains_as_eager
 
 FLAGS = torch.tensor([True, False, True])

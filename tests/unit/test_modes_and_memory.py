@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import dmc
 from dmc.errors import DmcError, ImportFailure
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from tests.interpreted import InterpretedStep, assert_trains_as_eager, fingerprint
 
 WIDTH = 6

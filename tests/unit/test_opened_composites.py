@@ -9,8 +9,8 @@ from torch import nn
 
 import dmc
 from dmc import dialect as dm
-from dmc.analysis.plan_attributes import write_plan
-from dmc.importer.precision import Precision
+from dmc.analysis.requests.plan import write_plan
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import run_passes
 from dmc.pipeline import STAGES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmc.analysis.packing import Block, Packing, live_bytes, lower_bound, pack, place
+from dmc.analysis.memory.packing import Block, Packing, live_bytes, lower_bound, pack, place
 
 _POSITIONS = st.integers(0, 30)
 _BLOCKS = st.lists(

@@ -99,7 +99,10 @@ def test_a_plan_for_two_machines_has_padded_products_and_trains_as_eager(tmp_pat
     assert artifact.code is not None
     steps = [step for kernel in artifact.code.kernels.values() for step in kernel if isinstance(step, Product)]
     shapes = [{each.rows for each in (step.left, step.right, step.result)} for step in steps]
-    shapes = [{each.columns for each in (step.left, step.right, step.result)} | rows for step, rows in zip(steps, shapes, strict=True)]
+    shapes = [
+        {each.columns for each in (step.left, step.right, step.result)} | rows
+        for step, rows in zip(steps, shapes, strict=True)
+    ]
     assert len([shape for shape in shapes if PADDED in shape]) == 3
     assert not any(CLASSES in shape for shape in shapes)
     artifact.write(tmp_path / "step.dmc")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from dmc.importer import patterns
+from dmc.importer.forward import patterns
 
 EPS = 1e-6
 Forward = Callable[[Tensor, Tensor], Tensor]

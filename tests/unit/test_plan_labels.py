@@ -12,17 +12,17 @@ import dmc
 from dmc import dialect as dm
 from dmc import plans
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
-from dmc.analysis.plan_attributes import write_plan
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.requests.plan import write_plan
 from dmc.dialect.labels import module_path
 from dmc.importer import origin
-from dmc.importer.capture import MODEL, capture
-from dmc.importer.precision import Precision
+from dmc.importer.capture.capture import MODEL, capture
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.lowering.ledger import ledger_of
 from dmc.passes.base import parse_pipeline, run_passes
-from dmc.passes.bucket import Bucket
-from dmc.passes.select_kernels import SelectKernels
+from dmc.passes.scheduled.bucket import Bucket
+from dmc.passes.scheduled.select_kernels import SelectKernels
 from dmc.pipeline import STAGES
 from dmc.plans import Plan, resolve
 from dmc.program import Collective, Job, Launch, Move

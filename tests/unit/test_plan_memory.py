@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.buffers import buffers_of
+from dmc.analysis.memory.buffers import buffers_of
 from dmc.passes.base import run_passes
-from dmc.passes.plan_memory import PlanMemory
+from dmc.passes.planned.plan_memory import PlanMemory
 from dmc.step_function import find_step
 from tests.random_memory import random_memory
 from tests.random_scheduled import random_scheduled

@@ -8,11 +8,11 @@ import pytest
 
 import dmc
 from dmc._mlir import ir
-from dmc.analysis.pins import pins_in
-from dmc.analysis.plan_attributes import write_plan
-from dmc.analysis.updates import gradients
+from dmc.analysis.labels.updates import gradients
+from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.sharding.pins import pins_in
 from dmc.errors import PlanError
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.placement.placement import Placement
 from dmc.plans import Plan, resolve

@@ -6,10 +6,10 @@ import pytest
 
 from bench.planned_as_written import planned_as_written
 from dmc._mlir import ir
-from dmc.analysis.jobs import job_of
-from dmc.analysis.task_costs import TaskCosts
-from dmc.analysis.task_reader import read_tasks
-from dmc.analysis.timeline import timeline
+from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import timeline
 from dmc.machine import machine
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.proof import verify

@@ -9,8 +9,10 @@ import pytest
 
 from dmc._mlir import ir
 from dmc.errors import ProofError
-from dmc.passes import _rank_programs, form_kernels, inline_composites
-from dmc.passes._outline import Outline
+from dmc.passes.planned.lower_to_plan import rank_programs
+from dmc.passes.scheduled import inline_composites
+from dmc.passes.scheduled.form_kernels import form_kernels
+from dmc.passes.scheduled.form_kernels.outline import Outline
 from dmc.proof.dataflow import check_dataflow
 from tests.mutations.plans import planned_with_dataflow
 
@@ -70,7 +72,7 @@ def test_composites_with_operands_swapped(context: Any, monkeypatch: pytest.Monk
 
 def test_launches_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """dm-lower-to-plan does so, on all ranks, with the first launch of two operands of one size."""
-    rule: Any = _rank_programs._RULES["dm.kernel"]  # pyright: ignore[reportPrivateUsage]
+    rule: Any = rank_programs._RULES["dm.kernel"]  # pyright: ignore[reportPrivateUsage]
     done: set[int] = set()
 
     def kernel(lowering: Any, op: ir.Operation) -> None:
@@ -84,7 +86,7 @@ def test_launches_with_operands_swapped(context: Any, monkeypatch: pytest.Monkey
             lowering.commands[-1] = msgspec.structs.replace(launch, reads=tuple(reads))
             done.add(lowering.rank)
 
-    monkeypatch.setitem(_rank_programs._RULES, "dm.kernel", kernel)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(rank_programs._RULES, "dm.kernel", kernel)  # pyright: ignore[reportPrivateUsage]
     story = _refused(context)
     assert story.startswith("rank ") and "launch of @" in story
     assert "as operand" in story and "stage planned" in story and len(done) == 4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.pointwise import in_place_pairs
+from dmc.analysis.storage.pointwise import in_place_pairs
 from dmc.step_function import functions
 
 # Places (row, column) that an op reads for the one it writes, as affine maps and as functions.

@@ -76,7 +76,7 @@ def test_stores_are_followed_to_parameters(body: str, written: set[int], is_know
         ("ld.global.nc.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1]; st.global.v4.b64 [%rd2], {%rd3}", {0}, (16, 32, 1)),
         ("ld.global.nc.L1::no_allocate.L2::128B.v8.f32 {%f1}, [%rd1+32];", {0}, (32, 16, 1)),
         (
-            "cp.async.ca.shared.global [%r4], [%rd1], 4; cp.async.bulk.shared.global [%r4], [%rd2], 64, [%r5];",
+            "cp.async.ca.shared.global [%r4], [%rd1], 0x4; cp.async.bulk.shared.global [%r4], [%rd2], 64, [%r5];",
             set[int](),
             (16, 32, 1),
         ),

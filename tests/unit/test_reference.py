@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import dmc
-from dmc.importer.precision import Precision
+from dmc.importer.forward.precision import Precision
 from dmc.verification.reference import eager_step
 from dmc.verification.request import Request
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Job, Lane, Program, Range, Slot
 from dmc.program.code import DeviceCode
-from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 
@@ -103,3 +106,15 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
     session.close()
     with pytest.raises(DmcError, match="closed"):
         session.write_state([np.zeros(4, np.float32)])
+
+
+@pytest.mark.parametrize("missing", ["cupy", "cuda.bindings.driver"])
+def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(DmcError, match=r"needs the package '.+', which is not installed") as caught:
+        open_device()
+    assert caught.value.hint == "pip install 'dmc[cuda]'"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["cuda"]
+    assert [line.partition(">")[0] for line in extra] == ["cuda-bindings", "cupy-cuda13x"]

@@ -8,7 +8,7 @@ import pytest
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.replicas import verify_replicas
+from dmc.analysis.ranks.replicas import verify_replicas
 from dmc.errors import DmcError
 from dmc.step_function import find_step
 from dmc.walk import walk

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dmc.importer import composites, rnn
+from dmc.importer import composites
+from dmc.importer.forward import rnn
 
 assert composites.lstm_cell  # Importing the composites has registered the cells.
 OPTIONS = list(itertools.product([True, False], repeat=3))

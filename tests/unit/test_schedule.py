@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.footprint import footprint, intervals
-from dmc.analysis.memory_plan import plan_memory
-from dmc.analysis.storage import DEVICE
-from dmc.analysis.task_costs import TaskCosts
-from dmc.analysis.task_graph import TaskGraph, check_order
-from dmc.analysis.task_reader import read_tasks
-from dmc.analysis.timeline import busy, timeline
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.footprint import footprint, intervals
+from dmc.analysis.tasks.graph import TaskGraph, check_order
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import busy, timeline
 from dmc.errors import DmcError
 from dmc.interpreter import spmd
 from dmc.machine import machine
-from dmc.passes._schedule_list import kernel_orders
-from dmc.passes._schedule_movements import place_movements
-from dmc.passes._schedule_picks import frees_first
-from dmc.passes._schedule_prefetch import prefetch_layers
-from dmc.passes._schedule_room import Room
-from dmc.passes.schedule import Schedule
+from dmc.passes.scheduled.schedule import Schedule
+from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
+from dmc.passes.scheduled.schedule.movements import place_movements
+from dmc.passes.scheduled.schedule.picks import frees_first
+from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
+from dmc.passes.scheduled.schedule.room import Room
 from dmc.step_function import find_step
 from tests.random_scheduled import random_scheduled
 

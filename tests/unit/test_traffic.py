@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.traffic import Movement, traffic
+from dmc.analysis.ranks.traffic import Movement, traffic
 from dmc.errors import DmcError
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh

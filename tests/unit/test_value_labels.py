@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.analysis.value_labels import value_labels
+from dmc.analysis.labels.values import value_labels
 from dmc.dialect.labels import Label
 from dmc.step_function import find_step
 

@@ -1,4 +1,20 @@
-"""The composites, one file each; importing this package registers them all."""
+"""The composites, one file each; importing this package registers them all.
+
+* base: what a composite is
+* attention: scaled dot products
+* cross_entropy: of logits against class indices
+* dropout: by seed and draw
+* philox: the bits of a draw
+* embedding: rows of a table
+* gelu: exact, or by tanh
+* gru_cell: one step of a GRU
+* lstm_cell: one step of an LSTM
+* layer_norm: normalisation by mean and variance
+* rms_norm: normalisation by the root mean square
+* max_pool2d: the largest of each window
+* optimizer_update: one step of an optimizer, for one tensor
+* sum_of_squares: for norms
+"""
 
 from dmc.importer.composites import (
     attention,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable
 from dmc.importer.composites.dropout import keep_scale
 
 _PARAMETERS = "Tensor seed, Tensor draw, float p, float scale, bool causal"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable
 
 
 @composite("embedding(Tensor weight, Tensor index, int padding_index) -> Tensor")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable
 
 _TANH_CUBIC = 0.044715
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable
 
 
 @composite("gru_cell(Tensor x_gates, Tensor h_gates, Tensor h) -> Tensor")

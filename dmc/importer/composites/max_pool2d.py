@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer.composite import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable
 
 _WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite
+from dmc.importer.composites.base import composite
 
 
 @composite(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composite import composite, differentiable, sum_over
+from dmc.importer.composites.base import composite, differentiable, sum_over
 
 
 @composite("rms_norm(Tensor x, Tensor weight, int axes, float eps) -> (Tensor y, Tensor rstd)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dmc.importer.composite import composite
+from dmc.importer.composites.base import composite
 
 
 @composite("sum_of_squares(Tensor x, Tensor total) -> Tensor")

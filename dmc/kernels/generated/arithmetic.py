@@ -85,7 +85,7 @@ def operands(writer: Writer, values: list[Value], held: str) -> list[str]:
 
 
 def float_op(writer: Writer, op: Any, values: list[Value]) -> Value:
-    """A floating-point operation. Narrow types are computed in f32 and rounded after each operation, as PyTorch does."""
+    """A floating-point operation. Narrow types are computed in f32 and rounded after each, as PyTorch does."""
     dtype = str(op.results[0].type)
     stem, template = FLOAT[op.name]
     held = "f32" if dtype in NARROW_FLOATS else dtype

@@ -6,14 +6,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dmc._mlir import ir, linalg
+from dmc._mlir import ir
 from dmc.kernels.generated import arithmetic, integers
-from dmc.kernels.generated.index import ZERO, Index, Looked, constant, linearise
+from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
 from dmc.kernels.generated.movements import MOVEMENTS
-from dmc.kernels.generated.value import Declined, Value, held_for, literal
+from dmc.kernels.generated.operations import Places, at, is_parallel, maps_of, scalars, slice_of
+from dmc.kernels.generated.value import Declined, Value, literal
 from dmc.kernels.generated.writer import Writer
 
-Places = tuple[Index, ...]
 _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.subi", "arith.muli")
 
 
@@ -179,7 +179,7 @@ class Emitter:
     def inner_value(self, op: Any, wanted: Any, loops: Places) -> Value:
         """A value of the body of a `linalg` operation in one iteration."""
         inner = [view.operation for view in op.regions[0].blocks[0].operations]
-        needed = _needed(wanted, inner)
+        needed = slice_of(wanted, inner)
         for each in (each for each in inner if len(each.results) and each.results[0] in needed):
             key = (each.results[0], loops, self.conditions)
             if self.writer.find(key) is None:
@@ -224,10 +224,9 @@ class Emitter:
             case "arith.select":
                 return self.choose(*values)
             case "arith.fptosi":
-                text = writer.line(
-                    "whole", f"{arithmetic.full(writer, values[0], values[0].held)}.to(tl.int64)", values[0].variables
-                )
-                return Value(text, dtype, held_for(dtype, None), values[0].variables)
+                return integers.whole(writer, values[0], dtype)
+            case "math.absi":
+                return integers.absolute(writer, values[0])
             case name if name in arithmetic.FLOAT:
                 return arithmetic.float_op(writer, op, values)
             case name if name in arithmetic.TO_FLOAT:
@@ -240,51 +239,3 @@ class Emitter:
                 return integers.integer_op(writer, op, values)
             case name:
                 raise Declined(name)
-
-
-def scalars(value: Any) -> list[Any]:
-    """The scalar operands of what makes a scalar."""
-    return [each for each in value.owner.operands if not isinstance(each.type, ir.RankedTensorType)]
-
-
-def maps_of(op: Any) -> list[Any]:
-    """The indexing maps of a `linalg` operation."""
-    return [ir.AffineMapAttr(each).value for each in linalg.get_indexing_maps(op) or ()]
-
-
-def is_parallel(op: Any) -> bool:
-    """Whether each iteration of a generic stands for itself."""
-    return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
-
-
-def at(each: Any, loops: Sequence[Index]) -> Places:
-    """Where a map leads from one iteration."""
-    return tuple(_evaluate(expression, loops) for expression in each.results)
-
-
-def _evaluate(expression: Any, loops: Sequence[Index]) -> Index:
-    match expression:
-        case ir.AffineDimExpr():
-            return loops[expression.position]
-        case ir.AffineConstantExpr():
-            return constant(expression.value)
-        case ir.AffineAddExpr():
-            return _evaluate(expression.lhs, loops) + _evaluate(expression.rhs, loops)
-        case ir.AffineMulExpr():
-            first, second = (_evaluate(each, loops) for each in (expression.lhs, expression.rhs))
-            return first * second.constant if not second.terms else second * first.constant
-        case ir.AffineFloorDivExpr():
-            return _evaluate(expression.lhs, loops) // expression.rhs.value
-        case ir.AffineModExpr():
-            return _evaluate(expression.lhs, loops) % expression.rhs.value
-        case _:
-            raise Declined(f"the indexing expression {expression}")
-
-
-def _needed(wanted: Any, inner: list[Any]) -> set[Any]:
-    """What a yielded value is computed of inside its body."""
-    needed = {wanted}
-    for op in reversed(inner):
-        if len(op.results) and op.results[0] in needed:
-            needed.update(op.operands)
-    return needed

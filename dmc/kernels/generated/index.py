@@ -1,7 +1,7 @@
 """Where an element lies, as an integer expression of a kernel's variables that simplifies as far as sizes are known.
 
-`(16 × 1024 × 768)` read flat and cut up again gives back `i`: reshapes, which are divisions and remainders, cost nothing
-where they cancel.
+A place in 16 × 1024 × 768 that is made flat and cut up again is the same place: reshapes, which are divisions and
+remainders, cost nothing where they cancel.
 """
 
 from __future__ import annotations
@@ -105,6 +105,16 @@ class Index:
         """The names of the variables that it depends on."""
         return frozenset(name for atom, _ in self.terms for name in atom.variables)
 
+    def is_computed(self) -> bool:
+        """Whether no term was read from memory."""
+        atoms = [atom for atom, _ in self.terms]
+        nested = [atom.of for atom in atoms if isinstance(atom, Quotient | Remainder)]
+        return not any(isinstance(atom, Looked) for atom in atoms) and all(each.is_computed() for each in nested)
+
+    def at(self, value: int) -> int:
+        """What the expression is where every variable has this value."""
+        return self.constant + sum(factor * _at(atom, value) for atom, factor in self.terms)
+
     def __add__(self, other: Index | int) -> Index:
         other = Index(constant=other) if isinstance(other, int) else other
         factors: dict[Atom, int] = dict(self.terms)
@@ -177,6 +187,18 @@ def delinearise(number: Index, shape: Sequence[int]) -> tuple[Index, ...]:
         # The first dimension that counts needs no remainder: no number is beyond the end.
         places.append(place % size if any(each > 1 for each in shape[:i]) else place if size > 1 else ZERO)
     return tuple(places)
+
+
+def _at(atom: Atom, value: int) -> int:
+    match atom:
+        case Quotient(of=of, by=by):
+            return of.at(value) // by
+        case Remainder(of=of, by=by):
+            return of.at(value) % by
+        case Variable():
+            return value
+        case Looked():
+            raise AssertionError("what was read from memory is not known")
 
 
 def _common(rest: Index, by: int) -> Iterable[int]:

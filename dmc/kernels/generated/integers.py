@@ -156,6 +156,23 @@ def cast_integer(writer: Writer, op: Any, value: Value) -> Value:
     return Value(text, dtype, dtype, value.variables)
 
 
+def absolute(writer: Writer, value: Value) -> Value:
+    """`math.absi`."""
+    if value.constant is not None:
+        return literal(abs(int(value.constant)), value.dtype)
+    low, high = _bounds(value)
+    bounds = None if value.bounds is None else (0, max(abs(low), abs(high)))
+    text = writer.line("size", f"tl.abs({value.text})", value.variables)
+    return Value(text, value.dtype, value.held, value.variables, None, bounds)
+
+
+def whole(writer: Writer, value: Value, dtype: str) -> Value:
+    """`arith.fptosi`."""
+    held = held_for(dtype, None)
+    text = writer.line("whole", f"{full(writer, value, value.held)}.to({TRITON[held]})", value.variables)
+    return Value(text, dtype, held, value.variables)
+
+
 def as_index(value: Value) -> Index | None:
     """The integer as an expression, if it is known as one."""
     return constant(int(value.constant)) if value.constant is not None else value.index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dmc.kernels.generated.value import TRITON, Value
 from dmc.kernels.generated.writer import Writer
 from dmc.kernels.recipe import Buffer, Call
 
+_FENCE = "tl.debug_barrier()"
 _STEMS = {"operand": "x", "result": "y", "scratch": "part"}
 
 
@@ -45,8 +47,10 @@ class Launch:
     writer: Writer = field(default_factory=Writer)
     # What is read beside values of the region: parts of reductions.
     reads: list[Buffer] = field(default_factory=list)
-    # Where the elements of each result went, and at which place among them.
-    stores: list[tuple[Buffer, Index]] = field(default_factory=list)
+    # Where the elements of each root go, what is written to, and the lines that are still to bring them there.
+    stores: list[tuple[Root, Index]] = field(default_factory=list)
+    written: list[Buffer] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.emitter = Emitter(self.writer, {value: stem_of(buffer) for value, buffer in self.memory.items()})
@@ -60,30 +64,67 @@ class Launch:
             self.writer.raw(f"{self.writer.masks[name]} = {mask.format(name)}")
         return name
 
-    def root(self, root: Root, number: Index, is_last: bool = True) -> None:
+    def root(self, root: Root, number: Index) -> None:
         """Emits and stores the element of this number of a root."""
-        value = self.emitter.emit(root.value, delinearise(number, root.shape))
-        self.store(root.buffer, number, value, is_last)
+        self.store(root.buffer, number, self.emitter.emit(root.value, delinearise(number, root.shape)))
+        self.stores.append((root, number))
 
-    def store(self, buffer: Buffer, number: Index, value: Value, is_last: bool = True) -> None:
-        """Stores an element; at the end of the kernel, or else where the writer is."""
+    def store(self, buffer: Buffer, number: Index, value: Value) -> None:
+        """Stores an element at the next `flush`."""
         address = self.writer.index(number)
         masks = self.writer.mask(number.variables)
         place = f"{stem_of(buffer)}_at" + ("" if address == "0" else f" + {address}")
         masked = f", mask={' & '.join(masks)}" if masks else ""
-        text = full(self.writer, value, value.held)
-        (self.writer.last if is_last else self.writer.raw)(f"tl.store({place}, {text}{masked})")
-        self.stores.append((buffer, number))
+        self.waiting.append(f"tl.store({place}, {full(self.writer, value, value.held)}{masked})")
+        self.written.append(buffer)
+
+    def flush(self) -> None:
+        """Writes the stores that wait, behind whatever is read by the same turn of a loop."""
+        for line in (_FENCE, *self.waiting) if self.waiting else ():
+            self.writer.raw(line)
+        self.waiting = []
+
+    def read_buffers(self) -> set[Buffer]:
+        """The buffers of the values that are read."""
+        return {self.memory[value] for value, _ in self.emitter.loads}
+
+    def in_place(self) -> list[tuple[Buffer, Buffer]]:
+        """Pairs (result, operand) that may be the same memory: each element is read only where it is written.
+
+        Threads that read it and one that writes it are kept apart by a barrier.
+        """
+        written, read = _places(self.stores), _places(self.emitter.loads)
+        return [
+            (root.buffer, self.memory[value])
+            for root, to in written.items()
+            for value, of in read.items()
+            if to == of and (root.buffer.role, self.memory[value].role) == ("result", "operand")
+            if _kind(root.value) == _kind(value)
+        ]
 
     def call(self, programs: int, warps: int, stages: int) -> Call:
         """The call of the finished kernel."""
-        lines = self.writer.lines()
+        self.flush()
+        is_fenced = bool(self.in_place())
+        lines = [line for line in self.writer.lines() if is_fenced or line.strip() != _FENCE]
         text = "\n".join(lines)
-        written = [buffer for buffer, _ in self.stores]
-        used = dict.fromkeys([*self.memory.values(), *self.reads, *written])
+        used = dict.fromkeys([*self.memory.values(), *self.reads, *self.written])
         buffers = tuple(each for each in used if re.search(rf"\b{stem_of(each)}_at\b", text))
         source = _source(self.name, self.title, buffers, lines)
         return Call(f"generated.{self.name}", programs, buffers, None, warps, stages, source)
+
+
+def _places(accesses: Sequence[tuple[Any, Index]]) -> dict[Any, set[Index]]:
+    """For each of what is accessed, at which places."""
+    places: dict[Any, set[Index]] = {}
+    for each, number in accesses:
+        places.setdefault(each, set()).add(number)
+    return places
+
+
+def _kind(value: Any) -> tuple[str, int]:
+    """The type and the number of a tensor's elements."""
+    return str(value.type.element_type), math.prod(value.type.shape)
 
 
 def _source(name: str, title: str, buffers: Sequence[Buffer], lines: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ from dmc.kernels.recipe import Buffer, Call
 _PROCESSORS = 132
 _LEAST = 16
 _GROUP = 8
+# With more elements of a tile for each thread, its halves take turns.
+_MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
         return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
     if columns <= 64 or rows <= 64:
         return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
-    return (
-        (*large, small[0], small[1]) if tiles >= 2 * _PROCESSORS else (large[1], small[1], small[2], small[0], large[0])
-    )
+    if tiles >= 2 * _PROCESSORS:
+        return (*large, small[0], small[1])
+    return (large[1], small[1], small[2], small[0], large[0])
 
 
 def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
@@ -90,18 +92,38 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer |
     total = writer.name("total")
     writer.raw(f"{total} = {zeros(f'[{tiles.rows}, {tiles.columns}]', '0.0', 'f32')}")
     _accumulate(launch, tiles, total, batch, split)
-    variables = row.variables | column.variables
-    loops = product.loops(batch, row, column)
-    places = product.reduction.result_places(loops)
-    number = linearise(places, product.reduction.value.type.shape)
-    if part is not None:
-        launch.store(part, split * _elements(product) + number, Value(total, "f32", "f32", variables))
-    else:
-        made = finished(launch, product.reduction, total, variables, loops)
-        launch.emitter.bound[product.reduction.value] = places, made
-    for root in roots if part is None else ():
-        launch.root(root, number)
+    for piece, place in _pieces(launch, tiles, total, column, chosen.warps):
+        loops = product.loops(batch, row, place)
+        places = product.reduction.result_places(loops)
+        number = linearise(places, product.reduction.value.type.shape)
+        variables = row.variables | place.variables
+        if part is not None:
+            launch.store(part, split * _elements(product) + number, Value(piece, "f32", "f32", variables))
+        else:
+            made = finished(launch, product.reduction, piece, variables, loops)
+            launch.emitter.bound[product.reduction.value] = places, made
+        for root in roots if part is None else ():
+            launch.root(root, number)
+        launch.flush()
     return launch.call(tiles.programs, chosen.warps, chosen.stages)
+
+
+def _pieces(launch: Launch, tiles: Tiles, total: str, column: Index, warps: int) -> list[tuple[str, Index]]:
+    """A wide tile as two halves, so that what is computed of one is out of the registers before the other's turn."""
+    half = tiles.columns // 2
+    if tiles.rows * tiles.columns <= _MOST_AT_ONCE * 32 * warps:
+        return [(total, column)]
+    writer, count = launch.writer, tiles.product.size("columns")
+    pair = f"tl.permute(tl.reshape({total}, [{tiles.rows}, 2, {half}]), (0, 2, 1))"
+    names = [writer.name(f"{total}_left"), writer.name(f"{total}_right")]
+    writer.raw(f"{', '.join(names)} = tl.split({pair})")
+    pieces: list[tuple[str, Index]] = []
+    for i, name in enumerate(names):
+        first = f"tile_column * {tiles.columns} + {i * half}" if i else f"tile_column * {tiles.columns}"
+        mask = f"{{}} < {count}" if count % tiles.columns else ""
+        own = launch.variable("column", f"{first} + tl.arange(0, {half})[None, :]", mask)
+        pieces.append((name, variable(own, count)))
+    return pieces
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmc.kernels.generated import matmul, pointwise, rows, split
+from dmc.kernels.generated import matmul, pointwise, rows, split, turned
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import Reduction
-from dmc.kernels.generated.structure import heavy_values
+from dmc.kernels.generated.structure import heavy_values, reads
 from dmc.kernels.generated.value import NARROW_FLOATS, Declined
 from dmc.kernels.implementation import Candidate
 from dmc.kernels.problem import TensorType
@@ -35,15 +35,30 @@ class Plan:
     results: list[Root]
     choice: int
     calls: list[Call] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
     scratch: list[TensorType] = field(default_factory=list)
     choices: int = 1
 
     def run(self, before: Sequence[Any]) -> Recipe:
-        """Makes the values `before`, in order, then the results. Raises Unbound for another that must be made before."""
+        """Makes the values `before`, in order, then the results. Raises Unbound for another that must come before."""
         for value in before:
             self._make_before(value)
         self._make([root for root in self.results if self.memory.get(root.value) != root.buffer])
-        return Recipe(tuple(self.calls), tuple(self.scratch))
+        return Recipe(tuple(self.calls), tuple(self.scratch), in_place=self._in_place())
+
+    def _in_place(self) -> tuple[tuple[int, int], ...]:
+        """The results that may lie where an operand lies, which no later launch reads."""
+        pairs: list[tuple[int, int]] = []
+        for launch, *later in (self.launches[i:] for i in range(len(self.launches))):
+            still_read = {buffer for each in later for buffer in each.read_buffers()}
+            pairs += [
+                (result.index, operand.index) for result, operand in launch.in_place() if operand not in still_read
+            ]
+        return tuple(pairs)
+
+    def _done(self, launch: Launch, call: Call) -> None:
+        self.launches.append(launch)
+        self.calls.append(call)
 
     def _make_before(self, value: Any) -> None:
         buffer = next((root.buffer for root in self.results if root.value == value), None)
@@ -71,7 +86,8 @@ class Plan:
         if len(signatures) > 1 or any(products):
             raise Unbound(heavy[0])
         loops = reductions[0].loops
-        if loops.is_by_rows and (loops.kept >= _ENOUGH_ROWS):
+        waiting = heavy_values([each for value in heavy for each in reads(value)], self.memory)
+        if loops.is_by_rows and (loops.kept >= _ENOUGH_ROWS or waiting):
             self._rows(reductions, roots)
         else:
             self._split(reductions, roots)
@@ -89,8 +105,14 @@ class Plan:
     def _pointwise(self, roots: Sequence[Root]) -> None:
         for count in dict.fromkeys(math.prod(root.shape) for root in roots):
             own = [root for root in roots if math.prod(root.shape) == count]
-            launch = self._launch(f"{self.name}: {count} elements, each for itself.")
-            self.calls.append(pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES)))
+            title = f"{self.name}: {count} elements, each for itself."
+            launch = self._launch(title)
+            call = pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES))
+            across = turned.turned_dimension(launch, own[0])
+            if across is not None:
+                launch = self._launch(title)
+                call = turned.turned(launch, own, across, self._choose(turned.CANDIDATES))
+            self._done(launch, call)
 
     def _after(self, roots: Sequence[Root], sizes: Sequence[int], value: Any) -> list[Root]:
         """The roots of these sizes; others are made by launches of their own, which do not read `value`."""
@@ -106,12 +128,12 @@ class Plan:
         fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
         chosen = self._choose(rows.candidates(loops.depth))
         launch = self._launch(f"{self.name}: {loops.kept} rows of {loops.depth}.")
-        self.calls.append(rows.rows(launch, fitting, reductions, chosen))
+        self._done(launch, rows.rows(launch, fitting, reductions, chosen))
 
     def _split(self, reductions: Sequence[Reduction], roots: Sequence[Root]) -> None:
         loops = reductions[0].loops
         for each in reductions:
-            if heavy_values(list(each.value.owner.operands), self.memory):
+            if heavy_values(reads(each.value), self.memory):
                 raise Unbound(reductions[0].value)
         fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
         elements = [root for root in fitting if math.prod(root.shape) != loops.kept]
@@ -126,13 +148,13 @@ class Plan:
             split.bind(launch, share, reductions, sums, kept)
             for root in wanted:
                 launch.root(root, kept)
-            self.calls.append(launch.call(share.programs, chosen.warps, 1))
+            self._done(launch, launch.call(share.programs, chosen.warps, 1))
             return
         parts = [self._scratch(each.held, (share.splits, loops.kept)) for each in reductions]
         split.leave(launch, share, reductions, sums, (kept, part), parts)
-        self.calls.append(launch.call(share.programs, chosen.warps, 1))
+        self._done(launch, launch.call(share.programs, chosen.warps, 1))
         last = self._launch(f"{self.name}: {loops.kept} results from {share.splits} parts each.")
-        self.calls.append(split.finish(last, share, reductions, wanted, parts))
+        self._done(last, split.finish(last, share, reductions, wanted, parts))
 
     def _product(self, product: Product, roots: Sequence[Root]) -> None:
         value = product.reduction.value
@@ -142,12 +164,12 @@ class Plan:
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
         launch = self._launch(f"{self.name}: a product, {sizes} (batches × rows × columns × depth).")
         if tiles.splits == 1:
-            self.calls.append(matmul.multiply(launch, tiles, fitting, None, tiles_of))
+            self._done(launch, matmul.multiply(launch, tiles, fitting, None, tiles_of))
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
-        self.calls.append(matmul.multiply(launch, tiles, (), part, tiles_of))
+        self._done(launch, matmul.multiply(launch, tiles, (), part, tiles_of))
         last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
-        self.calls.append(matmul.add_up(last, tiles, fitting, part))
+        self._done(last, matmul.add_up(last, tiles, fitting, part))
 
 
 def _is_narrow(product: Product) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.kernels.generated.emitter import Places, at, maps_of
 from dmc.kernels.generated.index import ZERO, Index, delinearise
+from dmc.kernels.generated.operations import Places, at, dims_in, dims_used, maps_of
 from dmc.kernels.generated.reducing import Reduction
-from dmc.kernels.generated.structure import dims_in
 from dmc.kernels.generated.value import FLOATS
 
 # Less than this is no work for tensor cores.
@@ -40,7 +39,7 @@ class Product:
             return None
         maps = maps_of(reduction.value.owner)
         kinds: dict[str, list[int]] = {"batches": [], "rows": [], "columns": [], "depth": []}
-        first, second = (_all_dims(maps[factor]) for factor in factors)
+        first, second = (dims_used(maps[factor]) for factor in factors)
         for dim in _order(reduction):
             in_first, in_second = dim in first, dim in second
             if reduction.loops.sizes[dim] == 1:
@@ -82,19 +81,6 @@ def _order(reduction: Reduction) -> list[int]:
     op = reduction.value.owner
     kept = dims_in(maps_of(op)[-1])
     return [*kept, *(dim for dim in range(len(reduction.loops.sizes)) if dim not in kept)]
-
-
-def _all_dims(each: Any) -> set[int]:
-    """The loops on which any result of a map depends."""
-    return {dim for result in each.results for dim in _dims_of(result)}
-
-
-def _dims_of(expression: Any) -> set[int]:
-    if isinstance(expression, ir.AffineDimExpr):
-        return {expression.position}
-    if isinstance(expression, ir.AffineConstantExpr):
-        return set()
-    return _dims_of(expression.lhs) | _dims_of(expression.rhs)
 
 
 def _factors(reduction: Reduction) -> tuple[int, int] | None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmc.kernels.generated.arithmetic import full, held_as, is_float
-from dmc.kernels.generated.emitter import Emitter, Places, at, maps_of
+from dmc.kernels.generated.emitter import Emitter
 from dmc.kernels.generated.launch import Launch
+from dmc.kernels.generated.operations import Places, at, maps_of
 from dmc.kernels.generated.structure import COMBINERS, Combiner, Loops, combined
 from dmc.kernels.generated.value import NARROW_FLOATS, Value, limits, literal
 

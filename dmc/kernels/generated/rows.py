@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
 from dmc.kernels.generated.reducing import Reduction, finished, reduce_tile, tile_of
-from dmc.kernels.generated.structure import heavy_values
+from dmc.kernels.generated.structure import heavy_values, reads
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Call
 
@@ -105,10 +105,7 @@ class _Rows:
 
     def store(self, roots: Sequence[Root]) -> None:
         """Stores what is wanted of each row and of each element."""
-        by_row = [root for root in roots if math.prod(root.shape) == self.rows]
-        for root in by_row:
-            self.launch.root(root, self.row)
-        by_element = [root for root in roots if root not in by_row]
+        by_element = [root for root in roots if math.prod(root.shape) != self.rows]
         if self.is_whole:
             for root in by_element:
                 self.launch.root(root, self.row * self.width + self.column)
@@ -117,14 +114,18 @@ class _Rows:
             with self.writer.loop(f"for start in range(0, {self.width}, {self.block}):", column):
                 self._declare(column)
                 for root in by_element:
-                    self.launch.root(root, self.row * self.width + variable(column, self.width), is_last=False)
+                    self.launch.root(root, self.row * self.width + variable(column, self.width))
+                self.launch.flush()
+        for root in roots:
+            if root not in by_element:
+                self.launch.root(root, self.row)
 
 
 def _levels(reductions: Sequence[Reduction]) -> list[list[Reduction]]:
     """The reductions by how many others each has to wait for, one after the other."""
     level: dict[object, int] = {}
     for each in reductions:
-        before = heavy_values(list(each.value.owner.operands), ())
+        before = heavy_values(reads(each.value), ())
         level[each.value] = 1 + max((level.get(value, 0) for value in before), default=0)
     found: list[list[Reduction]] = [[] for _ in range(max(level.values()))]
     for each in reductions:

@@ -46,7 +46,7 @@ class Sharing:
             depth = min(power_of_two(loops.depth), chosen["tile"] // kept)
         tiles = -(-loops.kept // kept)
         wanted = max(1, min(-(-chosen["programs"] // tiles), -(-loops.depth // depth)))
-        steps = -(-loops.depth // (depth * wanted))
+        steps = _even(-(-loops.depth // depth), -(-loops.depth // (depth * wanted)))
         return Sharing(loops, kept, depth, steps, -(-loops.depth // (depth * steps)))
 
     @property
@@ -71,6 +71,12 @@ class Sharing:
     def depth_range(self) -> str:
         """The places along the reduced axis of a tile."""
         return f"tl.arange(0, {self.depth})" + ("[None, :]" if self.loops.is_by_rows else "[:, None]")
+
+
+def _even(tiles: int, steps: int) -> int:
+    """About so many steps, if possible as many for every program: then nothing has to be masked."""
+    even = max(each for each in range(1, steps + 1) if tiles % each == 0)
+    return even if 2 * even > steps else steps
 
 
 def partial(
@@ -100,7 +106,8 @@ def partial(
             tile = tile_of(launch, each, value, share.shape, axes, reduced.variables)
             writer.raw(f"{name} = {each.combiner.join.format(name, tile)}")
         for root in elements:
-            launch.root(root, share.loops.number(kept, reduced), is_last=False)
+            launch.root(root, share.loops.number(kept, reduced))
+        launch.flush()
     return sums, kept, split
 
 

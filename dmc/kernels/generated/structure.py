@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.kernels.generated.emitter import Places, is_parallel, maps_of
 from dmc.kernels.generated.index import Index, delinearise, linearise
+from dmc.kernels.generated.operations import Places, dims_in, is_parallel, maps_of, slice_of
 from dmc.kernels.generated.value import Declined
-from dmc.walk import walk
 
 # What combines two values: how Triton reduces with it, how it adds one more, and what changes nothing.
 _INFINITY = math.inf
@@ -101,11 +100,6 @@ class Loops:
         return tuple(next(of_reduced) if gone else next(of_kept) for gone in self.reduced)
 
 
-def dims_in(each: Any) -> list[int]:
-    """The loops in the results of a map that are plain loops."""
-    return [place.position for place in each.results if isinstance(place, ir.AffineDimExpr)]
-
-
 def is_heavy(op: Any) -> bool:
     """Whether an operation reduces: what it gives is made of many elements."""
     if not op.name.startswith("linalg.") or not len(op.regions) or op.name in ("linalg.fill", "linalg.transpose"):
@@ -114,41 +108,42 @@ def is_heavy(op: Any) -> bool:
 
 
 def reached(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
-    """The operations that make `roots` of what is in memory, in order."""
-    at_hand = set(memory)
-    seen: set[Any] = set()
+    """The values of which `roots` are made, with these and in order, as far as they are not in memory."""
+    at_hand, seen = set(memory), set[Any]()
     ordered: list[Any] = []
     stack = [(root, False) for root in roots]
     while stack:
         value, is_done = stack.pop()
-        if value in at_hand or isinstance(value.owner, ir.Block) or (value.owner in seen and not is_done):
-            continue
         if is_done:
-            ordered.append(value.owner)
-            continue
-        seen.add(value.owner)
-        stack.append((value, True))
-        stack += [(each, False) for each in _reads(value.owner)]
+            ordered.append(value)
+        elif value not in at_hand and value not in seen and not isinstance(value.owner, ir.Block):
+            seen.add(value)
+            stack += [(value, True), *((each, False) for each in reads(value))]
     return ordered
 
 
 def heavy_values(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
     """The results of reductions and products, in order, of which `roots` are made."""
-    roots = list(roots)
-    ops = [op for op in reached(roots, memory) if is_heavy(op)]
-    wanted = {each for op in reached(roots, memory) for each in _reads(op)} | set(roots)
-    return [result for op in ops for result in op.results if result in wanted]
+    return [value for value in reached(roots, memory) if is_heavy(value.owner)]
 
 
-def _reads(op: Any) -> list[Any]:
-    """What an operation and its regions read that is made outside of it, each once."""
-    inside: set[Any] = set()
-    found: dict[Any, None] = {}
-    for inner in walk(op):
-        inside.update(argument for region in inner.regions for block in region for argument in block.arguments)
-        found.update(dict.fromkeys(each for each in inner.operands if each not in inside))
-        inside.update(inner.results)
-    return list(found)
+def reads(value: Any) -> list[Any]:
+    """What is read outside of it by the operation that makes `value`, as far as `value` depends on it; each once."""
+    op = value.owner
+    regions = list(op.regions)
+    if not op.name.startswith("linalg.") or not regions:
+        inner = [each for region in regions for block in region for view in block for each in view.operation.operands]
+        return list(dict.fromkeys(each for each in (*op.operands, *inner) if not _is_inside(each, op)))
+    block = regions[0].blocks[0]
+    *body, terminator = [view.operation for view in block.operations]
+    needed = slice_of(terminator.operands[list(op.results).index(value)], body)
+    arguments = [op.operands[i] for i, argument in enumerate(block.arguments) if argument in needed]
+    return list(dict.fromkeys([*arguments, *(each for each in needed if not _is_inside(each, op))]))
+
+
+def _is_inside(value: Any, op: Any) -> bool:
+    """Whether a value is made in a region of `op`."""
+    return (value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.parent) == op
 
 
 def combined(value: Any) -> tuple[str, Any]:
@@ -167,14 +162,6 @@ def combined(value: Any) -> tuple[str, Any]:
         raise Declined(f"a reduction that is no sum, product or extreme ({op.name})")
     first, second = made.operands
     other = second if first == output else first
-    if _depends(other, output, inner):
+    if output in slice_of(other, inner):
         raise Declined("a reduction in which order matters")
     return made.name, other
-
-
-def _depends(value: Any, on: Any, inner: Sequence[Any]) -> bool:
-    needed = {value}
-    for op in reversed(inner):
-        if len(op.results) and op.results[0] in needed:
-            needed.update(op.operands)
-    return on in needed

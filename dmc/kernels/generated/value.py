@@ -11,9 +11,17 @@ Bounds = tuple[int, int]
 
 # How Triton calls MLIR's types.
 TRITON = {
-    "f64": "tl.float64", "f32": "tl.float32", "f16": "tl.float16", "bf16": "tl.bfloat16",
-    "i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "i8": "tl.int8", "i1": "tl.int1",
-    "u32": "tl.uint32", "u64": "tl.uint64",
+    "f64": "tl.float64",
+    "f32": "tl.float32",
+    "f16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "i64": "tl.int64",
+    "i32": "tl.int32",
+    "i16": "tl.int16",
+    "i8": "tl.int8",
+    "i1": "tl.int1",
+    "u32": "tl.uint32",
+    "u64": "tl.uint64",
 }
 FLOATS = ("f64", "f32", "f16", "bf16")
 NARROW_FLOATS = ("f16", "bf16")

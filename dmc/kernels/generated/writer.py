@@ -33,7 +33,6 @@ class Writer:
         self.scopes = [_Scope(frozenset())]
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
-        self.ends: list[str] = []
         # Narrow numbers by the names of the wider ones that they became; names of tiles that are 0 where masked.
         self.widened: dict[str, Value] = {}
         self.zeroed: set[str] = set()
@@ -50,10 +49,6 @@ class Writer:
     def raw(self, line: str) -> None:
         """A line at the end of the innermost scope."""
         self.scopes[-1].lines.append(line)
-
-    def last(self, line: str) -> None:
-        """A line at the end of the kernel."""
-        self.ends.append(line)
 
     def name(self, stem: str) -> str:
         """A name that is not taken."""
@@ -105,7 +100,7 @@ class Writer:
 
     def lines(self) -> list[str]:
         """The lines of the kernel."""
-        return _without_unread([*self.scopes[0].lines, *self.ends])
+        return _without_unread(self.scopes[0].lines)
 
     def _scope(self, variables: frozenset[str]) -> _Scope:
         return next((scope for scope in reversed(self.scopes) if scope.variables & variables), self.scopes[0])

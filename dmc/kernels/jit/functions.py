@@ -49,7 +49,8 @@ def log1p(x):
     # Of 1 + x the larger part is exact to subtract.
     lost = tl.where(x >= 1.0, 1.0 - (whole - x), x - (whole - 1.0))
     exact = tl.log(whole) + lost / whole
-    return tl.where((whole == 1.0) | (x != x), x, tl.where(tl.abs(whole) == float("inf"), tl.log(whole), exact))
+    plain = (whole <= 0.0) | (whole == float("inf"))
+    return tl.where((whole == 1.0) | (x != x), x, tl.where(plain, tl.log(whole), exact))
 
 
 @triton.jit
@@ -68,7 +69,8 @@ def tanh(x):
 
 @triton.jit
 def power(x, y):
-    """xʸ as C's `pow`, by way of f64."""
+    """xʸ as C's `pow`, by way of f64; `y` may be a number."""
+    y = tl.zeros_like(x) + y
     exact, wide = tl.abs(x).to(tl.float64), y.to(tl.float64)
     size = tl.exp2(wide * tl.log2(exact)).to(tl.float32)
     is_whole = tl.floor(y) == y

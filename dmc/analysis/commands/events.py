@@ -1,0 +1,101 @@
+"""The events that a rank's lanes need so that commands that touch the same bytes run in the order of issue."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dmc.analysis.commands.clocks import Clock, Clocks, uncovered
+from dmc.analysis.commands.conflicts import Memory, Place
+from dmc.program import Await, Command, Program, Range, Record, Space, accesses
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Command `target` waits for command `source`; both count from 0 in the order of issue."""
+
+    source: int
+    target: int
+
+
+def needed_edges(programs: Sequence[Program]) -> tuple[Edge, ...]:
+    """The fewest edges between lanes that order all conflicting accesses, for ranks that run one program.
+
+    The programs have the same commands on the same lanes; bytes may differ between ranks, and an edge that one rank
+    needs all get, so that ranks stay alike. Two accesses conflict where they share a byte and one of them writes; each
+    edge goes along the order of issue. Events that the programs have already count as given. Linear in commands, times
+    the logarithm of the arena's segments.
+    """
+    first = programs[0]
+    memories: defaultdict[Space, Memory] = defaultdict(Memory)
+    clocks = Clocks(len(first.lanes))
+    after: dict[Place, Clock] = {}
+    number: dict[Place, int] = {}
+    counts = [0] * len(first.lanes)
+    edges: list[Edge] = []
+    for index, command in enumerate(first.commands):
+        place = (command.lane, counts[command.lane])
+        counts[command.lane] += 1
+        number[place] = index
+        needed: dict[int, int] = {}
+        for lane, at in _conflicts(memories, _accesses(programs, index), place):
+            if lane != command.lane:
+                needed[lane] = max(at, needed.get(lane, -1))
+        for source in uncovered(needed, after, clocks.before(command.lane)).items():
+            edges.append(Edge(number[source], index))
+            clocks.join(command.lane, after[source])
+        after[place] = clocks.issue(command)
+    return tuple(edges)
+
+
+def with_events(program: Program, edges: Sequence[Edge]) -> Program:
+    """The program with an event for every edge: recorded behind its source, awaited before its target.
+
+    Edges from one source share one event. Buffers keep naming the commands that they named.
+    """
+    used = {command.event for command in program.commands if isinstance(command, Record)}
+    fresh = iter(range(max(used, default=-1) + 1, max(used, default=-1) + 1 + len(edges)))
+    events: dict[int, int] = {}
+    awaited: defaultdict[int, list[int]] = defaultdict(list)
+    for edge in edges:
+        if edge.source not in events:
+            events[edge.source] = next(fresh)
+        awaited[edge.target].append(events[edge.source])
+    commands: list[Command] = []
+    moved: list[int] = []
+    for index, command in enumerate(program.commands):
+        commands += [Await(command.lane, event) for event in awaited[index]]
+        moved.append(len(commands))
+        commands.append(command)
+        if index in events:
+            commands.append(Record(command.lane, events[index]))
+    buffers = tuple(
+        msgspec.structs.replace(buffer, first=moved[buffer.first], last=moved[buffer.last])
+        for buffer in program.buffers
+    )
+    return msgspec.structs.replace(program, commands=tuple(commands), buffers=buffers)
+
+
+def _accesses(programs: Sequence[Program], index: int) -> tuple[set[Range], set[Range]]:
+    """What the command with this number reads and writes, on any rank."""
+    reads: set[Range] = set()
+    writes: set[Range] = set()
+    for program in programs:
+        read, written = accesses(program.commands[index])
+        reads.update(read)
+        writes.update(written)
+    return reads, writes
+
+
+def _conflicts(
+    memories: defaultdict[Space, Memory], touched: tuple[set[Range], set[Range]], by: Place
+) -> Iterator[Place]:
+    reads, writes = touched
+    # Reads first: a command that works in place comes after whoever wrote what it reads.
+    for where in sorted(reads):
+        yield from memories[where.space].read(where, by)
+    for where in sorted(writes):
+        yield from memories[where.space].write(where, by)

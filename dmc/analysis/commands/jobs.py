@@ -1,0 +1,175 @@
+"""Form planned, read as plain data: `dmc.program.Job`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.kernels.decompositions import decompositions
+from dmc.dialect.placements import mesh_of
+from dmc.dialect.plan import bounds
+from dmc.errors import DmcError
+from dmc.program import (
+    Await,
+    Buffer,
+    Channel,
+    Collective,
+    Command,
+    Job,
+    Kernel,
+    Lane,
+    Launch,
+    Move,
+    Operand,
+    Program,
+    Range,
+    Record,
+    Slot,
+)
+from dmc.step_function import functions, symbol
+
+# On the function of a kernel: what dominates its time, and the attributes of `dm.kernel` that are the same for all
+# launches.
+KIND, FLOPS, BYTES, SCRATCH, IMPLEMENTATION = "dm.kind", "dm.flops", "dm.bytes", "dm.scratch", "dm.implementation"
+# The mesh of a job without one.
+ONE_RANK = {"rank": 1}
+
+# By name: which lane it is, and the lane.
+_Lanes = Mapping[str, tuple[int, Lane]]
+
+
+def job_of(module: ir.Module) -> Job:
+    """The job that a module in form planned describes. Raises DmcError where it holds no program."""
+    programs = [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]
+    if not programs:
+        raise DmcError(module.operation, "holds no dm.program", "lower it to form planned first (dm-lower-to-plan)")
+    meanings = decompositions(module)
+    kernels = [op for op in functions(module) if symbol(op) not in meanings]
+    return Job(
+        mesh=_mesh(module),
+        channels=tuple(_channel(op) for op in module.body.operations if isinstance(op, dm.ChannelOp)),
+        kernels={symbol(op): kernel_of(op) for op in kernels},
+        programs=tuple(_program(op) for op in sorted(programs, key=lambda op: op.rank.value)),
+    )
+
+
+def operand_of(type_: ir.RankedTensorType) -> Operand:
+    """A tensor type as data."""
+    return Operand(str(type_.element_type), tuple(type_.shape))
+
+
+def kernel_of(function: func.FuncOp) -> Kernel:
+    """What launches of the function need to know of it."""
+    attributes = function.operation.attributes
+    return Kernel(
+        name=symbol(function),
+        reads=tuple(map(operand_of, function.type.inputs)),
+        writes=tuple(map(operand_of, function.type.results)),
+        flops=_of(attributes, FLOPS, 0),
+        traffic=_of(attributes, BYTES, 0),
+        scratch=_of(attributes, SCRATCH, 0),
+        implementation=_of(attributes, IMPLEMENTATION, "iree"),
+        kind=_of(attributes, KIND, "other"),
+    )
+
+
+def _mesh(module: ir.Module) -> dict[str, int]:
+    meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
+    return dict(mesh_of(meshes[0]).items()) if meshes else dict(ONE_RANK)
+
+
+def _channel(op: dm.ChannelOp) -> Channel:
+    if op.group is not None:
+        return Channel(op.sym_name.value, dm.group_axes(op.group))
+    return Channel(op.sym_name.value, groups=tuple(tuple(ranks) for ranks in op.groups or ()))
+
+
+def _program(op: dm.ProgramOp) -> Program:
+    ops = list(op.regions[0].blocks[0].operations)
+    declared = tuple(_lane(each) for each in ops if isinstance(each, dm.LaneOp))
+    lanes = {lane.name: (i, lane) for i, lane in enumerate(declared)}
+    return Program(
+        rank=op.rank.value,
+        arenas={each.space.value: each.bytes.value for each in ops if isinstance(each, dm.ArenaOp)},
+        lanes=declared,
+        slots=tuple(_slot(each) for each in ops if isinstance(each, dm.SlotOp)),
+        commands=tuple(_COMMANDS[type(each)](each, lanes) for each in ops if type(each) in _COMMANDS),
+        buffers=tuple(_buffer(each) for each in ops if isinstance(each, dm.BufferOp)),
+    )
+
+
+def _lane(op: dm.LaneOp) -> Lane:
+    return Lane(op.sym_name.value, op.queue.value, None if op.channel is None else op.channel.value)
+
+
+def _slot(op: dm.SlotOp) -> Slot:
+    type_ = operand_of(ir.TypeAttr(op.attributes["type"]).value)
+    name = op.attributes["name"].value
+    return Slot(name, op.role.value, type_.dtype, type_.shape, _range(op.range))
+
+
+def _buffer(op: dm.BufferOp) -> Buffer:
+    return Buffer(op.label.value, op.category.value, _range(op.range), op.first.value, op.last.value)
+
+
+def _launch(op: dm.LaunchOp, lanes: _Lanes) -> Launch:
+    reads, writes = (tuple(map(_range, ranges)) for ranges in (op.reads, op.writes))
+    return Launch(_on(op, lanes), op.kernel.value, reads, writes, _optional(op.scratch), _label(op))
+
+
+def _move(op: dm.MoveOp, lanes: _Lanes) -> Move:
+    return Move(_on(op, lanes), _range(op.source), _range(op.target), _label(op))
+
+
+def _collective(op: dm.CollectiveOp, lanes: _Lanes) -> Collective:
+    lane, declared = lanes[op.lane.value]
+    flat = [] if op.pairs is None else list(op.pairs)
+    return Collective(
+        lane=lane,
+        kind=op.kind.value,
+        # The verifier of dm.program has checked that only lanes with a channel hold collectives.
+        channel=declared.channel or "",
+        ranks=tuple(op.ranks),
+        instance=op.instance.value,
+        dtype=str(ir.TypeAttr(op.attributes["type"]).value),
+        count=op.count.value,
+        source=_optional(op.source),
+        target=_optional(op.target),
+        reduction=None if op.reduction is None else op.reduction.value,
+        accumulate=None if op.accumulate is None else str(op.accumulate.value),
+        peer=None if op.peer is None else op.peer.value,
+        pairs=tuple(zip(flat[0::2], flat[1::2], strict=True)),
+        label=_label(op),
+    )
+
+
+def _on(op: Any, lanes: _Lanes) -> int:
+    return lanes[op.lane.value][0]
+
+
+def _range(attribute: dm.RangeAttr) -> Range:
+    first, length = bounds(attribute)
+    return Range(attribute.arena.value, first, length)
+
+
+def _optional(attribute: dm.RangeAttr | None) -> Range | None:
+    return None if attribute is None else _range(attribute)
+
+
+def _label(op: Any) -> str:
+    return "" if op.label is None else op.label.value
+
+
+def _of(attributes: Any, name: str, default: Any) -> Any:
+    return attributes[name].value if name in attributes else default
+
+
+_COMMANDS: dict[type, Callable[[Any, _Lanes], Command]] = {
+    dm.LaunchOp: _launch,
+    dm.MoveOp: _move,
+    dm.CollectiveOp: _collective,
+    dm.RecordOp: lambda op, lanes: Record(_on(op, lanes), op.event.value),
+    dm.AwaitOp: lambda op, lanes: Await(_on(op, lanes), op.event.value),
+}

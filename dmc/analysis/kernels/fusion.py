@@ -1,0 +1,239 @@
+"""Which computations become one kernel: greedily, what saves the most bytes through device memory first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.reads import ORDER, memory_reads
+from dmc.analysis.kernels.shapes import Loops, loops_of
+from dmc.dialect.plan import type_bytes
+
+# Operands and results of a kernel: IREE binds 32 buffers in a dispatch, some of them for itself.
+MOST_VALUES = 24
+# A value that more kernels read than this brings none of them together.
+MOST_READERS = 8
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Two kernels, by one operation of each, that stay two, the bytes that one would save, and why."""
+
+    first: int
+    second: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """groups: the numbers of the operations of each kernel, ascending. refusals: the largest first."""
+
+    groups: tuple[tuple[int, ...], ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fuse(graph: Graph) -> Fusion:
+    """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
+
+    Linear in the number of operations but for a heap, as long as values have few readers.
+    """
+    merging = _Merging(graph)
+    merging.run()
+    groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
+    return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
+
+
+@dataclass
+class _Group:
+    """members: numbers of operations. reads, writes: the values in memory that it takes and gives."""
+
+    members: list[int]
+    loops: Loops | None
+    reads: set[ir.Value]
+    writes: set[ir.Value]
+
+
+class _Merging:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
+        self.node_of = {number: node for node, number in enumerate(self.nodes)}
+        self.groups: dict[int, _Group] = {}
+        self.readers: dict[ir.Value, set[int]] = {}
+        self.sizes: dict[ir.Value, int] = {}
+        self.held = {graph.base(value) for value in graph.returned}
+        # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
+        self.apart: dict[tuple[int, int], str] = {}
+        self.turned: dict[ir.Value, list[int]] = {}
+        self.turning: set[ir.Value] = set()
+        after: list[set[int]] = [set() for _ in self.nodes]
+        for node, number in enumerate(self.nodes):
+            self._add(node, number, after)
+        for group in self.groups.values():
+            group.writes = {value for value in group.writes if value in self.held or self.readers.get(value)}
+        self.clusters = Clusters(after)
+
+    def _add(self, node: int, number: int, after: list[set[int]]) -> None:
+        op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
+        reads: set[ir.Value] = set()
+        loops = loops_of(op) if is_kernel else None
+        for value, part, why in memory_reads(self.graph, number):
+            reads.add(part)
+            for each in (value, part):
+                self.readers.setdefault(each, set()).add(node)
+            self.turning.update(op.results if why == ORDER else ())
+            maker = self.node_of.get(self.graph.made_by.get(value, -1))
+            if maker is None:
+                continue
+            after[maker].add(node)
+            if loops is not None and loops.product:
+                self.apart[maker, node] = "read by a product"
+            elif why == ORDER:
+                self.turned.setdefault(value, []).append(node)
+            elif why:
+                self.apart[maker, node] = why
+        if is_kernel:
+            self.groups[node] = _Group([number], loops, reads, set(op.results))
+
+    def run(self) -> None:
+        heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
+        heapq.heapify(heap)
+        while heap:
+            bytes_, *pair = heapq.heappop(heap)
+            first, second = sorted(map(self.clusters.find, pair), key=self.clusters.order.__getitem__)
+            if first == second:
+                continue
+            saved = self._saved(first, second)
+            if saved < -bytes_:
+                heapq.heappush(heap, (-saved, first, second))
+            elif not self._why_not(first, second) and (merged := self._merge(first, second)) is not None:
+                for entry in self._entries(merged):
+                    heapq.heappush(heap, entry)
+
+    def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
+        """The pairs of a kernel and those that read what it gives, give what it reads, or read the same."""
+        near = {*self.clusters.before[node], *self.clusters.after[node]}
+        for value in self.groups[node].reads:
+            readers = self.readers[value]
+            near.update(readers if len(readers) <= MOST_READERS else ())
+        for other in sorted(near - {node}):
+            if other in self.groups:
+                first, second = sorted((node, other), key=self.clusters.order.__getitem__)
+                if (first, second) not in self.apart and (saved := self._saved(first, second)):
+                    yield -saved, first, second
+
+    def _saved(self, first: int, second: int) -> int:
+        """The bytes that are not moved where two kernels are one."""
+        one, other = self.groups[first], self.groups[second]
+        small, large = sorted((one.reads, other.reads), key=len)
+        shared = sum(self._bytes(value) for value in small if value in large)
+        passed = [value for value in one.writes if value in other.reads]
+        gone = [value for value in passed if not self._is_wanted(value, first, second)]
+        return shared + sum(self._bytes(value) for value in (*passed, *gone))
+
+    def _bytes(self, value: ir.Value) -> int:
+        if value not in self.sizes:
+            self.sizes[value] = type_bytes(value.type)
+        return self.sizes[value]
+
+    def _is_wanted(self, value: ir.Value, first: int, second: int) -> bool:
+        return value in self.held or not self.readers[value] <= {first, second}
+
+    def _why_not(self, first: int, second: int) -> str:
+        """Why two kernels cannot be one, but for cycles."""
+        if (first, second) in self.apart:
+            return self.apart[first, second]
+        one, other = self.groups[first], self.groups[second]
+        if one.loops is None or other.loops is None:
+            return "a kernel of its own"
+        loops = one.loops.joined(other.loops)
+        if isinstance(loops, str):
+            return loops
+        if second not in self.clusters.after[first] and not self._are_siblings(first, second):
+            return "no loops in common"
+        reads, writes = self._joined(first, second)
+        if len(reads) + len(writes) > MOST_VALUES:
+            return f"more than {MOST_VALUES} operands and results"
+        if any(not loops.may_give(prod(value.type.shape)) for value in writes):
+            return "a result that is read elsewhere"
+        if loops.product and not self._is_epilogue(first, second, writes):
+            return "a result that does not depend on the product"
+        turned = [value for value in one.writes if self._is_turned(value, second)]
+        if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
+            return ORDER
+        if (loops.rows or loops.columns) and any(value in self.turning for value in writes):
+            return ORDER
+        return ""
+
+    def _are_siblings(self, first: int, second: int) -> bool:
+        """Whether two kernels, none of which reads from the other, go through one tensor in the same loops."""
+        one, other = self.groups[first], self.groups[second]
+        if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
+            return False
+        if any(value in self.turning for value in one.writes | other.writes):
+            return False
+        size = prod(one.loops.over)
+        return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
+
+    def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
+        """Whether all that a kernel with a product gives is computed from the product."""
+        one, other = self.groups[first], self.groups[second]
+        assert one.loops is not None
+        if not one.loops.product:
+            return not any(value in writes for value in one.writes)
+        after = set(one.writes)
+        for number in sorted(other.members):
+            if any(self.graph.base(value) in after for value in self.graph.reads[number]):
+                after.update(self.graph.ops[number].results)
+        return all(value in after for value in writes)
+
+    def _is_turned(self, value: ir.Value, reader: int) -> bool:
+        return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
+
+    def _joined(self, first: int, second: int) -> tuple[set[ir.Value], set[ir.Value]]:
+        one, other = self.groups[first], self.groups[second]
+        made = one.writes | other.writes
+        writes = {value for value in made if self._is_wanted(value, first, second)}
+        return (one.reads | other.reads) - made, writes
+
+    def _merge(self, first: int, second: int) -> int | None:
+        reads, writes = self._joined(first, second)
+        pair = self.clusters.merge(first, second)
+        if pair is None:
+            return None
+        kept, gone = pair
+        one, other = self.groups[kept], self.groups.pop(gone)
+        assert one.loops is not None and other.loops is not None
+        loops = one.loops.joined(other.loops)
+        assert isinstance(loops, Loops)
+        one.members += other.members
+        for value in one.reads | other.reads:
+            self.readers[value] -= {kept, gone}
+        for value in reads:
+            self.readers[value].add(kept)
+        one.loops, one.reads, one.writes = loops, reads, writes
+        self._rename(kept, gone)
+        return kept
+
+    def _rename(self, kept: int, gone: int) -> None:
+        for node in self.clusters.after[kept]:
+            if (gone, node) in self.apart:
+                self.apart.setdefault((kept, node), self.apart[gone, node])
+        for node in self.clusters.before[kept]:
+            if (node, gone) in self.apart:
+                self.apart.setdefault((node, kept), self.apart[node, gone])
+
+    def refusals(self) -> Iterator[Refusal]:
+        """What stopped the fusions that remain."""
+        for first in sorted(self.groups):
+            for second in sorted(self.clusters.after[first]):
+                if second in self.groups and (saved := self._saved(first, second)):
+                    why = self._why_not(first, second)
+                    members = self.groups[first].members[0], self.groups[second].members[0]
+                    yield Refusal(*members, saved, why or "another kernel between them")

@@ -1,0 +1,125 @@
+"""`@step` as a graph: which operations compute, which are views, and which every kernel makes for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.storage.pieces import is_view
+from dmc.dialect.iree import FUSION_BARRIER
+from dmc.errors import DmcError
+from dmc.walk import walk
+
+
+class Kind(Enum):
+    """What an operation of `@step` is to kernels."""
+
+    CONSTANT = auto()  # constants, and what is computed of them element by element: every kernel has its own
+    SCALAR = auto()  # computes scalars: a part of whichever kernel reads them
+    INLINED = auto()  # a transposition or a cast on its way into products: a part of each
+    VIEW = auto()  # its result lies in its operand's memory
+    COMPUTE = auto()
+    MOVEMENT = auto()  # stays in the step: collectives, each rank's contiguous slice, kernels of whole composites
+    BARRIER = auto()  # what computes a value and what reads it stay apart
+
+
+_ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operations of `@step` but its terminator, in order.
+
+    reads: what each takes from outside of it, operands first, then what its regions read. made_by: for each result the
+    number of its operation. returned: what the step returns.
+    """
+
+    ops: tuple[ir.Operation, ...]
+    kinds: tuple[Kind, ...]
+    reads: tuple[tuple[ir.Value, ...], ...]
+    made_by: dict[ir.Value, int]
+    returned: tuple[ir.Value, ...]
+
+    def kind_of(self, value: ir.Value) -> Kind | None:
+        """What makes the value; None for an argument."""
+        number = self.made_by.get(value)
+        return None if number is None else self.kinds[number]
+
+    def base(self, value: ir.Value) -> ir.Value:
+        """The value in whose memory this one lies, through views and barriers."""
+        while self.kind_of(value) in (Kind.VIEW, Kind.BARRIER):
+            value = self.ops[self.made_by[value]].operands[0]
+        return value
+
+
+def step_graph(step: func.FuncOp) -> Graph:
+    """The graph of a straight-line step. Raises DmcError for an operation that cannot be part of a kernel."""
+    *views, terminator = step.entry_block.operations
+    ops = tuple(view.operation for view in views)
+    made_by: dict[ir.Value, int] = {}
+    kinds: list[Kind] = []
+    reads: list[tuple[ir.Value, ...]] = []
+    for number, op in enumerate(ops):
+        reads.append(tuple(outer_reads(op)))
+        kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
+        made_by.update(dict.fromkeys(op.results, number))
+    for number, op in enumerate(ops):
+        if kinds[number] is Kind.COMPUTE and _is_for_products(op):
+            kinds[number] = Kind.INLINED
+    return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
+
+
+def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
+    """What `op` and its regions read that is made outside of it, each once."""
+    seen: set[ir.Value] = set()
+    for inner in walk(op):
+        for operand in inner.operands:
+            if operand not in seen:
+                seen.add(operand)
+                yield operand
+        seen.update(inner.results)
+        seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
+
+
+def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
+    if op.name == FUSION_BARRIER:
+        return Kind.BARRIER
+    if op.name == _ALL_SLICE:
+        return Kind.MOVEMENT if is_view(op) else Kind.COMPUTE
+    if op.name.startswith("dm."):
+        return Kind.MOVEMENT
+    if op.name.startswith(("scf.", "func.")):
+        hint = "run dm-unroll-loops and dm-inline-composites before"
+        raise DmcError(op, "cannot be part of a kernel: a step is straight line here", hint)
+    makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view(op)
+    is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and _is_parallel(op))
+    if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
+        return Kind.CONSTANT
+    if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
+        return Kind.SCALAR
+    return Kind.VIEW if is_view(op) else Kind.COMPUTE
+
+
+def _is_parallel(op: ir.Operation) -> bool:
+    return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
+
+
+def _is_for_products(op: ir.Operation) -> bool:
+    """Whether all that read it are matrix products, which can as well read what it reads."""
+    if op.name != "linalg.transpose" and not _is_widening(op):
+        return False
+    in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]
+    products = ("linalg.matmul", "linalg.batch_matmul") if in_batches else ("linalg.matmul",)
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(use.owner.operation.name in products and use.operand_number < 2 for use in uses)
+
+
+def _is_widening(op: ir.Operation) -> bool:
+    if op.name != "linalg.generic" or len(op.operands) != 2 or not _is_parallel(op):
+        return False
+    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
+    maps = list(op.attributes["indexing_maps"])
+    return names == ["arith.extf", "linalg.yield"] and maps[0] == maps[1]

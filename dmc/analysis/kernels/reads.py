@@ -1,0 +1,69 @@
+"""What the operations of a step read from memory, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.shapes import keeps_order
+from dmc.analysis.storage.pieces import RESHAPES
+
+ORDER, APART = "elements in another order", "read as a part, by place, or behind a barrier"
+
+
+class Read(NamedTuple):
+    """A read of `value`: what is computed into memory, or, where only a part is read, the part; `base` is the whole.
+
+    why_apart: what keeps the reader out of the kernel that computes it: nothing, ORDER, which only some kernels cannot
+    take, or APART.
+    """
+
+    base: ir.Value
+    value: ir.Value
+    why_apart: str
+
+
+def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
+    """What operation `number` reads, constants aside, also through what is made anew for it."""
+    op = graph.ops[number]
+    operands = len(op.operands)
+    for i, value in enumerate(graph.reads[number]):
+        kind = graph.kind_of(value)
+        if kind in (Kind.SCALAR, Kind.INLINED):
+            yield from (Read(base, base, APART) for base in _inlined(graph, value))
+        elif kind is not Kind.CONSTANT:
+            base, part, why = _through_views(graph, value)
+            if i >= operands - len(op.results):
+                why = APART
+            elif not why and not _keeps_order(op, value):
+                why = ORDER
+            if graph.kind_of(base) is not Kind.CONSTANT:
+                yield Read(base, part, why)
+
+
+def _keeps_order(op: ir.Operation, value: ir.Value) -> bool:
+    return all(keeps_order(op, i) for i, operand in enumerate(op.operands) if operand == value)
+
+
+def _through_views(graph: Graph, value: ir.Value) -> tuple[ir.Value, ir.Value, str]:
+    base = part = value
+    why = ""
+    while graph.kind_of(base) in (Kind.VIEW, Kind.BARRIER):
+        op = graph.ops[graph.made_by[base]]
+        why = why if op.name in RESHAPES else APART
+        base = op.operands[0]
+        part = part if why else base
+    return base, part, why
+
+
+def _inlined(graph: Graph, value: ir.Value) -> Iterator[ir.Value]:
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        kind = graph.kind_of(value)
+        if kind in (Kind.SCALAR, Kind.INLINED, Kind.VIEW, Kind.BARRIER):
+            pending += graph.reads[graph.made_by[value]]
+        elif kind is not Kind.CONSTANT:
+            yield value

@@ -1,0 +1,105 @@
+"""Which operations can share the loops of one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from dmc._mlir import ir, linalg
+from dmc.analysis.kernels.cost import is_contraction, loop_sizes
+
+MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
+# Fewer rows than this are too few for a kernel that works row by row.
+ROWS = 16
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops of a kernel, as far as they decide what else it may hold.
+
+    sizes: how many elements its elementwise operations make. product: how many its matrix product or convolution makes.
+    rows: how many results its reductions give, and of how many elements each, where the last dimensions are reduced;
+    columns: likewise for other dimensions.
+    """
+
+    sizes: frozenset[int] = frozenset()
+    product: int | None = None
+    rows: tuple[int, int] | None = None
+    columns: tuple[int, int] | None = None
+
+    @property
+    def over(self) -> tuple[int, ...]:
+        """The loops over all elements that it goes through, reductions apart from others."""
+        return self.rows or self.columns or ((self.product or max(self.sizes)),)
+
+    def joined(self, other: Loops) -> Loops | str:
+        """The loops of one kernel that does the work of two, or why that cannot be."""
+        if self.product and other.product:
+            return "two products"
+        both = replace(
+            self,
+            sizes=self.sizes | other.sizes,
+            product=self.product or other.product,
+            rows=self.rows or other.rows,
+            columns=self.columns or other.columns,
+        )
+        reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
+        if both.product and reductions:
+            return "a product and a reduction"
+        if len(reductions) > 1 or (both.rows and both.columns):
+            return "reductions over different loops"
+        if any(count == 1 for count, _ in reductions) and 1 in both.sizes:
+            return "computation on what is reduced to one element"
+        allowed = {both.product} if both.product else {prod(each) for each in reductions} | {r[0] for r in reductions}
+        return both if not allowed or both.sizes <= allowed else "elementwise over other loops"
+
+    def may_give(self, size: int) -> bool:
+        """Whether the kernel may give a result of so many elements: one that no later loop would have to make again."""
+        if self.rows and self.rows[0] >= ROWS:
+            return True
+        reduction = self.rows or self.columns
+        return size == (reduction[0] if reduction else self.product or max(self.sizes))
+
+
+def loops_of(op: ir.Operation) -> Loops | None:
+    """The loops of an operation; None for one that has a kernel of its own."""
+    if op.name in MOVES:
+        return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
+    if is_contraction(op):
+        return Loops(product=prod(op.results[0].type.shape))
+    if op.name != "linalg.generic" or not all(_is_plain(each) for each in _maps(op)):
+        return None
+    kinds = ["reduction" in str(each) for each in op.attributes["iterator_types"]]
+    sizes = loop_sizes(op)
+    if not any(kinds):
+        return Loops(sizes=frozenset((prod(sizes),)))
+    shape = (
+        prod(size for size, is_reduced in zip(sizes, kinds, strict=True) if not is_reduced),
+        prod(size for size, is_reduced in zip(sizes, kinds, strict=True) if is_reduced),
+    )
+    return Loops(rows=shape) if kinds == sorted(kinds) else Loops(columns=shape)
+
+
+def keeps_order(op: ir.Operation, index: int) -> bool:
+    """Whether operand `index` is read, and results are written, in the order of the loops."""
+    if op.name == "linalg.transpose":
+        return False
+    if op.name != "linalg.generic":
+        return True
+    maps = _maps(op)
+    read, written = (_places(each) for each in (maps[index], maps[-1]))
+    return read == sorted(read) and written == sorted(written)
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [ir.AffineMapAttr(each).value for each in linalg.get_indexing_maps(op) or ()]
+
+
+def _places(each: ir.AffineMap) -> list[int]:
+    return [place.position for place in each.results if isinstance(place, ir.AffineDimExpr)]
+
+
+def _is_plain(each: ir.AffineMap) -> bool:
+    places = _places(each)
+    others = [place for place in each.results if not isinstance(place, ir.AffineDimExpr | ir.AffineConstantExpr)]
+    return not others and len(set(places)) == len(places)

@@ -1,0 +1,73 @@
+"""What the values of `@step` are to its user: which are parameters, inputs and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from dmc._mlir import func, ir
+from dmc.analysis.labels.updates import gradients
+from dmc.dialect.labels import Label
+from dmc.program.labels import GRADIENT
+from dmc.step_function import arguments, results
+
+# What gives no elements of its own to what reads it.
+_EMPTY = ("tensor.empty", "linalg.fill", "arith.constant")
+_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "linalg.transpose")
+
+
+def value_labels(step: func.FuncOp) -> dict[ir.Value, Label]:
+    """The labels of values, in form imported: arguments, new values of state, and gradients.
+
+    A gradient is what an optimizer update takes, and what that is made of, element for element, as long as nothing else
+    reads it.
+    """
+    names = {port.name for port in arguments(step) if port.name}
+    labels = {step.arguments[port.index]: Label(port.name) for port in arguments(step) if port.name}
+    *_, terminator = step.entry_block.operations
+    for port in results(step):
+        if port.name in names:
+            labels.setdefault(terminator.operands[port.index], Label(port.name))
+    for parameter, gradient in gradients(step):
+        if parameter in labels:
+            _label_gradient(gradient, Label(GRADIENT + labels[parameter].tensor), labels)
+    return labels
+
+
+def _label_gradient(value: ir.Value, label: Label, labels: dict[ir.Value, Label]) -> None:
+    open_values = [value]
+    while open_values:
+        value = open_values.pop()
+        if value in labels or isinstance(value.owner, ir.Block):
+            continue
+        labels[value] = label
+        open_values += [each for each in _made_of(value) if _is_read_once(each)]
+
+
+def _made_of(value: ir.Value) -> Iterator[ir.Value]:
+    """The tensors that give each element of `value` one element."""
+    op = value.owner.operation
+    if op.name == "scf.for":
+        *_, terminator = op.regions[0].blocks[0].operations
+        yield terminator.operands[ir.OpResult(value).result_number]
+    elif op.name in _RESHAPES or op.name.startswith("arith.") or _is_elementwise(op):
+        for operand in op.operands:
+            if isinstance(operand.owner, ir.Block) or operand.owner.name in _EMPTY:
+                continue
+            if isinstance(operand.type, ir.RankedTensorType) and _size(operand) == _size(value):
+                yield operand
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    if op.name != "linalg.generic":
+        return False
+    return all("parallel" in str(each) for each in op.attributes["iterator_types"])
+
+
+def _is_read_once(value: ir.Value) -> bool:
+    # A value may have very many uses.
+    return len([use for use, _ in zip(value.uses, range(2), strict=False)]) == 1
+
+
+def _size(value: ir.Value) -> int:
+    return prod(ir.RankedTensorType(value.type).shape)

@@ -1,0 +1,103 @@
+"""The loops of linalg operations, from their indexing maps and bodies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dmc._mlir import ir, linalg
+from dmc.analysis.loops.loops import MAX, MIN, PARALLEL, SUM, Dims, Loop, Loops
+from dmc.analysis.loops.scalars import is_linear, needed_arguments, reduction_kind
+
+_DIM = re.compile(r"d(\d+)")
+_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw")
+_MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
+_ANY_KIND = frozenset((SUM, MAX, MIN))
+_WHY = "a window, or a reduction that is no sum, maximum or minimum"
+
+
+def linalg_loops(op: ir.Operation) -> Loops | None:
+    """The loops of a linalg operation on tensors, or None where it has no rule here.
+
+    A loop can be split where every indexing map that has it has it as a dimension of its own: not in windows that
+    overlap (`d2 * 2 + d5`), not twice. A loop that the result lacks is a reduction. Loops have linalg's numbers.
+    """
+    if op.name not in ("linalg.generic", *_PRODUCTS, *_MOVES):
+        return None
+    maps = [[str(result) for result in ir.AffineMapAttr(each).value.results] for each in linalg.get_indexing_maps(op)]
+    sizes = _sizes(op, maps)
+    inputs = len(op.operands) - len(op.results)
+    kinds = {loop: _kind(op, loop, maps[inputs:]) for loop in sizes}
+    free = {f"d{loop}": loop for loop, kind in kinds.items() if kind is not None and _is_plain(loop, maps)}
+    dims = [tuple((free[place],) if place in free else () for place in each) for each in maps]
+    operands: list[Dims | None] = [
+        each if isinstance(operand.type, ir.RankedTensorType) else None
+        for each, operand in zip(dims, op.operands, strict=True)
+    ]
+    read = _read(op)
+    return Loops(
+        loops=tuple(
+            Loop(sizes.get(loop, 1), kinds.get(loop) or PARALLEL) for loop in range(max(sizes, default=-1) + 1)
+        ),
+        operands=tuple(operands),
+        results=tuple(dims[inputs:]),
+        unread=frozenset(i for i in range(len(dims)) if i not in read),
+        carried=frozenset(i for i in read if i >= inputs),
+        passes=_passes(op),
+        why=_WHY,
+    )
+
+
+def _sizes(op: ir.Operation, maps: Sequence[Sequence[str]]) -> dict[int, int]:
+    """The iterations of each loop that is a dimension of its own somewhere."""
+    sizes: dict[int, int] = {}
+    for operand, places in zip(op.operands, maps, strict=True):
+        for place, size in zip(places, getattr(operand.type, "shape", ()), strict=True):
+            if match := _DIM.fullmatch(place):
+                sizes[int(match[1])] = size
+    return sizes
+
+
+def _is_plain(loop: int, maps: Sequence[Sequence[str]]) -> bool:
+    for places in maps:
+        having = [place for place in places if str(loop) in _DIM.findall(place)]
+        if having not in ([], [f"d{loop}"]):
+            return False
+    return True
+
+
+def _kind(op: ir.Operation, loop: int, outputs: Sequence[Sequence[str]]) -> str | None:
+    """PARALLEL, or how the results that are used reduce over this loop; None where they differ or it is unknown."""
+    if all(f"d{loop}" in places for places in outputs):
+        return PARALLEL
+    if op.name in _PRODUCTS:
+        return SUM
+    if op.name != "linalg.generic":
+        return None
+    (block,) = op.regions[0].blocks
+    inputs = len(op.operands) - len(op.results)
+    kinds = {reduction_kind(block, i, inputs + i) for i in _used(op)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _used(op: ir.Operation) -> list[int]:
+    return [i for i, result in enumerate(op.results) if next(iter(result.uses), None) is not None]
+
+
+def _read(op: ir.Operation) -> set[int]:
+    if op.name in _MOVES:
+        return {0}
+    if op.name in _PRODUCTS:
+        return set(range(len(op.operands)))
+    (block,) = op.regions[0].blocks
+    return needed_arguments(block, _used(op))
+
+
+def _passes(op: ir.Operation) -> frozenset[str]:
+    if op.name in _MOVES:
+        return _ANY_KIND
+    if op.name in _PRODUCTS:
+        # A product is linear in each factor, but its result may be larger than the factor, and is read by more.
+        return frozenset()
+    (block,) = op.regions[0].blocks
+    return frozenset((SUM,)) if is_linear(block, _used(op)) else frozenset()

@@ -1,0 +1,57 @@
+"""The loops of any operation: one table for each dialect, and whole where none of them knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmc._mlir import ir
+from dmc.analysis.loops.composites import composite_loops
+from dmc.analysis.loops.linalg import linalg_loops
+from dmc.analysis.loops.loops import Loops, whole
+from dmc.analysis.loops.tensors import tensor_loops
+from dmc.errors import DmcError
+from dmc.walk import walk
+
+COMPOSITE = "dm.composite"
+
+
+def loops_of(op: ir.Operation) -> Loops:
+    """The loops of `op`. Raises DmcError where a tensor of it has no static shape."""
+    for value in (*op.operands, *op.results):
+        if isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape:
+            raise DmcError(op, f"{value.type} has no static shape", "a step is compiled for one shape")
+    rules = {"linalg": linalg_loops, "dm": composite_loops}
+    rule = rules.get(op.name.partition(".")[0], tensor_loops)
+    loops = rule(op) if op.name == COMPOSITE or rule is not composite_loops else None
+    return loops or whole(
+        [_rank(value) for value in op.operands], [_rank(value) or 0 for value in op.results], _why(op)
+    )
+
+
+def captured(op: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
+    """Every place, operation and index of operand, where a region of `op` reads a tensor from outside of it."""
+    inside = {result for inner in walk(op) for result in inner.results if inner != op}
+    for inner in walk(op):
+        if inner == op:
+            continue
+        for i, operand in enumerate(inner.operands):
+            is_argument = isinstance(operand.owner, ir.Block) and _is_within(operand.owner.owner.operation, op)
+            if isinstance(operand.type, ir.RankedTensorType) and operand not in inside and not is_argument:
+                yield inner, i
+
+
+def _is_within(op: ir.Operation, outer: ir.Operation) -> bool:
+    current: ir.Operation | None = op
+    while current is not None and current != outer:
+        current = None if current.parent is None else current.parent.operation
+    return current is not None
+
+
+def _rank(value: ir.Value) -> int | None:
+    return value.type.rank if isinstance(value.type, ir.RankedTensorType) else None
+
+
+def _why(op: ir.Operation) -> str:
+    if op.name == COMPOSITE:
+        return f"no rule splits {ir.StringAttr(op.attributes['kind']).value} with these parameters"
+    return f"no rule splits {op.name}"

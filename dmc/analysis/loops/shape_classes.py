@@ -1,0 +1,184 @@
+"""Which dimensions of a function's tensors are one dimension, so that all of them change their size together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from dmc._mlir import func, ir
+from dmc.analysis.loops.loops import PARALLEL, Dims, Loops
+from dmc.analysis.loops.rules import captured, loops_of
+from dmc.analysis.loops.splats import is_splat
+from dmc.errors import DmcError
+from dmc.walk import walk
+
+# For each dimension of a tensor the number of parts.
+Cuts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of a function's tensors by value, and of splats by operation and operand, for each use has its own.
+
+    gathered: tensors that are made from all parts of a dimension of which only one is left, as a sum over it is.
+    indices, dimensions: every `linalg.index` and every dimension of a value; what are one dimension have the same key.
+    """
+
+    values: Mapping[ir.Value, tuple[int, ...]]
+    splats: Sequence[tuple[ir.Operation, int, tuple[int, ...]]]
+    gathered: frozenset[ir.Value]
+    indices: Sequence[tuple[ir.Operation, object]]
+    dimensions: Mapping[tuple[ir.Value, int], object]
+
+    def places_in(self, value: ir.Value, dim: int) -> list[ir.Operation]:
+        """Every `linalg.index` that is a place in this dimension of a value."""
+        return [op for op, dimension in self.indices if dimension == self.dimensions[value, dim]]
+
+
+def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[Cuts]) -> Shapes:
+    """The shapes in a function whose arguments (`parts`, by index) and results are cut into so many parts.
+
+    The sizes of a function are followed, not its meaning: a sum over a dimension of which a part is left is a sum over
+    the part, and a place in it is a place in the part. Raises DmcError where an operation needs a dimension as it was.
+    """
+    classes = _Classes()
+    (block,) = function.body.blocks
+    ops = [view.operation for view in block.operations]
+    every = [_sized(op) for op in ops[:-1] if len(op.results) and not is_splat(op.results[0])]
+    for op in every:
+        for _, key, dims in op.tensors:
+            classes.join(op.op.results[0], key, dims, op.loops)
+    ends = [(block.arguments[index], counts) for index, counts in parts.items()]
+    for value, counts in (*ends, *zip(ops[-1].operands, results, strict=True)):
+        for dim, count in enumerate(counts):
+            classes.cut((value, dim), count)
+    splats: list[tuple[ir.Operation, int, tuple[int, ...]]] = []
+    for op in every:
+        for value, key, dims in op.tensors:
+            classes.check(op.op, value, key, dims)
+            if not isinstance(key, ir.Value):
+                splats.append((op.op, key[1], classes.shape(value, key)))
+    values = [*block.arguments, *(op_result for op in every for op_result in op.op.results)]
+    tensors = [value for value in values if isinstance(value.type, ir.RankedTensorType)]
+    shapes = {value: classes.shape(value, value) for value in tensors}
+    indices = [(inner, classes.find(loop)) for sized in every for inner, loop in _indices(sized.op)]
+    dimensions = {(value, dim): classes.find((value, dim)) for value in tensors for dim in range(value.type.rank)}
+    return Shapes(shapes, splats, frozenset(_gathered(every, classes)), indices, dimensions)
+
+
+def _indices(op: ir.Operation) -> Iterator[tuple[ir.Operation, object]]:
+    for inner in walk(op) if len(op.regions) else ():
+        if inner.name == "linalg.index":
+            yield inner, (op.results[0], "loop", ir.IntegerAttr(inner.attributes["dim"]).value)
+
+
+def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:
+    found: set[ir.Value] = set()
+    for sized in every:
+        op = sized.op
+        reduced = [i for i, loop in enumerate(sized.loops.loops) if loop.kind != PARALLEL]
+        read = list(captured(op)) if len(op.regions) else []
+        is_gathered = any(classes.count((op.results[0], "loop", loop)) > 1 for loop in reduced)
+        is_gathered |= any(_reads_other_parts(inner, inner.operands[i], op, classes) for inner, i in read)
+        if is_gathered or any(value in found for value in (*op.operands, *(inner.operands[i] for inner, i in read))):
+            found.update(op.results)
+    return found
+
+
+def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, classes: _Classes) -> bool:
+    """Whether `inner`, in the body of `op`, reads a cut dimension at places that are not those of a loop."""
+    places = list(inner.operands)[1:]
+    for dim in range(read.type.rank):
+        count = classes.count((read, dim))
+        if count > 1 and (inner.name != "tensor.extract" or _loop_parts(places[dim], op, classes) != count):
+            return True
+    return False
+
+
+def _loop_parts(place: ir.Value, op: ir.Operation, classes: _Classes) -> int:
+    """Into how many parts the loop of `op` is cut that `place` counts; 1 where it counts none."""
+    if isinstance(place.owner, ir.Block) or place.owner.name != "linalg.index":
+        return 1
+    return classes.count((op.results[0], "loop", ir.IntegerAttr(place.owner.attributes["dim"]).value))
+
+
+# A tensor goes by itself; a splat by the first result of the operation that reads it, and the index of the operand.
+Key = ir.Value | tuple[ir.Value, int]
+
+
+@dataclass(frozen=True)
+class _Sized:
+    op: ir.Operation
+    loops: Loops
+    tensors: list[tuple[ir.Value, Key, Dims]]
+
+
+def _sized(op: ir.Operation) -> _Sized:
+    loops = loops_of(op)
+    tensors: list[tuple[ir.Value, Key, Dims]] = []
+    for i, (value, dims) in enumerate(zip(op.operands, loops.operands, strict=True)):
+        if dims is not None:
+            tensors.append((value, (op.results[0], i) if is_splat(value) else value, dims))
+    tensors += [(value, value, dims) for value, dims in zip(op.results, loops.results, strict=True)]
+    return _Sized(op, loops, tensors)
+
+
+@dataclass
+class _Classes:
+    """Union-find over dimensions and loops. A dimension that joins several loops is the product of their classes.
+
+    factors: of such a class, by its root, the loops and their sizes.
+    """
+
+    parent: dict[object, object] = field(default_factory=dict)
+    parts: dict[object, int] = field(default_factory=dict)
+    factors: dict[object, list[tuple[object, int]]] = field(default_factory=dict)
+
+    def join(self, op: ir.Value, key: Key, dims: Dims, loops: Loops) -> None:
+        """Takes in that a tensor is read or made by these loops of an operation whose first result is `op`."""
+        for dim, own in enumerate(dims):
+            large = [loop for loop in own if loops.loops[loop].size > 1] or list(own[:1])
+            every: list[tuple[object, int]] = [((op, "loop", loop), loops.loops[loop].size) for loop in large]
+            if len(every) == 1:
+                self.unite((key, dim), every[0][0])
+            elif every:
+                self.factor((key, dim), every)
+
+    def find(self, key: object) -> object:
+        while (parent := self.parent.get(key, key)) != key:
+            self.parent[key] = key = self.parent.get(parent, parent)
+        return key
+
+    def unite(self, one: object, other: object) -> None:
+        root, onto = self.find(one), self.find(other)
+        if root == onto:
+            return
+        self.parent[root] = onto
+        if root in self.factors:
+            self.factor(onto, self.factors.pop(root))
+
+    def factor(self, key: object, every: list[tuple[object, int]]) -> None:
+        """Two products of the same sizes are the same product."""
+        known = self.factors.setdefault(self.find(key), every)
+        if known is not every and [size for _, size in known] == [size for _, size in every]:
+            for (one, _), (other, _) in zip(known, every, strict=True):
+                self.unite(one, other)
+
+    def cut(self, dim: object, count: int) -> None:
+        if count > 1:
+            self.parts[self.find(dim)] = count
+
+    def count(self, key: object) -> int:
+        root = self.find(key)
+        if root in self.parts or root not in self.factors:
+            return self.parts.get(root, 1)
+        return prod(self.count(factor) for factor, _ in self.factors[root])
+
+    def check(self, op: ir.Operation, value: ir.Value, key: Key, dims: Dims) -> None:
+        for dim, own in enumerate(dims):
+            if not own and self.count((key, dim)) > 1:
+                raise DmcError(op, f"needs dimension {dim} of {value.type} as it was", "do not split what it computes")
+
+    def shape(self, value: ir.Value, key: Key) -> tuple[int, ...]:
+        return tuple(size // self.count((key, dim)) for dim, size in enumerate(value.type.shape))

@@ -1,0 +1,52 @@
+"""What a resolved plan says of the tensors that `@step` takes, as attributes of its arguments."""
+
+from __future__ import annotations
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.requests.values import write_pins
+from dmc.analysis.sharding.ends import SHARDING, USED
+from dmc.dialect.placements import sharding_of
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+from dmc.plans import ResolvedPlan
+from dmc.runtime.signature import Signature
+from dmc.step_function import arguments, find_step
+
+SYMBOL = "mesh"
+
+
+def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, device: str) -> None:
+    """Declares `dm.mesh @mesh` and states how state and inputs lie between steps, and how the step first brings them.
+
+    `@step(%w {dm.name = "w"})` under ZeRO of stage 3 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -],
+    dm.used = [-, -]})`. What the plan does not place (learning rates, the guard) gets no attribute: every rank has it
+    whole. `device` is the kind of device that a rank is ("cpu", "cuda").
+    """
+    _declare(module, plan.mesh, device)
+    stored = {spec.name: plan.state_layout(spec).placement() for spec in signature.state}
+    stored |= {name: each.layout.placement() for name, each in plan.inputs.items()}
+    used = {name: each.used.placement() for name, each in plan.tensors.items()}
+    step = find_step(module)
+    with module.context:
+        given = zip(arguments(step), step.arg_attrs, strict=True)
+        placed = [_placed(own, stored.get(port.name), used.get(port.name)) for port, own in given]
+        step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(placed)
+        write_pins(module, plan, SYMBOL)
+
+
+def _declare(module: ir.Module, mesh: Mesh, device: str) -> None:
+    # A link that the user did not name is the target's to decide: the ranks of a CPU share its memory.
+    links = [link or "memory" for link in mesh.links]
+    with ir.InsertionPoint.at_block_begin(module.body), ir.Location.unknown(module.context):
+        dm.mesh(sym_name=SYMBOL, axes=mesh.axes, sizes=mesh.sizes, device=device, links=links)
+
+
+def _placed(own: ir.DictAttr, stored: Placement | None, used: Placement | None) -> ir.DictAttr:
+    if stored is None:
+        return own
+    attributes = {each.name: each.attr for each in own}
+    attributes[SHARDING] = sharding_of(stored, SYMBOL)
+    if used not in (None, stored):
+        attributes[USED] = sharding_of(used, SYMBOL)
+    return ir.DictAttr.get(attributes)

@@ -1,0 +1,87 @@
+"""What a resolved plan says of values that `@step` computes: pins on the operations that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmc._mlir import func, ir
+from dmc.analysis.labels.updates import gradients
+from dmc.analysis.loops.splats import is_splat
+from dmc.analysis.requests.modules import module_values
+from dmc.analysis.sharding.pins import Pin, state_pins
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement
+from dmc.plans import ResolvedPlan
+from dmc.plans.tensors import ActivationPlan
+from dmc.step_function import arguments, find_step
+
+
+def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
+    """Pins gradients to where the optimizer wants them, and activations to where the plan does.
+
+    A gradient that is a partial sum is so reduced and scattered at once, for all who read it: the clipping of its norm
+    and the update (Rajbhandari et al. 2020, section 5). Raises PlanError for an activation of fewer dimensions than the
+    plan names, or whose parts would not be equal.
+    """
+    step = find_step(module)
+    pins: dict[ir.Value, Pin] = {}
+    _pin_gradients(step, plan, pins)
+    _pin_activations(step, plan, pins)
+    state_pins(pins, mesh)
+
+
+def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
+    names = {step.arguments[port.index]: port.name for port in arguments(step) if port.name in plan.tensors}
+    for parameter, gradient in gradients(step):
+        if parameter not in names or isinstance(gradient.owner, ir.Block) or is_splat(gradient):
+            continue
+        tensor = plan.tensors[names[parameter]]
+        assert tensor.optimizer is not None, "what has a gradient is trained"
+        # How the parameter itself is split its gradient is by the way that it is made.
+        own = {use.axis for use in tensor.used.splits}
+        at = tensor.optimizer.placement()
+        pins[gradient] = Pin(at, plan.mesh.axes, tuple(axis for axis in at.axes if axis not in own))
+
+
+def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
+    values = module_values(step, {each.module for each in plan.activations})
+    parameters = {step.arguments[port.index] for port in arguments(step) if port.name in plan.tensors}
+    for each in plan.activations:
+        for value in values.get((each.module, each.side), ()):
+            if value in parameters or is_splat(value):
+                continue
+            if isinstance(value.owner, ir.Block):
+                fact = f"is what {_where(each)} takes, but comes with the batch or from a loop"
+                raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
+            at = _placement(each, value, plan.mesh)
+            pin = Pin(at, at.axes, at.axes)
+            pins[value] = pins[value].and_also(pin) if value in pins else pin
+
+
+def _placement(plan: ActivationPlan, value: ir.Value, mesh: Mesh) -> Placement:
+    shape = ir.RankedTensorType(value.type).shape
+    dims: list[list[str]] = [[] for _ in shape]
+    blocks: dict[str, int] = {}
+    for dim, uses in plan.dims.items():
+        if not -len(shape) <= dim < len(shape):
+            fact = f"is {list(shape)} and has no dimension {dim}"
+            raise PlanError(_where(plan), fact, "name a dimension that it has, or another module")
+        dims[dim] += [use.axis for use in uses]
+        blocks |= {use.axis: use.blocks for use in uses}
+    placement = Placement(dims, blocks=blocks)
+    _check_divides(plan, placement, mesh, shape)
+    return placement
+
+
+def _check_divides(plan: ActivationPlan, placement: Placement, mesh: Mesh, shape: list[int]) -> None:
+    try:
+        placement.local_shape(mesh, shape)
+    except PlanError as error:
+        rules: Mapping[str, None] = dict.fromkeys(use.rule for uses in plan.dims.values() for use in uses)
+        fact = f"is {list(shape)}, which {'; '.join(rules)} {error.fact}"
+        raise PlanError(_where(plan), fact, error.hint) from error
+
+
+def _where(plan: ActivationPlan) -> str:
+    return f"{plan.side} of {plan.module or 'the model'}"

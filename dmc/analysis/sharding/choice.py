@@ -1,0 +1,153 @@
+"""Which loops of one operation each mesh axis splits: what operands ask for, at the fewest bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dmc.analysis.loops.loops import SUM, Dims, Loops, Split
+from dmc.mesh import Mesh
+from dmc.placement.path import cheapest_path
+from dmc.placement.placement import Placement
+from dmc.placement.transitions import Tensor
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor operand: the placements in which it is there already, first the one in which it was made.
+
+    is_splat: a rank makes any part of it itself; is_zero: any contribution to it, too.
+    """
+
+    tensor: Tensor
+    placements: tuple[Placement, ...]
+    is_splat: bool = False
+    is_zero: bool = False
+
+    def bytes_to(self, target: Placement) -> int:
+        """What it costs to have it in `target`, over all ranks."""
+        if self.is_splat or target in self.placements:
+            return 0
+        return movement_bytes(nearest(self.placements, target, self.tensor), target, self.tensor)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """reasons: one for each axis that an operand or a result asked for. refused: operand and axis, where it cannot."""
+
+    split: Split
+    bytes: int
+    reasons: tuple[str, ...]
+    refused: tuple[tuple[int, str], ...]
+
+
+# Layers repeat, and so do the questions that they ask.
+@lru_cache(maxsize=4096)
+def choose(
+    loops: Loops,
+    operands: tuple[Operand | None, ...],
+    wishes: tuple[Placement | None, ...],
+    shapes: tuple[Tensor, ...],
+    mesh: Mesh,
+) -> Choice:
+    """Decides axis by axis, in the order of the mesh.
+
+    An axis goes to a loop that an operand is split over, or that a result is wished to be split over (`wishes`, one
+    for each result, whose whole tensors are `shapes`), or hands a partial value on. Among several the one that moves
+    the fewest bytes is taken, and of equals the first: the bytes of bringing operands into place, and those of
+    completing results that become partial. Work is never repeated on ranks that could divide it.
+    """
+    split, reasons, refused = loops.unsplit(mesh), list[str](), list[tuple[int, str]]()
+    for axis in mesh.axes:
+        if mesh.axis_size(axis) == 1:
+            continue
+        asked = list(_asked(loops, operands, wishes, split, axis))
+        possible = [(each, why) for each, _, why in asked if each is not None and loops.fits(each)]
+        if possible:
+            costs = [_bytes(loops, operands, shapes, each) for each, _ in possible]
+            split, why = possible[costs.index(min(costs))]
+            different = {each.axes for each, _ in possible}
+            reasons.append(why if len(different) < 2 else f"{why} ({min(costs)} B, else {max(costs)} B)")
+            continue
+        wanting = [operand for _, operand, _ in asked if operand is not None]
+        refused += [(operand, axis) for operand in wanting]
+        if wanting:
+            reasons.append(f"{axis} splits operand {wanting[0]}, but {loops.why or 'the parts would not be equal'}")
+    return Choice(split, _bytes(loops, operands, shapes, split, results=False), tuple(reasons), tuple(refused))
+
+
+def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> Placement:
+    """The placement from which the way to `target` moves the fewest bytes, and of equals the first.
+
+    What is to be partial, but by no sum, can only come from what is partial so.
+    """
+    fixed = [(axis, kind) for axis, kind in target.partial if kind != SUM]
+    possible = [source for source in sources if all(source.kind(axis) == kind for axis, kind in fixed)]
+    return min(possible, key=lambda source: movement_bytes(source, target, tensor))
+
+
+def movement_bytes(source: Placement, target: Placement, tensor: Tensor) -> int:
+    """What the cheapest way from `source` to `target` moves, over all ranks."""
+    return sum(step.bytes for step in cheapest_path(source, target, tensor))
+
+
+def _asked(
+    loops: Loops,
+    operands: Sequence[Operand | None],
+    wishes: Sequence[Placement | None],
+    split: Split,
+    axis: str,
+) -> Iterator[tuple[Split | None, int | None, str]]:
+    """Each use of `axis` that was asked for: the split, None where there is none, the operand that asks, and why."""
+    kind = _handed_on(loops, operands, axis)
+    if kind is not None:
+        yield split.handing_on(axis, kind), None, f"partial ({kind}) over {axis} goes through"
+    for i, dims in loops.read():
+        operand = operands[i]
+        assert operand is not None
+        made = operand.placements[0] if operand.placements else None
+        if i in loops.carried and made is not None and made.kind(axis) == SUM:
+            # What every rank has whole is then added in parts.
+            yield from ((each, None, f"a sum is partial over {axis}") for each in _adding(loops, dims, split, axis))
+        if operand.is_splat or made is None or not any(axis in axes for axes in made.dims):
+            continue
+        yield loops.extended(split, dims, made, axis), i, f"{axis} splits operand {i}"
+    is_free = next(loops.read(), None) is None  # What reads nothing is made whole, and slices of it are free.
+    for i, wish in enumerate(() if is_free else wishes):
+        wished = None if wish is None else loops.extended(split, loops.results[i], wish, axis)
+        if wished is not None:
+            yield wished, None, f"{axis} splits result {i}, as what reads it wants"
+
+
+def _adding(loops: Loops, dims: Dims, split: Split, axis: str) -> Iterator[Split]:
+    """The splits of loops over which is summed."""
+    present = {loop for own in dims for loop in own}
+    for i, loop in enumerate(loops.loops):
+        if i not in present and loop.kind == SUM:
+            yield split.with_axis(i, axis)
+
+
+def _handed_on(loops: Loops, operands: Sequence[Operand | None], axis: str) -> str | None:
+    kinds: set[str | None] = set()
+    for i, _ in loops.read():
+        operand = operands[i]
+        assert operand is not None
+        if i not in loops.coefficients and not operand.is_zero:
+            kinds.add(None if operand.is_splat else operand.placements[0].kind(axis))
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    return kind if kind in loops.passes else None
+
+
+def _bytes(
+    loops: Loops, operands: Sequence[Operand | None], shapes: Sequence[Tensor], split: Split, results: bool = True
+) -> int:
+    total = 0
+    for i, _ in loops.read():
+        operand = operands[i]
+        assert operand is not None
+        total += operand.bytes_to(loops.operand(i, split))
+    for i, tensor in enumerate(shapes if results else ()):
+        made = loops.result(i, split)
+        total += movement_bytes(made, made.complete(), tensor)
+    return total

@@ -1,0 +1,180 @@
+"""A placement for every value of a function, from those of its arguments and the loops of its operations.
+
+Three sweeps, each linear in the number of operations: forward, each operation taking what its operands offer; backward,
+collecting where all readers of a value agree on a split that it does not have; forward again with these wishes. The
+body of a loop is visited twice in each forward sweep, so that what it carries settles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dmc._mlir import func, ir
+from dmc.analysis.loops.loops import SUM
+from dmc.analysis.loops.rules import captured, loops_of
+from dmc.analysis.loops.splats import is_splat, is_zero
+from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
+from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
+from dmc.analysis.sharding.pins import Pin
+from dmc.analysis.sharding.wishes import wishes_of
+from dmc.mesh import Mesh
+from dmc.placement.placement import Placement, replicated
+
+
+def propagate(
+    function: func.FuncOp,
+    mesh: Mesh,
+    ends: Ends,
+    fixed: Mapping[ir.Value, Sequence[Placement]],
+    pins: Mapping[ir.Value, Pin],
+) -> tuple[Decision, ...]:
+    """The decisions for all operations on tensors, in order; those inside a loop stand before the loop's.
+
+    fixed: how the results of single operations (`key_of`) must be kept. pins: how single values must be kept along
+    some axes. Operations that make splats (`is_splat`) have
+    no decision: each use takes the part that it needs. Raises DmcError for tensors without a static shape.
+    """
+    first = _Sweep(mesh, ends, fixed, pins, {})
+    first.run(function)
+    wishes = wishes_of(tuple(first.decisions.values()), _returned(function, ends), fixed, pins)
+    second = _Sweep(mesh, ends, fixed, pins, wishes)
+    second.run(function)
+    return tuple(second.decisions.values())
+
+
+def _returned(function: func.FuncOp, ends: Ends) -> list[tuple[ir.Value, Placement]]:
+    (block,) = function.body.blocks
+    terminator = block.operations[len(block.operations) - 1].operation
+    pairs = zip(terminator.operands, ends.results, strict=True)
+    return [(value, placement) for value, placement in pairs if placement is not None]
+
+
+@dataclass
+class _Sweep:
+    mesh: Mesh
+    ends: Ends
+    fixed: Mapping[ir.Value, Sequence[Placement]]
+    pins: Mapping[ir.Value, Pin]
+    wishes: Mapping[ir.Value, Placement]
+    placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
+    # What a loop carries, while it is not known how: a splat, and whether of zeros.
+    undecided: dict[ir.Value, bool] = field(default_factory=dict)
+    decisions: dict[ir.Value, Decision] = field(default_factory=dict)
+
+    def run(self, function: func.FuncOp) -> None:
+        (block,) = function.body.blocks
+        for argument, stored, used in zip(block.arguments, self.ends.arguments, self.ends.used, strict=True):
+            if stored is not None:
+                self.placements[argument] = [stored] if used in (None, stored) else [used, stored]
+        self.block(block)
+
+    def block(self, block: ir.Block) -> None:
+        for op in [view.operation for view in block.operations]:
+            if op.name == LOOP:
+                self.loop(op)
+            elif is_decided(op):
+                self.visit(op)
+
+    def visit(self, op: ir.Operation) -> None:
+        loops = loops_of(op)
+        every = (tensor_of(result, self.mesh) for result in op.results)
+        shapes = tuple(each for each in every if each is not None)
+        operands = tuple(self.operand(value) for value in op.operands)
+        fixed = self.fixed.get(key_of(op))
+        wishes = tuple(fixed or [self.wishes.get(result) for result in op.results])
+        choice = choose(loops, operands, wishes, shapes, self.mesh)
+        for i, _ in loops.read():
+            self.is_there(op.operands[i], loops.operand(i, choice.split))
+        for inner, i in captured(op) if len(op.regions) else ():
+            self.is_there(inner.operands[i], replicated(inner.operands[i].type.rank))
+        tensors = [i for i, each in enumerate(op.results) if isinstance(each.type, ir.RankedTensorType)]
+        made = tuple(loops.result(i, choice.split) for i in tensors)
+        if fixed:
+            kept = tuple(fixed)
+        else:
+            inherited = self.inherited(op, made) if op.name == "tensor.extract_slice" else made
+            kept = tuple(self.pinned(op.results[i], each) for i, each in zip(tensors, inherited, strict=True))
+        self.decisions[key_of(op)] = Decision(op, loops, choice, made, kept)
+        for i, first, last in zip(tensors, made, kept, strict=True):
+            self.placements[op.results[i]] = [last] if first == last else [last, first]
+
+    def operand(self, value: ir.Value) -> Operand | None:
+        tensor = tensor_of(value, self.mesh)
+        if tensor is None:
+            return None
+        if value in self.undecided:
+            return Operand(tensor, (), is_splat=True, is_zero=self.undecided[value])
+        splat = is_splat(value)
+        placements = () if splat else tuple(self.placements[value])
+        return Operand(tensor, placements, splat, splat and is_zero(value))
+
+    def is_there(self, value: ir.Value, placement: Placement) -> None:
+        there = self.placements.get(value)
+        if there is not None and placement not in there:
+            there.append(placement)
+
+    def pinned(self, value: ir.Value, made: Placement) -> Placement:
+        return self.pins[value].of(made) if value in self.pins else made
+
+    def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
+        """What is cut from a split dimension is split again, where it can be: ranks should not all do the same."""
+        there, (placement,) = self.placements.get(op.operands[0]), made
+        if there is None or len(there[0].dims) != len(placement.dims):
+            return made  # Of a splat, or of another rank.
+        shape = op.results[0].type.shape
+        for dim, axes in enumerate(there[0].dims):
+            for axis in axes:
+                left = placement.local_shape(self.mesh, shape)[dim]
+                if axis not in placement.axes and left % self.mesh.axis_size(axis) == 0:
+                    placement = placement.split(dim, [axis])
+        return (placement,)
+
+    def loop(self, op: ir.Operation) -> None:
+        (block,) = op.regions[0].blocks
+        inits, arguments = list(op.operands)[3:], list(block.arguments)[1:]
+        results = list(op.results)
+        places = [i for i, init in enumerate(inits) if isinstance(init.type, ir.RankedTensorType)]
+        for i in places:
+            if is_splat(inits[i]) or inits[i] in self.undecided:
+                self.undecided[arguments[i]] = self.undecided.get(inits[i], is_zero(inits[i]))
+            else:
+                self.placements[arguments[i]] = [self.placements[inits[i]][0]]
+        self.block(block)
+        yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+        carried = tuple(self.carried(inits[i], arguments[i], yielded[i]) for i in places)
+        for i, placement in zip(places, carried, strict=True):
+            self.undecided.pop(arguments[i], None)
+            self.placements[arguments[i]] = [placement]
+        self.block(block)
+        if not results:
+            return
+        # Behind what the body decided, so that the backward sweep meets the loop first.
+        self.decisions.pop(key_of(op), None)
+        loops = loops_of(op)
+        self.decisions[key_of(op)] = Decision(
+            op, loops, Choice(loops.unsplit(self.mesh), 0, ("as its body gives it",), ()), carried, carried
+        )
+        for i, placement in zip(places, carried, strict=True):
+            self.placements[results[i]] = [placement]
+
+    def carried(self, init: ir.Value, argument: ir.Value, new: ir.Value) -> Placement:
+        """As the body gives it, where bringing the first value there is free; else as the first value lies.
+
+        Partial only where both are, by a sum: what is complete becomes partial by no other reduction.
+        """
+        tensor = tensor_of(new, self.mesh)
+        assert tensor is not None
+        if new in self.undecided or is_splat(new):
+            return replicated(len(tensor.shape)) if argument in self.undecided else self.placements[init][0]
+        made = self.placements[new][0]
+        if argument in self.undecided:
+            return made if self.undecided[argument] and _is_sum(made) else made.complete()
+        before = self.placements[init][0]
+        if not made.partial and movement_bytes(before, made, tensor) == 0:
+            return made
+        return before if made.partial == before.partial and _is_sum(before) else before.complete()
+
+
+def _is_sum(placement: Placement) -> bool:
+    return all(kind == SUM for _, kind in placement.partial)

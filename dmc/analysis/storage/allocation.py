@@ -1,0 +1,133 @@
+"""Storages of `@step` that share memory: allocations, sets of storages with fixed offsets between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dmc._mlir import ir
+from dmc.analysis.storage.pointwise import Pairs
+from dmc.analysis.storage.storages import Read, Storages, value_bytes
+from dmc.program import Space
+
+NEVER = 1 << 62
+
+
+@dataclass
+class Allocation:
+    """Storages that share memory; what they do to it, all together.
+
+    members: indices of storages. arguments: those of them that are arguments of the step. first: position at which it
+    begins to be written; never for arguments. last_write: the last position at which something is written. reads: the
+    last two to end.
+    """
+
+    space: Space
+    bytes: int
+    members: list[int]
+    arguments: tuple[int, ...]
+    first: int
+    last_write: int
+    reads: tuple[Read, ...]
+
+    @property
+    def last(self) -> int:
+        """The last position at which it is used."""
+        return max(self.last_write, *(read.last for read in self.reads), -1)
+
+    def last_read_but(self, position: int) -> int:
+        """When the last read ends that is not by the op at `position`; -1 if there is none."""
+        return max((read.last for read in self.reads if read.first != position), default=-1)
+
+
+@dataclass
+class Sharing:
+    """The storages of a step and the allocations in which they lie: a union-find structure with offsets.
+
+    copied: by the position of a `dm.pack` the operands that have a place elsewhere and must be copied into the bucket.
+    """
+
+    storages: Storages
+    copied: dict[int, list[int]] = field(default_factory=dict)
+    _parent: list[tuple[int, int]] = field(default_factory=list)
+    _allocations: list[Allocation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for index, storage in enumerate(self.storages.all):
+            is_argument = isinstance(storage.value.owner, ir.Block)
+            self._parent.append((index, 0))
+            first, arguments = (NEVER, (index,)) if is_argument else (storage.first, ())
+            reads = _last_two(storage.reads)
+            made = Allocation(storage.space, storage.bytes, [index], arguments, first, storage.last, reads)
+            self._allocations.append(made)
+
+    def place(self, storage: int) -> tuple[int, int]:
+        """The allocation of a storage, named by an index, and the bytes between its beginning and the storage's."""
+        path: list[int] = []
+        while self._parent[storage][0] != storage:
+            path.append(storage)
+            storage = self._parent[storage][0]
+        root, offset = storage, 0
+        for each in reversed(path):
+            offset += self._parent[each][1]
+            self._parent[each] = (root, offset)
+        return root, offset
+
+    def place_of(self, value: ir.Value) -> tuple[int, int]:
+        """The allocation of a value, named by an index, and the bytes between its beginning and the value's."""
+        place = self.storages.places[value]
+        root, offset = self.place(place.storage)
+        return root, offset + place.offset
+
+    def allocation(self, root: int) -> Allocation:
+        """The allocation that `place` names."""
+        return self._allocations[root]
+
+    def allocation_of(self, value: ir.Value) -> Allocation:
+        """The allocation in which a value lies."""
+        return self._allocations[self.place_of(value)[0]]
+
+    def roots(self) -> Iterator[int]:
+        """All allocations."""
+        return (index for index, (parent, _) in enumerate(self._parent) if parent == index)
+
+    def is_whole(self, value: ir.Value) -> bool:
+        """Whether the value is all that its allocation holds room for."""
+        root, offset = self.place_of(value)
+        return offset == 0 and self._allocations[root].bytes == value_bytes(value)
+
+    def may_write(
+        self, kernel: ir.Operation, results: Iterable[int], pairs: Pairs, place: tuple[int, int], size: int
+    ) -> bool:
+        """Whether results of a kernel may be written at `size` bytes of a place, whatever the kernel reads there.
+
+        results: as indices. pairs: the operands and results of which the one may take the place of the other.
+        """
+        root, offset = place
+        for index, operand in enumerate(kernel.operands):
+            other, begin = self.place_of(operand)
+            length = value_bytes(operand)
+            if other != root or begin >= offset + size or offset >= begin + length:
+                continue
+            if (begin, length) != (offset, size) or any((index, result) not in pairs for result in results):
+                return False
+        return True
+
+    def join(self, outer: int, inner: int, offset: int) -> None:
+        """Lays the allocation `inner` into `outer`, so many bytes behind its beginning."""
+        one, other = self._allocations[outer], self._allocations[inner]
+        assert one.space == other.space and 0 <= offset <= one.bytes - other.bytes
+        self._parent[inner] = (outer, offset)
+        one.members += other.members
+        one.arguments += other.arguments
+        one.first, one.last_write = min(one.first, other.first), max(one.last_write, other.last_write)
+        one.reads = _last_two([*one.reads, *other.reads])
+
+
+def _last_two(reads: Iterable[Read]) -> tuple[Read, ...]:
+    """Of reads by different ops the two that end last."""
+    by_op: dict[int, Read] = {}
+    for read in reads:
+        if read.first not in by_op or by_op[read.first].last < read.last:
+            by_op[read.first] = read
+    return tuple(sorted(by_op.values(), key=lambda read: read.last)[-2:])

@@ -1,0 +1,154 @@
+"""Which results of a computation may take the memory of which operands.
+
+A result may take the place of an operand if element k of the operand is read only on the way to element k of the
+result. Then, however the loops of the computation are cut, ordered and joined, and whichever of its ops become one
+loop, an element is overwritten only after its last read: every read of it is among what the new element is computed
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from dmc._mlir import func, ir
+from dmc.analysis.storage.pieces import RESHAPES
+from dmc.dialect.plan import type_bytes
+from dmc.walk import reads
+
+Pairs = frozenset[tuple[int, int]]
+# On a kernel's body: the pairs [operand, result] that the code chosen for it allows; without it, no code is chosen yet.
+IN_PLACE = "dm.in_place"
+
+
+def in_place_pairs(function: func.FuncOp) -> Pairs:
+    """The pairs (operand, result), as indices, where the result may take the place of the operand.
+
+    Both have the same number of bytes and of elements. Whatever is computed from the operand, at any distance, is
+    computed element by element, and all that reads it goes into the result.
+    """
+    (block,) = function.body.blocks
+    *body, terminator = [view.operation for view in block.operations]
+    pairs: set[tuple[int, int]] = set()
+    for index, argument in enumerate(block.arguments):
+        traced = _trace(argument, body)
+        if traced is None or not traced.readers:
+            continue
+        for number, value in enumerate(terminator.operands):
+            # The operand itself, handed through, is no new value.
+            if traced.reached.get(value, 0) == traced.readers and _alike(argument.type, value.type):
+                pairs.add((index, number))
+    return frozenset(pairs) & _allowed(function, pairs)
+
+
+def _allowed(function: func.FuncOp, pairs: Iterable[tuple[int, int]]) -> Pairs:
+    """Code may compute a thing twice, so that an operand is read again after a result was written."""
+    attributes = function.operation.attributes
+    if IN_PLACE not in attributes:
+        return frozenset(pairs)
+    return frozenset((pair[0], pair[1]) for pair in map(list, attributes[IN_PLACE]))
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """What is computed from an operand element by element.
+
+    reached: for each value the ops that read the operand on the way to it, one bit each. readers: all these ops.
+    """
+
+    reached: Mapping[ir.Value, int]
+    readers: int
+
+
+def _trace(argument: ir.Value, body: list[ir.Operation]) -> _Trace | None:
+    """None if anything that comes of `argument` is not computed element by element."""
+    reached: dict[ir.Value, int] = {argument: 0}
+    originals = {argument}  # The operand and reshapes of it.
+    readers = 0
+    for position, op in enumerate(body):
+        taken = [value for value in _reads(op) if value in reached]
+        if not taken:
+            continue
+        if op.name in RESHAPES:
+            reached[op.results[0]] = reached[taken[0]]
+            originals |= {op.results[0]} if taken[0] in originals else set()
+            continue
+        sources = _sources(op, taken)
+        if sources is None:
+            return None
+        bit = 1 << position
+        readers |= bit if originals.intersection(taken) else 0
+        for result, values in zip(op.results, sources, strict=True):
+            if values:
+                reached[result] = _union(reached[value] | (bit if value in originals else 0) for value in values)
+    return _Trace(reached, readers)
+
+
+def _reads(op: ir.Operation) -> list[ir.Value]:
+    """What the op reads; an output of a `linalg.generic` whose old elements nobody uses is not read."""
+    if op.name != "linalg.generic":
+        return list(reads(op))
+    (block,) = op.regions[0].blocks
+    used = [operand for operand, argument in zip(op.operands, block.arguments, strict=True) if _is_used(argument)]
+    return used + [value for inner in block.operations for value in reads(inner)]
+
+
+def _sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Value]] | None:
+    """For each result those of `taken` of which it takes, at each place, the element at that place.
+
+    None if one of `taken` is read in any other way.
+    """
+    if op.name == "linalg.generic":
+        return _generic_sources(op, taken)
+    is_arithmetic = op.name.partition(".")[0] in ("arith", "math") and not len(op.regions)
+    return [taken for _ in op.results] if is_arithmetic else None
+
+
+def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Value]] | None:
+    (block,) = op.regions[0].blocks
+    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
+    written = maps[len(maps) - len(op.results) :]
+    # Every round of the loops has places of its own, the same in all results.
+    if not written[0].is_permutation or any(each != written[0] for each in written):
+        return None
+    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+        return None
+    inputs: dict[ir.Value, ir.Value] = {}
+    for argument, operand, read in zip(block.arguments, op.operands, maps, strict=True):
+        if operand not in taken or not _is_used(argument):
+            continue
+        if read != written[0]:
+            return None
+        inputs[argument] = operand
+    if any(value in taken for inner in block.operations for value in reads(inner)):
+        return None
+    *_, terminator = block.operations
+    return [_inputs_of(value, inputs) for value in terminator.operands]
+
+
+def _inputs_of(value: ir.Value, inputs: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
+    """The operands of which the scalar `value` is computed, among `inputs` (block argument to operand)."""
+    open_values, seen = [value], {value}
+    while open_values:
+        owner = open_values.pop().owner
+        new = [] if isinstance(owner, ir.Block) else [each for each in reads(owner) if each not in seen]
+        seen.update(new)
+        open_values += new
+    return [operand for argument, operand in inputs.items() if argument in seen]
+
+
+def _is_used(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
+
+
+def _alike(one: ir.Type, other: ir.Type) -> bool:
+    sizes = [(prod(ir.RankedTensorType(each).shape), type_bytes(each)) for each in (one, other)]
+    return sizes[0] == sizes[1]
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for each in sets:
+        union |= each
+    return union

@@ -1,0 +1,161 @@
+"""The memory that the values of `@step` need in form scheduled, before anything shares a place.
+
+A *storage* is what one op fills, or what an argument brings. Views, waits and unpacked tensors have none: they lie in
+that of their operand. A position is the index of an op in `@step`; what a movement takes and what it delivers is in
+use from its start to its wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.storage.pieces import is_view, piece_offset
+from dmc.dialect.movement import delivered, movement_of
+from dmc.dialect.plan import element_bytes, type_bytes
+from dmc.errors import DmcError
+from dmc.program import Space
+from dmc.step_function import STATE_ROLES, arguments
+
+DEVICE: Space = "device"
+PINNED_HOST: Space = "pinned_host"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value lies: bytes behind the beginning of a storage, which is named by its index."""
+
+    storage: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """Someone reads a storage from position `first` (where it stands) to position `last`, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass
+class Storage:
+    """What one op fills or an argument brings.
+
+    value: what is put there: an argument, a result, or the handle of a movement. space: the memory space. bytes: its
+    size. first, last: positions from which to which it is being written; -1 and -1 for arguments. reads: in order.
+    """
+
+    value: ir.Value
+    space: Space
+    bytes: int
+    first: int
+    last: int
+    reads: list[Read] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Storages:
+    """All storages of a step, the arguments' first, and where each value (a tensor or a handle) lies in them.
+
+    ops: those of the step; a position is an index here.
+    """
+
+    ops: tuple[ir.Operation, ...]
+    all: tuple[Storage, ...]
+    places: Mapping[ir.Value, Place]
+
+    def of(self, value: ir.Value) -> Storage:
+        """The storage in which a value lies."""
+        return self.all[self.places[value].storage]
+
+
+def storages(step: func.FuncOp) -> Storages:
+    """The storages of a step in form scheduled. Raises DmcError for an op that has no place in that form."""
+    ops = tuple(view.operation for view in step.entry_block.operations)
+    collector = _Collector(_waits(ops))
+    for port in arguments(step):
+        space = DEVICE if port.role in STATE_ROLES else PINNED_HOST
+        collector.put(step.arguments[port.index], space, type_bytes(port.type), -1, -1)
+    for position, op in enumerate(ops):
+        collector.visit(op, position)
+    return Storages(ops, tuple(collector.storages), collector.places)
+
+
+def value_bytes(value: ir.Value) -> int:
+    """The bytes of a tensor, or of what a handle delivers."""
+    given = value.type
+    return type_bytes(delivered(given) if isinstance(given, dm.HandleType) else given)
+
+
+@dataclass
+class _Collector:
+    waits: Mapping[ir.Value, int]
+    storages: list[Storage] = field(default_factory=list)
+    places: dict[ir.Value, Place] = field(default_factory=dict)
+
+    def put(self, value: ir.Value, space: Space, size: int, first: int, last: int) -> None:
+        """Gives `value` a storage of its own."""
+        self.places[value] = Place(len(self.storages), 0)
+        self.storages.append(Storage(value, space, size, first, last))
+
+    def visit(self, op: ir.Operation, position: int) -> None:
+        """Records what the op reads, and where its results lie."""
+        match op.opview:
+            case dm.WaitOp():
+                if len(op.results):
+                    self._view(op.results[0], op.operands[0], 0)
+            case dm.UnpackOp():
+                for result, offset in zip(op.results, member_offsets(op), strict=True):
+                    self._view(result, op.operands[0], offset)
+            case dm.StartOp():
+                self._start(op, position)
+            case dm.KernelOp() | dm.PackOp() | func.ReturnOp():
+                self._compute(op, position)
+            case _ if is_view(op):
+                # Where the piece of an all_slice begins the rank decides: its place here is that of the whole.
+                self._view(op.results[0], op.operands[0], piece_offset(op))
+            case _:
+                raise DmcError(op, "has no place in form scheduled", "form kernels of computations (dm-form-kernels)")
+
+    def _view(self, result: ir.Value, operand: ir.Value, offset: int) -> None:
+        place = self.places[operand]
+        self.places[result] = Place(place.storage, place.offset + offset)
+
+    def _start(self, op: ir.Operation, position: int) -> None:
+        last = self.waits.get(op.results[0], position)
+        start = op.opview
+        if start.input is not None:
+            self._read(start.input, position, last)
+        if delivered(start.handle.type) is not None:
+            self.put(op.results[0], _space(movement_of(start)), value_bytes(op.results[0]), position, last)
+
+    def _compute(self, op: ir.Operation, position: int) -> None:
+        spaces = {self._read(value, position, position) for value in op.operands}
+        if op.name != "func.return" and spaces - {DEVICE}:
+            raise DmcError(op, f"reads {' and '.join(sorted(spaces))} memory", "copy it to the device (dm-copy-ports)")
+        for result in op.results:
+            self.put(result, DEVICE, value_bytes(result), position, position)
+
+    def _read(self, value: ir.Value, first: int, last: int) -> Space:
+        storage = self.storages[self.places[value].storage]
+        storage.reads.append(Read(first, last))
+        return storage.space
+
+
+def _waits(ops: tuple[ir.Operation, ...]) -> dict[ir.Value, int]:
+    """The position at which each handle is waited for."""
+    return {op.operands[0]: position for position, op in enumerate(ops) if op.name == dm.WaitOp.OPERATION_NAME}
+
+
+def _space(movement: ir.OpView) -> Space:
+    return movement.target.value if isinstance(movement, dm.CopyOp) else DEVICE
+
+
+def member_offsets(op: ir.Operation) -> list[int]:
+    """Where the members of a `dm.pack` or `dm.unpack` begin in the bucket, in bytes."""
+    bucket = op.results[0] if op.name == dm.PackOp.OPERATION_NAME else op.operands[0]
+    tensor = ir.RankedTensorType(bucket.type)
+    element = element_bytes(tensor.element_type)
+    return [offset * element for offset in op.opview.offsets]

@@ -1,0 +1,59 @@
+"""When the tasks of a step run on one rank, in a given order of issue. All ranks run one program and are alike.
+
+The model is that of streams: every lane runs its tasks in order; a movement begins when its lane is free and the
+kernels issued before it are done; a wait holds the compute lane until the movement is done. The plan made of the order
+has events only where bytes conflict, and these include them, so it is never slower. Lanes do not slow each other down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc.analysis.tasks.graph import COMPUTE, Order, TaskGraph
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """In nanoseconds. begin, end: of each task. stalls: how long the compute lane waited for each movement.
+
+    held_by: of each movement, what it queued behind, None where it began as it was issued. total: the step.
+    """
+
+    begin: tuple[float, ...]
+    end: tuple[float, ...]
+    stalls: tuple[float, ...]
+    held_by: tuple[int | None, ...]
+    total: float
+
+    @property
+    def exposed(self) -> float:
+        """How long the compute lane stands still, because of movements."""
+        return sum(self.stalls)
+
+
+def timeline(graph: TaskGraph, order: Order) -> Timeline:
+    """Plays `order`. Linear in the number of events."""
+    count = len(graph.tasks)
+    begin, end, stalls = [0.0] * count, [0.0] * count, [0.0] * count
+    held_by: list[int | None] = [None] * count
+    last: dict[str, int] = {}
+    now = 0.0  # of the compute lane
+    for event in order:
+        if event < 0:
+            stalls[~event] = max(0.0, end[~event] - now)
+            now += stalls[~event]
+            continue
+        task = graph.tasks[event]
+        begin[event] = now
+        for other in (*task.after, *([last[task.lane]] if task.lane in last else [])):
+            if end[other] > begin[event]:
+                begin[event], held_by[event] = end[other], other
+        last[task.lane] = event
+        end[event] = begin[event] + task.ns
+        now = now if task.is_movement else end[event]
+    return Timeline(tuple(begin), tuple(end), tuple(stalls), tuple(held_by), max([now, *end]))
+
+
+def busy(graph: TaskGraph, lane: str = COMPUTE) -> float:
+    """How long a lane has something to do."""
+    return sum(task.ns for task in graph.tasks if task.lane == lane)

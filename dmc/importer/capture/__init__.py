@@ -1,0 +1,8 @@
+"""Model and loss → one exported graph.
+
+* capture: from parameters and batch to the loss
+* objective: model and loss as one module
+* tree: nested containers of tensors
+* export: `torch.export`, with its failures in our terms
+* checks: what an exported graph may hold
+"""

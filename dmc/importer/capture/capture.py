@@ -1,0 +1,198 @@
+"""PyTorch model and loss → one exported graph from parameters and batch to the loss."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export.graph_signature import InputKind
+
+from dmc.errors import ImportFailure
+from dmc.importer.capture import tree
+from dmc.importer.capture.checks import check_hooks, check_nodes, check_tensors
+from dmc.importer.capture.export import export
+from dmc.importer.capture.objective import Loss, Objective, describe, registered
+from dmc.importer.python.calls import PythonCall
+from dmc.importer.python.state import PythonState
+from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
+from dmc.runtime.signature import Tree
+
+__all__ = ["MODEL", "Capture", "Loss", "capture"]
+
+MODEL = "model"
+Hook = Callable[[torch.Tensor], torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The forward pass and loss as ATen operations, still whole (no decomposition), with its inputs by name.
+
+    The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
+    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to
+    tensors, a tied one once; `aliases` maps a name to the further names of its tensor, `kinds` to "parameter", "buffer"
+    or "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
+    they were before any conversion. hooks: those of parameters' gradients. calls: what nodes of Python calls stand for.
+    """
+
+    graph: fx.GraphModule
+    inputs: tuple[str, ...]
+    state: Mapping[str, torch.Tensor]
+    kinds: Mapping[str, str]
+    aliases: Mapping[str, tuple[str, ...]]
+    batch: tuple[tuple[str, torch.Tensor], ...]
+    args: Tree
+    kwargs: Tree
+    aux: Tree | None
+    replaced: tuple[str, ...]
+    memory: Mapping[str, torch.Tensor]
+    hooks: Mapping[str, tuple[Hook, ...]]
+    calls: tuple[PythonCall, ...]
+
+
+def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtype | None) -> Capture:
+    """Exports `model` with its `loss` on `example`, a tuple of positional or a mapping of keyword inputs.
+
+    `dtype`: the type that parameters, buffers and floating inputs are converted to, or None to leave them.
+    Raises ImportFailure naming the operation, the module and the source line that cannot be exported.
+    """
+    batch: list[tuple[str, torch.Tensor]] = []
+    positional, keyword = _split_example(example)
+    names = _positional_names(model, len(positional), with_target=loss is not None and bool(positional))
+    trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
+    args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
+    check_tensors("input", dict(batch))
+    # A tensor given twice is two inputs; tracing tells them apart by identity.
+    batch = [(name, tensor.detach()) for name, tensor in batch]
+    python_state = PythonState({"": model, "loss": loss})
+    try:
+        objective = Objective(model, loss, args, kwargs, dtype, python_state)
+        check_hooks(objective)
+        memory = registered(objective)
+        if dtype is not None:
+            _convert(objective, dtype)
+        program = export(objective, tuple(tensor for _, tensor in batch))
+        inputs, state, kinds, aliases = _state(program, objective, python_state)
+        _check_ties(objective.seen.replaced, aliases)
+    finally:
+        python_state.restore()
+    check_nodes(program.graph_module, MODEL)
+    check_tensors("parameter", state)
+    return Capture(
+        program.graph_module,
+        inputs,
+        state,
+        kinds,
+        aliases,
+        tuple(batch),
+        args,
+        kwargs,
+        objective.seen.aux,
+        objective.seen.replaced,
+        memory={name: memory.get(name, tensor) for name, tensor in state.items()},
+        hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
+        calls=tuple(objective.seen.watch.calls.calls),
+    )
+
+
+def _convert(objective: Objective, dtype: torch.dtype) -> None:
+    """Puts converted tensors in the place of parameters and buffers, for as long as the model is traced."""
+    converted: dict[int, torch.Tensor] = {}
+    registries = [registry(module) for module in objective.modules() for registry in (parameters_of, buffers_of)]
+    for registry in registries:
+        floating = {
+            name: tensor for name, tensor in registry.items() if tensor is not None and tensor.is_floating_point()
+        }
+        for name, tensor in floating.items():
+            if id(tensor) not in converted:
+                converted[id(tensor)] = _converted(tensor, dtype)
+            registry[name] = converted[id(tensor)]
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    new = tensor.detach().to(dtype)
+    return nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+
+
+def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, tuple):
+        return example, {}
+    raise ImportFailure(
+        "example",
+        f"expected a tuple or a dictionary, got {describe(example)}",
+        hint="pass example=(inputs, targets) or example={'input_ids': …}",
+    )
+
+
+def _state(
+    program: torch.export.ExportedProgram, objective: Objective, python_state: PythonState
+) -> tuple[tuple[str, ...], dict[str, torch.Tensor], dict[str, str], dict[str, tuple[str, ...]]]:
+    """(inputs, state, kinds, aliases) of `Capture`, from the lifted inputs of the exported graph."""
+    by_name = registered(objective)
+    own = dict(objective.model.named_parameters(remove_duplicate=False))
+    own |= dict(objective.model.named_buffers(remove_duplicate=False))
+    names_of: dict[int, list[str]] = {}
+    for name, tensor in by_name.items():
+        names_of.setdefault(id(tensor), []).append(name)
+    inputs: list[str] = []
+    state: dict[str, torch.Tensor] = {}
+    kinds: dict[str, str] = {}
+    aliases: dict[str, tuple[str, ...]] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind == InputKind.USER_INPUT:
+            continue
+        target = spec.target or ""
+        name = target.removeprefix(f"{MODEL}.")
+        tensor = by_name.get(name, program.constants.get(target))
+        if spec.kind not in _KINDS or not isinstance(tensor, torch.Tensor):
+            raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint="capture tensors only")
+        if tensor is not own.get(name):
+            _check_no_parameter(name, tensor, python_state)
+        first, *others = names_of.get(id(tensor), [name])
+        inputs.append(first)
+        state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
+    return tuple(inputs), state, kinds, aliases
+
+
+def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]]) -> None:
+    tied = next((name for name in replaced if aliases.get(name, (name,))), None)
+    if tied is not None:
+        fact = "is one buffer under several names, and is assigned another tensor under this one only"
+        raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
+
+
+def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:
+    """Raises ImportFailure for a tensor that is not of the model, but which eager would give a gradient, or which is a
+    parameter that was taken out of the model.
+    """
+    place = name if tensor.requires_grad else python_state.trained(tensor)
+    if place is not None:
+        raise ImportFailure(
+            place,
+            "is a parameter that `forward` or the loss does not read from the model",
+            hint="register it, or the module that holds it, in the model and read it there; a constant is a copy: "
+            ".detach().clone()",
+        )
+
+
+_KINDS = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+
+
+def _positional_names(model: nn.Module, count: int, with_target: bool) -> list[str]:
+    """Names for positional inputs: those of the model's `forward`, "targets" for the one that goes to the loss."""
+    names = [name for name, p in inspect.signature(model.forward).parameters.items() if p.kind in _BY_POSITION]
+    inputs = count - with_target
+    named = [names[index] if index < len(names) else f"input{index}" for index in range(inputs)]
+    return [*named, "targets"] if with_target else named
+
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

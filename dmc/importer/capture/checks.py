@@ -1,0 +1,128 @@
+"""What an exported graph may hold: tensors of fixed shape, real and dense, and no arithmetic on unsigned or narrow
+integers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils import _pytree as pytree
+
+from dmc.errors import ImportFailure
+from dmc.importer import origin
+from dmc.importer.forward.randomness import draws_numbers, undrawable
+from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
+
+_UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_NARROW = (torch.int8, torch.int16)
+
+
+def check_nodes(graph: fx.GraphModule, model: str) -> None:
+    """Raises ImportFailure at the first operation of an exported graph whose result cannot be compiled.
+
+    `model` is the name of the user's model in the exported module, which places leave out.
+    """
+    for node in graph.graph.nodes:
+        if node.op != "call_function":
+            continue
+        place = origin.of_exported_node(node, model)
+        values = node.meta.get("val")
+        for value in values if isinstance(values, tuple | list) else [values]:
+            _check_value(value, str(place), origin.op_name(node.target))
+        _check_unsigned(node, str(place))
+        _check_narrow(node, str(place))
+
+
+def _check_value(value: Any, place: str, op: str) -> None:
+    if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
+        raise ImportFailure(
+            place, f"{op} gives a value that is only known at run time", hint="use masks and torch.where instead"
+        )
+    if not isinstance(value, torch.Tensor):
+        return
+    if any(isinstance(size, torch.SymInt) for size in value.shape):
+        raise ImportFailure(
+            place,
+            f"{op} gives a tensor whose shape depends on data or is dynamic",
+            hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
+        )
+    check_tensors(op, {place: value})
+
+
+def _check_unsigned(node: fx.Node, place: str) -> None:
+    """torch-mlir may take unsigned numbers for signed ones in arithmetic: uint8 200 / 255 would become -56 / 255."""
+    given, taken = _has_unsigned(node), any(_has_unsigned(source) for source in node.all_input_nodes)
+    # PyTorch counts conversions among the views.
+    moves = getattr(node.target, "is_view", node.target is operator.getitem)
+    checks = node.meta.get("val") is None
+    if (given or taken) and not (taken and (moves or checks)):
+        raise ImportFailure(
+            place,
+            f"{origin.op_name(node.target)} computes with unsigned integers",
+            hint="convert them first, as in x.float(); unsigned inputs can be moved and converted only",
+        )
+
+
+def _check_narrow(node: fx.Node, place: str) -> None:
+    """A backend computes with wider numbers, and may forget to wrap: -int8(-128), seen as int32, would be 128."""
+    moves = getattr(node.target, "is_view", node.target is operator.getitem)
+    if not moves and _has(node, _NARROW):
+        raise ImportFailure(
+            place,
+            f"{origin.op_name(node.target)} computes an integer of 8 or 16 bits",
+            hint="convert its operands first, as in x.int(), and the result afterwards",
+        )
+
+
+def _has_unsigned(node: fx.Node) -> bool:
+    return _has(node, _UNSIGNED)
+
+
+def _has(node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return any(isinstance(value, torch.Tensor) and value.dtype in dtypes for value in values)
+
+
+def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raises ImportFailure for a complex or sparse one among `tensors`, which are what `what` calls them, by place,
+    and for an empty input.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_complex():
+            raise ImportFailure(name, f"{what} is complex", hint="use two real tensors (torch.view_as_real)")
+        if tensor.layout != torch.strided:
+            raise ImportFailure(name, f"{what} is sparse ({tensor.layout})", hint="use a dense tensor (to_dense())")
+        if 0 in tensor.shape and what == "input":
+            fact = f"{what} has no elements (shape {list(tensor.shape)})"
+            raise ImportFailure(name, fact, hint="leave it out: every size must be at least 1")
+
+
+def check_hooks(objective: nn.Module) -> None:
+    """Raises ImportFailure for hooks on the backward pass of modules, and for those on accumulated gradients."""
+    if has_backward_hooks(None):
+        raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
+    for path, module in objective.named_modules():
+        if has_backward_hooks(module):
+            place = f"module '{path.partition('.')[2]}'" if "." in path else "the model or its loss"
+            raise ImportFailure(
+                place,
+                "a backward hook on a module is not compiled",
+                hint="use x.register_hook(…) on a tensor in `forward`, or an autograd.Function",
+            )
+    for path, parameter in objective.named_parameters():
+        if has_hooks_after_accumulation(parameter):
+            raise ImportFailure(
+                path.partition(".")[2],
+                "a hook after its gradient is accumulated is not compiled",
+                hint="use register_hook to change the gradient, and the compiled optimizer to update",
+            )
+
+
+def check_traced(graph: fx.GraphModule) -> None:
+    """Raises ImportFailure where the traced step draws random numbers that are not its own."""
+    for node in graph.graph.nodes:
+        if draws_numbers(node.target):
+            raise undrawable(f"{origin.of_node(node)}: {origin.op_name(node.target)}")

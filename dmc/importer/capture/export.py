@@ -1,0 +1,96 @@
+"""`torch.export` of an objective, with what it says on failure in our terms."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.proxy import TracerBase
+
+from dmc.errors import DmcError, ImportFailure
+from dmc.importer import origin
+from dmc.importer.capture.objective import Objective
+
+
+def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
+    """The graph of `objective` on `batch`. Raises ImportFailure with the place that cannot be exported."""
+    try:
+        with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness():
+            # The objective itself says which attributes may be assigned.
+            warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
+            with objective.seen.watch.on_guard():
+                return torch.export.export(objective, batch, strict=False)
+    except DmcError as error:
+        if error.place:
+            raise
+        place = origin.of_exception(error, objective.model)
+        raise ImportFailure(str(place), error.fact, error.hint) from error
+    # Export reports a model it cannot take by many exception types; each is re-raised with the place it names.
+    except Exception as error:
+        place = origin.of_exception(error, objective.model)
+        op = getattr(error, "func", None)
+        what = origin.op_name(op) if op is not None else "the model"
+        if isinstance(error, GuardOnDataDependentSymNode):
+            what = "a Python number taken from a tensor (by .item(), int(), a slice or a condition)"
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ImportFailure(
+            str(place),
+            f"{what} cannot be exported: {first}",
+            hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
+            "use masks and torch.where instead",
+        ) from error
+
+
+@contextmanager
+def _whole_stacks() -> Generator[None]:
+    """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
+    with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
+        yield
+
+
+@contextmanager
+def _quiet_refusals() -> Generator[None]:
+    """Keeps export from printing the graph it has so far, and symbols, when data decides control flow: the error that
+    follows says where.
+    """
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with mock.patch("torch.export._trace.print", create=True):
+            yield
+    finally:
+        log.setLevel(level)
+
+
+@contextmanager
+def _no_other_randomness() -> Generator[None]:
+    """Raises ImportFailure where the trace itself draws or seeds random numbers, which would be the same in each step;
+    leaves the generators as they were.
+    """
+    python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+        drawn = {
+            "random": random.getstate() != python,
+            "numpy.random": not all(map(np.array_equal, np.random.get_state(), numpy)),
+            "torch": not torch.equal(torch.get_rng_state(), pytorch),
+        }
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(pytorch)
+    names = [name for name, is_drawn in drawn.items() if is_drawn]
+    if names:
+        raise ImportFailure(
+            "the model or its loss",
+            f"draws or seeds random numbers of {' and '.join(names)} that would be the same in each step",
+            hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+        )

@@ -1,0 +1,259 @@
+"""Model and loss as one module, whose forward pass leaves all state where the step can find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dmc.errors import ImportFailure
+from dmc.importer.capture import tree
+from dmc.importer.python.accesses import Accesses
+from dmc.importer.python.state import Change, PythonState, is_missing
+from dmc.importer.python.watch import Watch
+from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
+from dmc.runtime.signature import Tree
+
+Loss = Callable[[Any, Any], Any]
+_ONCE = "what is made once only is there if you call the model on such a batch before compiling"
+TARGET_NAMES = ("targets", "target", "labels", "label")
+
+
+@dataclass
+class Seen:
+    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes.
+
+    aux: the tree over the auxiliary outputs. replaced: the buffers that the outputs after these are the new values of.
+    """
+
+    aux: Tree | None = None
+    replaced: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=Watch)
+
+
+class Objective(nn.Module):
+    """Model and loss as one module over the flat list of batch tensors."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss | None,
+        args: Tree,
+        kwargs: Tree,
+        dtype: torch.dtype | None,
+        python_state: PythonState,
+    ) -> None:
+        super().__init__()
+        # Every module keeps its own mode, so `train` and `eval` are not for this one to call.
+        self.training = model.training
+        self.model = model
+        # As a module, so that what the loss computes is known as its own.
+        self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
+        self.args, self.kwargs, self.dtype = args, kwargs, dtype
+        self.python_state = python_state
+        self.originals = {id(tensor): name for name, tensor in _Registered.of(self).by_name.items()}
+        self.seen = Seen()
+
+    def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
+        """The loss, the auxiliary outputs, and the new values of buffers to which others were assigned."""
+        before, accesses, watch = _Registered.of(self), Accesses(), self.seen.watch
+        watch.registered = before.by_name
+        try:
+            with accesses.watched():
+                value, leaves = self._outputs(batch)
+        finally:
+            watch.registered = {}
+        self._check_python_state(before, accesses)
+        replaced = before.replaced(self)
+        self.seen.replaced = tuple(replaced)
+        return value, *leaves, *replaced.values()
+
+    def _outputs(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
+        if self.dtype is not None:
+            batch = tuple(tensor.to(self.dtype) if tensor.is_floating_point() else tensor for tensor in batch)
+        positional: tuple[Any, ...] = tree.unflatten(self.args, batch)
+        keyword: dict[str, Any] = tree.unflatten(self.kwargs, batch)
+        result = self._objective(positional, keyword)
+        value, aux = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+        if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
+            raise ImportFailure(
+                "loss",
+                f"expected a floating-point scalar tensor, got {describe(value)}",
+                hint="return the loss, or a pair (loss, auxiliary outputs)",
+            )
+        leaves: list[tuple[str, Tensor]] = []
+        self.seen.aux = None if aux is None else tree.flatten(aux, "aux", leaves)
+        return value, [leaf.detach() for _, leaf in leaves]
+
+    def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
+        if self.loss is None:
+            return own_loss(self.model(*positional, **keyword))
+        if positional:
+            *inputs, targets = positional
+            return self.loss(self.model(*inputs, **keyword), targets)
+        name = next((name for name in TARGET_NAMES if name in keyword), None)
+        if name is None:
+            raise ImportFailure(
+                "example",
+                f"no target among the keyword inputs {', '.join(keyword)}",
+                hint=f"name one of them {' or '.join(TARGET_NAMES)}, or let the model return its own loss",
+            )
+        targets = keyword.pop(name)
+        return self.loss(self.model(**keyword), targets)
+
+    def _check_python_state(self, before: _Registered, accesses: Accesses) -> None:
+        """Raises ImportFailure where the call has changed what a later one reads, other than registered tensors."""
+        names = {id(tensor): name for name, tensor in before.by_name.items()}
+        for change in self.python_state.changes(names | self.originals):
+            if not accesses.is_scratch(change.owner, change.attribute):
+                module = change.path.rpartition(".")[0] if isinstance(change.owner, nn.Module) else ""
+                raise _unregistered(change, accesses.place(change.owner, module, change.attribute))
+
+
+def registered(objective: Objective) -> dict[str, Tensor]:
+    """Parameters and buffers of the model, then those of the loss, by name; a tied one under each of its names."""
+    return dict(_Registered.of(objective).by_name)
+
+
+@dataclass(frozen=True)
+class _Registered:
+    """Parameters and buffers at the start of a call: by name, and those of each module."""
+
+    by_name: Mapping[str, Tensor]
+    by_module: tuple[tuple[str, nn.Module, Mapping[str, Tensor | None], Mapping[str, Tensor | None]], ...]
+
+    @staticmethod
+    def of(objective: Objective) -> _Registered:
+        by_name: dict[str, Tensor] = {}
+        modules = list(_modules(objective))
+        for path, module in modules:
+            own = {**parameters_of(module), **buffers_of(module)}
+            named = {f"{path}.{name}" if path else name: value for name, value in own.items() if value is not None}
+            if both := by_name.keys() & named.keys():
+                raise ImportFailure(min(both), "names a tensor of the model and one of the loss", hint="rename one")
+            by_name |= named
+        copies = tuple(
+            (path, module, dict(parameters_of(module)), dict(buffers_of(module))) for path, module in modules
+        )
+        return _Registered(by_name, copies)
+
+    def replaced(self, objective: Objective) -> dict[str, Tensor]:
+        """The new values of buffers that now are other tensors; raises ImportFailure where a compiled step cannot go on
+        with them.
+        """
+        found: dict[str, Tensor] = {}
+        for path, module, parameters, buffers in self.by_module:
+            place = f"module '{path}'" if path else "the model"
+            _check_same(place, "parameter", parameters, parameters_of(module))
+            for name, old, new in _differing(buffers, buffers_of(module)):
+                if old is None or new is None:
+                    raise _made_or_removed(place, "buffer", name)
+                _check_replaced(place, name, old, new)
+                found[f"{path}.{name}" if path else name] = new
+        now = {id(tensor): storage_key(tensor) for tensor in (*objective.parameters(), *objective.buffers())}
+        for name, new in found.items():
+            if list(now.values()).count(storage_key(new)) > 1:
+                fact = f"the buffer '{name}' is assigned a tensor in the memory of another parameter or buffer"
+                raise ImportFailure("the model", fact, hint="assign a copy: .clone()")
+        return found
+
+
+def _modules(objective: Objective) -> Iterator[tuple[str, nn.Module]]:
+    """Every module of the model, by its path in it, and those of the loss, from `loss` on."""
+    yield from objective.model.named_modules()
+    if objective.loss is not None:
+        yield from objective.loss.named_modules(prefix="loss")
+
+
+def _differing(
+    before: Mapping[str, Tensor | None], now: Mapping[str, Tensor | None]
+) -> Iterator[tuple[str, Tensor | None, Tensor | None]]:
+    for name in dict.fromkeys((*before, *now)):
+        if before.get(name) is not now.get(name):
+            yield name, before.get(name), now.get(name)
+
+
+def _check_same(place: str, kind: str, before: Mapping[str, Tensor | None], now: Mapping[str, Tensor | None]) -> None:
+    for name, old, new in _differing(before, now):
+        if old is None or new is None:
+            raise _made_or_removed(place, kind, name)
+        raise ImportFailure(
+            place,
+            f"replaces the parameter '{name}' in `forward`, which the optimizer would not know",
+            hint="write into it: p.copy_(…) under torch.no_grad(), or make it a buffer",
+        )
+
+
+def _made_or_removed(place: str, kind: str, name: str) -> ImportFailure:
+    return ImportFailure(
+        place,
+        f"the {kind} '{name}' is made or removed in `forward`",
+        hint=f"register it in __init__; {_ONCE}",
+    )
+
+
+def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:
+    if old.shape != new.shape or old.dtype != new.dtype:
+        raise ImportFailure(
+            place,
+            f"the buffer '{name}' becomes {describe(new)}, and was {describe(old)}",
+            hint=f"keep its shape and type; {_ONCE}",
+        )
+    if new.requires_grad:
+        raise carries_gradient(place, name)
+
+
+def carries_gradient(place: str, name: str) -> ImportFailure:
+    """The refusal of a buffer through which the gradient of a later step would flow into this one."""
+    return ImportFailure(
+        place, f"the buffer '{name}' is assigned a value that has a gradient", hint="assign its .detach()"
+    )
+
+
+def _unregistered(change: Change, place: str) -> ImportFailure:
+    what = "is changed"
+    plain = (bool, int, float, str)
+    if isinstance(change.before, plain) and isinstance(change.after, plain):
+        what = f"changes from {change.before!r} to {change.after!r}"
+    elif is_missing(change.before) or change.before is None:
+        what = "is made"
+    return ImportFailure(
+        place,
+        f"'{change.path}' {what} in `forward` and is no buffer, so that a compiled step would not carry it on",
+        hint=f"use register_buffer, or return it as an auxiliary output of the loss; {_ONCE}",
+    )
+
+
+class _Function(nn.Module):
+    """A loss that is no module."""
+
+    def __init__(self, function: Loss) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, output: Any, targets: Any) -> Any:
+        return self.function(output, targets)
+
+
+def own_loss(output: Any) -> Any:
+    """The loss that a model returns: itself, by name, or first."""
+    if isinstance(output, Tensor):
+        return output
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if loss is None and isinstance(output, tuple | list) and output:
+        loss = output[0]
+    if loss is None:
+        raise ImportFailure(
+            "loss", "the model returned no loss", hint="pass labels in the example, or a loss function as `loss=`"
+        )
+    return loss
+
+
+def describe(value: Any) -> str:
+    """What `value` is, for an error."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype} with shape {list(value.shape)}"
+    return f"a {type(value).__name__}"

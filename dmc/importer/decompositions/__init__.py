@@ -1,0 +1,10 @@
+"""What survives differentiation, in operations that torch-mlir lowers to linalg alone, and well.
+
+* decompositions: the table
+* nonfinite: infinities and NaN
+* functions: functions that keep their digits
+* angles: sine and cosine of any angle
+* power: powers whose base may be negative
+* scalars: numbers as operands of tensors
+* selection: largest and smallest elements, sorting
+"""

@@ -1,0 +1,201 @@
+"""Decompositions of operations that torch-mlir lowers well for finite numbers only.
+
+With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. torch-mlir chooses the
+other way round in maxima and bounds, and takes x for equal to itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.importer.decompositions.functions import NARROW
+
+aten = torch.ops.aten
+Number = bool | int | float
+
+
+def is_finite(x: Tensor) -> Tensor:
+    """Whether each element is neither infinite nor NaN: infinity less itself is NaN, as is NaN."""
+    return ~is_nan(x - x)
+
+
+def is_nan(x: Tensor) -> Tensor:
+    """Whether each element is NaN, which alone differs from itself."""
+    return x != x
+
+
+def _isfinite(x: Tensor) -> Tensor:
+    return is_finite(x) if x.is_floating_point() else torch.ones_like(x, dtype=torch.bool)
+
+
+def _isnan(x: Tensor) -> Tensor:
+    return is_nan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+
+
+def _equal(a: Tensor, b: Tensor) -> Any:
+    """torch-mlir folds `x == x` to true, but not `x != x` to false."""
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return NotImplemented
+    return ~(a != b)
+
+
+def _chooser(takes: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Any]:
+    """The decomposition that takes the left operand where `takes` says so, else the right one."""
+
+    def choose(a: Tensor, b: Tensor) -> Any:
+        dtype = torch.result_type(a, b)
+        if not dtype.is_floating_point:
+            return NotImplemented
+        a, b = a.to(dtype), b.to(dtype)
+        return torch.where(takes(a, b), a, b)
+
+    return choose
+
+
+def _clamp(x: Tensor, low: Number | None = None, high: Number | None = None) -> Any:
+    if not x.is_floating_point():
+        if not (isinstance(low, float) or isinstance(high, float)):
+            return NotImplemented
+        x = x.to(torch.get_default_dtype())
+    if any(bound is not None and math.isnan(bound) for bound in (low, high)):
+        return torch.full_like(x, math.nan)
+    if low is not None:
+        x = torch.where(x < low, low, x).to(x.dtype)
+    return x if high is None else torch.where(x > high, high, x).to(x.dtype)
+
+
+def _clamp_max(x: Tensor, high: Number) -> Any:
+    return _clamp(x, None, high)
+
+
+def _clamp_tensors(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Any:
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def _hardtanh(x: Tensor, low: Number = -1.0, high: Number = 1.0) -> Any:
+    return _clamp(x, low, high)
+
+
+def _hardtanh_backward(dy: Tensor, x: Tensor, low: Number, high: Number) -> Tensor:
+    # The bounds are compared in f32, as in eager: bfloat16 would round them.
+    wide = x.float()
+    return torch.where((wide > low) & (wide < high), dy, 0.0).to(dy.dtype)
+
+
+def _hardsigmoid(x: Tensor) -> Tensor:
+    return (_clamp(x.float() + 3.0, 0.0, 6.0) / 6.0).to(x.dtype)
+
+
+def _hardswish_backward(dy: Tensor, x: Tensor) -> Tensor:
+    wide = x.float()
+    inner = torch.where(wide >= 3.0, dy.float(), dy.float() * (wide / 3.0 + 0.5))
+    return torch.where(wide <= -3.0, 0.0, inner).to(dy.dtype)
+
+
+def _elu_backward(dy: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Tensor:
+    """`x` is the operand, or with `is_result` the result."""
+    wide, slope = x.float(), dy.float()
+    below = wide + alpha * scale if is_result else alpha * scale * torch.exp(wide * input_scale)
+    return torch.where(wide > 0.0, slope * scale, slope * input_scale * below).to(dy.dtype)
+
+
+def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    slope = dy / x.numel() if reduction == 1 else dy
+    error = x - target
+    outside = (error >= beta) | (error <= -beta)
+    return torch.where(outside, slope * torch.sign(error), slope * error / beta)
+
+
+def _sign(x: Tensor) -> Tensor:
+    """The sign of NaN is zero, as in eager; that of a boolean is itself."""
+    if x.dtype == torch.bool:
+        return x
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+def _fmod(x: Tensor, y: Tensor | Number) -> Any:
+    """The remainder of sizes, which torch-mlir takes well, with the sign of `x`; it divides for fmod itself."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    # The least integer has no size of its own type.
+    x = x.to(dtype)
+    rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
+    return torch.where(x < 0.0, -rest, rest)
+
+
+def _atan2(y: Tensor, x: Tensor) -> Tensor:
+    """By the angle in the first quadrant; zeros, too, say by their sign in which quadrant they are.
+
+    IREE's own code for the CPU gives NaN of two infinities.
+    """
+    dtype = torch.result_type(y, x)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    y, x = (each.to(torch.float32 if dtype in NARROW else dtype) for each in (y, x))
+    slope = torch.where(y.abs() == x.abs(), torch.where(y == 0, 0.0, 1.0).to(y.dtype), y.abs() / x.abs())
+    angle = torch.atan(slope)
+    angle = torch.where(_is_negative(x), math.pi - angle, angle)
+    return torch.where(_is_negative(y), -angle, angle).to(dtype)
+
+
+def _is_negative(x: Tensor) -> Tensor:
+    return (x < 0) | (1 / x < 0)
+
+
+def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
+    """Floor division by way of the remainder, as in Python: infinity divided so is NaN."""
+    dtype = torch.result_type(x, y)
+    if dtype in NARROW and rounding_mode is not None:
+        wide = (each.float() if isinstance(each, Tensor) else each for each in (x, y))
+        return torch.div(*wide, rounding_mode=rounding_mode).to(dtype)
+    if rounding_mode != "floor" or not dtype.is_floating_point:
+        return NotImplemented
+    # Of `1 // y` the number is no tensor.
+    x = x.to(dtype) if isinstance(x, Tensor) else torch.full([], x, dtype=dtype)
+    y = y.to(dtype) if isinstance(y, Tensor) else y
+    rest = torch.fmod(x, y)
+    below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
+    # A whole number but for rounding.
+    quotient = torch.round((x - rest) / y) - below.to(x.dtype)
+    return torch.where(_as_tensor(y, x) == 0.0, x / y, quotient)
+
+
+def _as_tensor(value: Tensor | Number, like: Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.full_like(like, value)
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.isfinite.default: _isfinite,
+    aten.isnan.default: _isnan,
+    aten.eq.Tensor: _equal,
+    aten.maximum.default: _chooser(lambda a, b: (a > b) | is_nan(a)),
+    aten.minimum.default: _chooser(lambda a, b: (a < b) | is_nan(a)),
+    # Of a number and NaN these take the number.
+    aten.fmax.default: _chooser(lambda a, b: (a > b) | is_nan(b)),
+    aten.fmin.default: _chooser(lambda a, b: (a < b) | is_nan(b)),
+    aten.clamp.default: _clamp,
+    aten.clamp.Tensor: _clamp_tensors,
+    aten.clamp_min.default: _clamp,
+    aten.clamp_min.Tensor: torch.maximum,
+    aten.clamp_max.default: _clamp_max,
+    aten.clamp_max.Tensor: torch.minimum,
+    aten.hardtanh.default: _hardtanh,
+    aten.hardtanh_backward.default: _hardtanh_backward,
+    aten.hardsigmoid.default: _hardsigmoid,
+    aten.hardswish_backward.default: _hardswish_backward,
+    aten.elu_backward.default: _elu_backward,
+    aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
+    aten.sign.default: _sign,
+    aten.sgn.default: _sign,
+    aten.fmod.Tensor: _fmod,
+    aten.fmod.Scalar: _fmod,
+    aten.atan2.default: _atan2,
+    aten.div.Tensor_mode: _divide,
+    aten.div.Scalar_mode: _divide,
+}

@@ -1,0 +1,160 @@
+"""Largest and smallest elements as PyTorch finds them: sorted, NaN is larger than every number; a minimum is NaN, too.
+
+Written as comparisons with a range and a reduction, without a sort, whose order some backends do not fix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.errors import ImportFailure
+
+aten = torch.ops.aten
+MAX_ROUNDS = 64
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """The k first elements of each row, in order, and their places: of equal elements the first ones."""
+    if k > MAX_ROUNDS:
+        raise ImportFailure(None, f"taking {k} elements of a row in order is not compiled", hint=f"{MAX_ROUNDS} are")
+    if x.dim() == 0:
+        return x.expand([]), torch.zeros([], dtype=torch.int64, device=x.device)
+    order = Order.of(x, dim % x.dim(), largest, nan_first=largest)
+    if k == 0:
+        return tuple(each.expand(x.shape).narrow(order.dim, 0, 0) for each in (x, order.places))  # pyright: ignore
+    # Not told by value, which another element may have as well: what has been taken is no longer free.
+    free = torch.ones_like(x, dtype=torch.bool)
+    places: list[Tensor] = []
+    for _ in range(k):
+        places.append(order.first(free))
+        free = free & (places[-1] != order.places)
+    return torch.cat([order.value(place) for place in places], order.dim), torch.cat(places, order.dim)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """All elements of each row in order, and their places: of equal elements the first one comes first."""
+    return topk(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+
+
+def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The same."""
+    return sort(x, dim, descending)
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The k-th of the elements of each row in order, and its place."""
+    if x.dim() == 0:
+        return topk(x, 1)
+    value, place = (each.narrow(dim, k - 1, 1) for each in topk(x, k, dim, largest=False))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest element of each row, and the first place where it is."""
+    return _extreme(x, dim, keepdim, largest=True)
+
+
+def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest element of each row (NaN where there is one), and the first place where it is."""
+    return _extreme(x, dim, keepdim, largest=False)
+
+
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The first place of the largest element; without `dim` that in the flattened tensor."""
+    return _arg(x, dim, keepdim, largest=True)
+
+
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The first place of the smallest element, or of NaN; without `dim` that in the flattened tensor."""
+    return _arg(x, dim, keepdim, largest=False)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The rows of `x` along `dim`, the largest or the smallest elements first, NaN before or behind all of them.
+
+    `places` is a range along `dim`.
+    """
+
+    x: Tensor
+    dim: int
+    places: Tensor
+    largest: bool
+    nan_first: bool
+
+    @staticmethod
+    def of(x: Tensor, dim: int, largest: bool, nan_first: bool) -> Order:
+        """The order of `x`."""
+        view = [1] * x.dim()
+        view[dim] = x.shape[dim]
+        return Order(x, dim, torch.arange(x.shape[dim], device=x.device).view(view), largest, nan_first)
+
+    def first(self, free: Tensor) -> Tensor:
+        """The first place of each row, kept as a dimension of 1, where the best of the elements that are `free` is."""
+        if not self.x.is_floating_point():
+            return self._first(free & self._is_best(self.x, free))
+        wide = self.x.float()
+        nan = wide != wide
+        number = free & ~nan
+        best = number & self._is_best(wide, number)
+        if self.nan_first:
+            return self._first(torch.where(self._any(free & nan), free & nan, best))
+        return self._first(torch.where(self._any(number), best, free & nan))
+
+    def value(self, place: Tensor) -> Tensor:
+        """The elements of `x` at one place of each row."""
+        return torch.where(place == self.places, self.x, torch.zeros_like(self.x)).sum(self.dim, True).to(self.x.dtype)
+
+    def _is_best(self, x: Tensor, among: Tensor) -> Tensor:
+        # An integer has nothing below the least: what is not `among` is masked again where the best is looked for.
+        candidates = torch.where(among, x, _worst(x.dtype, self.largest)).to(x.dtype)
+        reduce = torch.amax if self.largest else torch.amin
+        return x == reduce(candidates, self.dim, keepdim=True)
+
+    def _any(self, mask: Tensor) -> Tensor:
+        return mask.to(torch.int64).sum(self.dim, keepdim=True) > 0
+
+    def _first(self, mask: Tensor) -> Tensor:
+        return torch.where(mask, self.places, self.x.shape[self.dim]).amin(self.dim, keepdim=True)
+
+
+def _worst(dtype: torch.dtype, largest: bool) -> float:
+    if dtype.is_floating_point:
+        return -math.inf if largest else math.inf
+    if dtype == torch.bool:
+        return not largest
+    return torch.iinfo(dtype).min if largest else torch.iinfo(dtype).max
+
+
+def _extreme(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros([], dtype=torch.int64, device=x.device)
+    order = Order.of(x, dim % x.dim(), largest, nan_first=True)
+    place = order.first(torch.ones_like(x, dtype=torch.bool))
+    value = order.value(place)
+    return (value, place) if keepdim else (value.squeeze(order.dim), place.squeeze(order.dim))
+
+
+def _arg(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Tensor:
+    if dim is not None:
+        return _extreme(x, dim, keepdim, largest)[1]
+    place = _extreme(x.reshape(-1), 0, False, largest)[1]
+    return place.view([1] * x.dim()) if keepdim else place
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.topk.default: topk,
+    aten.sort.default: sort,
+    aten.sort.stable: stable_sort,
+    aten.kthvalue.default: kthvalue,
+    aten.max.dim: max_dim,
+    aten.min.dim: min_dim,
+    aten.argmax.default: argmax,
+    aten.argmin.default: argmin,
+}

@@ -1,0 +1,12 @@
+"""The exported graph, run under autograd with composites in place of what they mean.
+
+* masks: attention masks that depend on nothing
+* patterns: composites that models spell out
+* forward: runs the graph
+* precision: which operations run in which type
+* randomness: each place that draws has draws of its own
+* rules: ATen operations → composites
+* losses: losses against class indices
+* rnn: LSTM and GRU as loops over a cell
+* upsampling: nearest-neighbour upsampling
+"""

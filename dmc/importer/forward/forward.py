@@ -1,0 +1,123 @@
+"""The exported graph, run under autograd while the step is traced, composites in place of what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx import traceback
+from torch.utils import _pytree as pytree
+
+from dmc.errors import DmcError, ImportFailure
+from dmc.importer import origin
+from dmc.importer.forward.precision import autocast
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
+from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
+from dmc.importer.torch_internals import is_written, may_write
+
+higher_order = torch.ops.higher_order
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run needs beside its tensors. read_only: tensors by name that the graph must not write."""
+
+    random: Randomness
+    calls: tuple[PythonCall, ...]
+    read_only: Mapping[str, Tensor]
+
+
+class Forward(fx.Interpreter):
+    """Runs a graph; `mixed` applies the rules of `precision.autocast`."""
+
+    def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool) -> None:
+        super().__init__(graph)
+        self.setting, self.mixed = setting, mixed
+        self.extra_traceback = False  # Errors say themselves where they are.
+
+    def run_node(self, n: fx.Node) -> Any:
+        """The result of one operation; its backward operations will carry its origin."""
+        try:
+            result = super().run_node(n)
+            if n.op == "call_function" and may_write(n.target):
+                _check_not_written(self.setting.read_only)
+        except DmcError as error:
+            if error.place or n.op != "call_function":
+                raise
+            place = n.meta["custom"][origin.META_KEY]
+            what = "" if n.target is PYTHON_CALL else f": {origin.op_name(n.target)}"
+            raise ImportFailure(f"{place}{what}", error.fact, error.hint) from error
+        except Exception as error:  # PyTorch reports what it cannot trace by many types.
+            if n.op != "call_function":
+                raise
+            failure = untraceable(origin.op_name(n.target), error)
+            raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
+        _mark_backward(n, pytree.tree_leaves(result))
+        return result
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Composites, regions of another mode, and Python that waits for this run, each in its own way."""
+        if target is higher_order.wrap_with_set_grad_enabled:
+            with torch.set_grad_enabled(args[0]):
+                return self._run_inner(args[1], args[2:], self.mixed)
+        if target is higher_order.wrap_with_autocast:
+            return self._run_inner(args[4], args[5:], _is_mixed(*args[:3]))
+        if target is PYTHON_CALL:
+            return self._call_python(*args)
+        if target is torch.ops.aten._assert_tensor_metadata.default:  # What export saw, before our own choice of types.
+            return None
+        if self.mixed:
+            args, kwargs = autocast(target, args, kwargs)
+        rule = RULES.get(target)
+        if rule is None:
+            refuse_randomness(target, args, kwargs)
+        result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)
+        return super().call_function(target, args, kwargs) if result is DECLINE else result
+
+    def _call_python(self, inputs: list[Tensor], call: int) -> list[Tensor]:
+        if not self.mixed:
+            return self.setting.calls[call].run(inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.setting.calls[call].run(inputs)
+
+    def _run_inner(self, graph: fx.GraphModule, args: Any, mixed: bool) -> Any:
+        return Forward(graph, self.setting, mixed).run(*args)
+
+
+def _is_mixed(device: str, dtype: torch.dtype | None, enabled: bool) -> bool:
+    """Whether a region under `torch.autocast` computes in mixed precision."""
+    if enabled and dtype not in (None, torch.bfloat16):
+        raise ImportFailure(None, f"autocast to {dtype} is not compiled", hint="use torch.bfloat16")
+    return enabled
+
+
+def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if is_written(tensor):
+            raise ImportFailure(
+                None,
+                f"writes into '{name}', which is no buffer, so that a compiled step would not carry the change out",
+                hint="write into a copy (.clone()), or register the tensor by register_buffer",
+            )
+
+
+def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
+    """Lets the backward operations of `node` carry its origin."""
+    meta = node.meta.get("custom")
+    if meta and origin.META_KEY in meta:
+        meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], part="backward")}
+    for result in results:
+        if not meta or not isinstance(result, Tensor) or result.grad_fn is None:
+            continue
+        # What gives back its operand, as a cast to the same type does, has no backward operations of its own.
+        if result.grad_fn.metadata.setdefault(origin.META_KEY, node) is not node:
+            continue
+
+        def enter(_: Any) -> None:
+            traceback.current_meta = {**traceback.current_meta, "custom": meta}
+
+        result.grad_fn.register_prehook(enter)

@@ -1,0 +1,99 @@
+"""Attention masks that depend on nothing: computed while compiling, and left out where attention has a word for them.
+
+Models make their masks of ranges and comparisons, in `forward`. Of a mask that no input reaches, the values are known:
+one that hides what lies above the diagonal is `is_causal`, one that hides nothing is no mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import fx
+
+from dmc.importer.forward.randomness import draws_numbers
+from dmc.importer.torch_internals import OpOverload, may_write
+
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+# A mask of more elements is left to the step.
+_MOST_ELEMENTS = 1 << 28
+
+Known: TypeAlias = dict[fx.Node, torch.Tensor | None]
+
+
+def recognise_masks(graph: fx.GraphModule) -> None:
+    """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read loses its users."""
+    known: Known = dict.fromkeys(_written(graph.graph))
+    for node in graph.graph.find_nodes(op="call_function", target=_ATTENTION):
+        given = {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
+        mask = given.get("attn_mask")
+        # Both at once are refused by PyTorch.
+        if not isinstance(mask, fx.Node) or given.get("is_causal", False):
+            continue
+        value = _value(mask, known)
+        if value is None or (is_causal := _is_causal(value)) is None:
+            continue
+        given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
+        node.args = tuple(given.pop(name) for name in _PARAMETERS)
+        node.kwargs = given
+
+
+def _written(graph: fx.Graph) -> set[fx.Node]:
+    """What is written to in place, or may be, through views: whatever such a tensor was computed from."""
+    found: set[fx.Node] = set()
+    pending = [node for node in graph.nodes if may_write(node.target)]
+    while pending:
+        new = set(pending.pop().all_input_nodes) - found
+        found |= new
+        pending += new
+    return found
+
+
+def _is_causal(mask: torch.Tensor) -> bool | None:
+    """Whether the mask hides exactly what lies above the diagonal; None where it hides anything else but nothing."""
+    if mask.dim() < 2:
+        return None
+    shown = mask if mask.dtype == torch.bool else mask == 0.0
+    if mask.dtype != torch.bool and not bool((shown | (mask == -math.inf)).all()):
+        return None
+    if bool(shown.all()):
+        return False
+    lower = torch.ones(mask.shape[-2:], dtype=torch.bool).tril()
+    return True if bool((shown == lower).all()) else None
+
+
+def _value(node: fx.Node, known: Known) -> torch.Tensor | None:
+    """What a node gives in every step; None where that depends on an input, on chance, or on what is written in place.
+
+    known: what was found so far; it is added to.
+    """
+    pending = [node]
+    while pending:
+        missing = [each for each in pending[-1].all_input_nodes if each not in known]
+        if pending[-1] not in known and missing and _is_plain(pending[-1]):
+            pending += missing
+            continue
+        current = pending.pop()
+        if current not in known:
+            known[current] = _computed(current, known)
+    return known[node]
+
+
+def _computed(node: fx.Node, known: Known) -> torch.Tensor | None:
+    if not _is_plain(node) or any(known[each] is None for each in node.all_input_nodes):
+        return None
+    args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+    result = cast(Callable[..., Any], node.target)(*args, **kwargs)
+    return result if isinstance(result, torch.Tensor) else None
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether a node only computes a tensor, not too large, from its operands."""
+    if node.op != "call_function" or not isinstance(node.target, OpOverload):
+        return False
+    value = node.meta.get("val")
+    is_pure = not may_write(node.target) and not draws_numbers(node.target)
+    return is_pure and isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS

@@ -1,0 +1,72 @@
+"""Which operations of a forward pass run in which type under `precision="bf16-mixed"`.
+
+The lists are those of `torch.autocast` for CUDA (PyTorch documentation, "Automatic Mixed Precision package", op
+reference), whatever the target, so that a step means the same everywhere: matrix products in bf16; softmax, norms,
+losses and transcendental functions in f32; operations with several inputs in the widest of their types.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
+
+from dmc.importer.composites.base import NAMESPACE
+
+
+class Precision(Enum):
+    """fp32 and bf16: everything in that type. bf16-mixed: f32 state, chosen operations in bf16."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    BF16_MIXED = "bf16-mixed"
+
+
+NARROW = frozenset(
+    "_convolution addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d"
+    " conv_transpose2d conv_transpose3d convolution gru linalg_multi_dot linear lstm matmul mm mv prelu rnn_tanh"
+    " rnn_relu scaled_dot_product_attention".split()
+)
+WIDE = frozenset(
+    "__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cdist cosh"
+    " cosine_embedding_loss cosine_similarity cross_entropy_loss cumprod cumsum dist erfinv exp expm1 group_norm"
+    " hinge_embedding_loss huber_loss instance_norm kl_div l1_loss layer_norm linalg_vector_norm log log10 log1p log2"
+    " log_softmax logsumexp margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss nll_loss2d"
+    " nll_loss_nd norm nuclear_norm poisson_nll_loss pow prod reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss"
+    " soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss".split()
+)
+WIDEST = frozenset(
+    "addcdiv addcmul atan2 bilinear cat cross dot grid_sample grid_sampler index_put scatter_add stack"
+    " tensordot".split()
+)
+
+
+def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of an ATen operation with floating tensors cast as the lists above say."""
+    if not isinstance(target, OpOverload) or target.namespace not in ("aten", NAMESPACE):
+        return args, kwargs
+    # A composite that stands in the exported graph was found there: among its parts are powers, in f32.
+    name = "pow" if target.namespace == NAMESPACE else target.overloadpacket.__name__
+    dtype = _chosen_type(name, args, kwargs)
+    if dtype is None:
+        return args, kwargs
+
+    def cast(value: torch.Tensor) -> torch.Tensor:
+        narrows = value.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        return value.to(dtype) if narrows and value.dtype != dtype else value
+
+    return pytree.tree_map_only(torch.Tensor, cast, (args, kwargs))
+
+
+def _chosen_type(name: str, args: Any, kwargs: Any) -> torch.dtype | None:
+    if name in NARROW:
+        return torch.bfloat16
+    if name in WIDE:
+        return torch.float32
+    if name not in WIDEST:
+        return None
+    types = {leaf.dtype for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+    return torch.float32 if torch.float32 in types else None

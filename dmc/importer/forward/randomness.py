@@ -1,0 +1,78 @@
+"""The random numbers of a step: each place that draws some has draws of its own, by seed and step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.errors import ImportFailure
+
+MAX_SITES = 1 << 14
+# Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): what alpha dropout drops becomes it.
+_SELU_DEPTH = 1.7580993408473766
+
+
+def draws_numbers(target: Any) -> bool:
+    """Whether an operation of PyTorch draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def undrawable(place: str | None) -> ImportFailure:
+    """The refusal of an operation that draws numbers and has no rule."""
+    return ImportFailure(
+        place,
+        "draws random numbers in a way dmc does not compile",
+        hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+    )
+
+
+@dataclass
+class Randomness:
+    """The random state of one step: seed and counter (int64 scalars), and a fresh draw for each place that needs one.
+
+    The draw of site s in step c is c · MAX_SITES + s. All draws are made by one operation, so that the kernels of
+    repeated layers read theirs from memory and are the same code.
+    """
+
+    seed: Tensor
+    counter: Tensor
+    sites: int = 0
+
+    @cached_property
+    def draws(self) -> Tensor:
+        """The draws of every site, int64[MAX_SITES]."""
+        return self.counter * MAX_SITES + torch.arange(MAX_SITES, device=self.counter.device)
+
+    def draw(self) -> Tensor:
+        """A number, int64 [], that no other place of any step has."""
+        if self.sites == MAX_SITES:
+            raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
+        self.sites += 1
+        return self.draws[self.sites - 1]
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """`x` with elements dropped by a fresh draw; where all are, as in eager, nothing is drawn."""
+        return torch.ops.dmc.dropout(x, self.seed, self.draw() if p < 1.0 and x.numel() else self.counter, p)
+
+    def feature_dropout(self, x: Tensor, p: float) -> Tensor:
+        """`x` with whole channels, those of its second dimension, dropped by a fresh draw."""
+        return x * self.dropout(_per_channel(x), p)
+
+    def alpha_dropout(self, x: Tensor, p: float, by_channel: bool) -> Tensor:
+        """`x` with elements, or whole channels, put where SELU ends, then scaled so that mean 0 and variance 1 stay."""
+        if p == 1.0:
+            return x * 0
+        kept = (self.dropout(_per_channel(x) if by_channel else torch.ones_like(x), p) != 0).to(x.dtype)
+        scale = 1.0 / math.sqrt((_SELU_DEPTH**2 * p + 1.0) * (1.0 - p))
+        return x * (kept * scale) + (kept - 1.0 + p) * (_SELU_DEPTH * scale)
+
+
+def _per_channel(x: Tensor) -> Tensor:
+    if x.dim() < 2:
+        raise ImportFailure(None, f"drops channels of a tensor of {x.dim()} dimensions", hint="give it two or more")
+    return x.new_ones([*x.shape[:2], *[1] * (x.dim() - 2)])

@@ -1,0 +1,295 @@
+"""ATen operations of the forward pass → composites: a table from operation to rule.
+
+A rule takes the drawer of random sites and the operation's arguments. It returns `DECLINE` where the composite does
+not say what the operation means; the operation then stays and is decomposed by PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from dmc.errors import ImportFailure
+from dmc.importer import composites
+from dmc.importer.forward import losses, rnn, upsampling
+from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
+from dmc.importer.torch_internals import argument_names
+
+__all__ = ["DECLINE", "RULES", "Randomness", "composites"]
+
+aten = torch.ops.aten
+DECLINE: Final = object()
+
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+
+
+def rule(*targets: Any) -> Callable[[Rule], Rule]:
+    """Registers a rule for each of `targets`."""
+
+    def register(function: Rule) -> Rule:
+        for target in targets:
+            RULES[target] = function
+        return function
+
+    return register
+
+
+@rule(aten.dropout.default)
+def _dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.dropout(x, p) if train and p > 0.0 else x
+
+
+@rule(aten.feature_dropout.default)
+def _feature_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.feature_dropout(x, p) if train and p > 0.0 else x
+
+
+@rule(aten.alpha_dropout.default)
+def _alpha_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.alpha_dropout(x, p, by_channel=False) if train and p > 0.0 else x
+
+
+@rule(aten.feature_alpha_dropout.default)
+def _feature_alpha_dropout(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return random.alpha_dropout(x, p, by_channel=True) if train and p > 0.0 else x
+
+
+@rule(aten.dropout_.default)
+def _dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_dropout(random, x, p, train))
+
+
+@rule(aten.feature_dropout_.default)
+def _feature_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_feature_dropout(random, x, p, train))
+
+
+@rule(aten.alpha_dropout_.default)
+def _alpha_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_alpha_dropout(random, x, p, train))
+
+
+@rule(aten.feature_alpha_dropout_.default)
+def _feature_alpha_dropout_in_place(random: Randomness, x: Tensor, p: float, train: bool) -> Any:
+    return x.copy_(_feature_alpha_dropout(random, x, p, train))
+
+
+@rule(aten.native_dropout.default)
+def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None) -> Any:
+    kept = torch.ones_like(x)
+    mask = random.dropout(kept, p) if train and p > 0.0 else kept
+    return x * mask, mask != 0
+
+
+def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
+    """Raises ImportFailure for an operation without a rule that would draw random numbers."""
+    if not isinstance(target, OpOverload) or not draws_numbers(target):
+        return
+    given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
+    if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
+        return
+    raise undrawable(None)
+
+
+@rule(aten.gelu.default)
+def _gelu(random: Randomness, x: Tensor, *, approximate: str = "none") -> Any:
+    return torch.ops.dmc.gelu(x, approximate)
+
+
+@rule(aten.layer_norm.default)
+def _layer_norm(
+    random: Randomness,
+    x: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Any:
+    weight = x.new_ones(shape) if weight is None else weight
+    bias = torch.zeros_like(weight) if bias is None else bias
+    return torch.ops.dmc.layer_norm(x, weight, bias, len(shape), eps)[0]
+
+
+@rule(aten.rms_norm.default)
+def _rms_norm(
+    random: Randomness, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Any:
+    weight = x.new_ones(shape) if weight is None else weight
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    return torch.ops.dmc.rms_norm(x, weight, len(shape), eps)[0]
+
+
+@rule(aten.scaled_dot_product_attention.default)
+def _attention(
+    random: Randomness,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if enable_gqa:
+        k, v = (_repeat_heads(x, q.shape[-3] // x.shape[-3]) for x in (k, v))
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, -math.inf)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    draw = random.draw() if dropout_p > 0.0 else random.counter
+    return torch.ops.dmc.attention(q, k, v, mask, random.seed, draw, float(dropout_p), float(scale), is_causal)[0]
+
+
+@rule(aten.cross_entropy_loss.default)
+def _cross_entropy(
+    random: Randomness,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    if target.is_floating_point():
+        return DECLINE
+    if weight is not None or reduction == 0 or logits.dim() < 2:
+        return losses.cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
+    flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
+    return torch.ops.dmc.softmax_cross_entropy(
+        flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
+    )[0]
+
+
+@rule(aten._weight_norm.default)
+def _weight_norm(random: Randomness, v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
+@rule(aten.nll_loss.default, aten.nll_loss2d.default, aten.nll_loss_nd.default)
+def _nll_loss(
+    random: Randomness,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> Any:
+    return losses.nll(x, target, weight, reduction, ignore_index)
+
+
+@rule(aten.embedding.default)
+def _embedding(
+    random: Randomness,
+    weight: Tensor,
+    index: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if scale_grad_by_freq or sparse:
+        option = "sparse=True" if sparse else "scale_grad_by_freq=True"
+        raise ImportFailure(None, f"an embedding with {option} is not compiled", hint=f"construct it without {option}")
+    return torch.ops.dmc.embedding(weight, index, padding_idx)
+
+
+@rule(aten.gather.default)
+def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    safe, in_range = _in_range(index, x.shape[dim] if x.dim() else 1, wraps=False)
+    return _or_nan(in_range, aten.gather.default(x, dim, safe))
+
+
+@rule(aten.index_select.default)
+def _index_select(random: Randomness, x: Tensor, dim: int, index: Tensor) -> Any:
+    safe, in_range = _in_range(index, x.shape[dim], wraps=False)
+    view = [1] * x.dim()
+    view[dim] = index.numel()
+    return _or_nan(in_range.view(view), aten.index_select.default(x, dim, safe))
+
+
+@rule(aten.index.Tensor)
+def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    given = [index for index in indices if index is not None]
+    leading = all(index is not None for index in indices[: len(given)])
+    if not leading or any(index.dtype == torch.bool for index in given):
+        return DECLINE
+    pairs = [_in_range(index, size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
+    in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
+    inside = functools.reduce(torch.logical_and, in_range)
+    rows = aten.index.Tensor(x, [safe for safe, _ in pairs])
+    return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+
+
+@rule(aten.expand.default, aten.expand_as.default)
+def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
+    """A view where nothing is repeated. What is written through an expansion comes back as a difference added to what
+    was there, which rounds, and makes NaN of infinities.
+    """
+    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
+    return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
+
+
+@rule(aten.max_pool2d.default)
+def _max_pool2d(
+    random: Randomness,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> Any:
+    if ceil_mode or x.dim() != 4:
+        return DECLINE
+    kernel = _pair(kernel)
+    return torch.ops.dmc.max_pool2d(x, kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
+
+
+@rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return upsampling.nearest(x, size, scales, offset=0.0)
+
+
+@rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
+def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return upsampling.nearest(x, size, scales, offset=0.5)
+
+
+@rule(aten.lstm.input)
+def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
+    if len({tensor.shape[-1] for tensor in hx}) > 1:
+        raise ImportFailure(None, "an LSTM with projections is not compiled", hint="use proj_size=0")
+    return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
+
+
+@rule(aten.gru.input)
+def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
+    return rnn.gru(x, h0, params, rnn.Stack(*options), random.dropout)
+
+
+def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
+    """`index` forced into [0, size), and where it was so (from -size on, where negative indices count from the end)."""
+    shifted = torch.where(index < 0, index + size, index) if wraps else index
+    return shifted.clamp(0, size - 1), (shifted >= 0) & (shifted < size)
+
+
+def _or_nan(in_range: Tensor, value: Tensor) -> Tensor:
+    """An element read out of range is NaN, which a loss cannot hide; other types have no such value."""
+    return torch.where(in_range, value, math.nan) if value.is_floating_point() else value
+
+
+def _repeat_heads(x: Tensor, times: int) -> Tensor:
+    *batch, heads, length, width = x.shape
+    return x.unsqueeze(-3).expand(*batch, heads, times, length, width).reshape(*batch, heads * times, length, width)
+
+
+def _pair(values: Sequence[int]) -> list[int]:
+    return [int(values[0]), int(values[-1])]

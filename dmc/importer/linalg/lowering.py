@@ -1,0 +1,159 @@
+"""FX graphs → linalg on tensors through torch-mlir, with composites kept as `dm.composite`.
+
+A composite arrives as `torch.operator "torch.dmc.gelu"`. Its constants become parameters, its tensors stay operands,
+and everything around it is lowered; then the operator becomes `dm.composite`, whose decomposition is imported from the
+composite's definition, once for each combination of types and parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
+
+from dmc._mlir import ir, passmanager
+from dmc.errors import ImportFailure
+from dmc.importer import origin
+from dmc.importer.differentiate import trace
+from dmc.importer.linalg import windows
+from dmc.importer.linalg.operators import Use, is_composite, specialise, to_composite, use_of
+from dmc.walk import walk
+
+# torch-mlir's ready pipeline contains torch-reduce-op-variants, which refuses unknown operators and which a functional
+# graph does not need; these are the rest of its passes.
+_FUNCTION_PASSES = (
+    "torch-decompose-complex-ops{legal-ops=}",
+    "torch-scalarize-shapes",
+    "canonicalize",
+    "convert-torch-to-linalg",
+    "convert-torch-to-scf",
+    "convert-torch-to-arith",
+    "convert-torch-to-tensor",
+    "canonicalize",
+    "cse",
+)
+PIPELINE = f"builtin.module(func.func({','.join(_FUNCTION_PASSES)}),torch-func-backend-type-conversion)"
+FINISH = "builtin.module(func.func(canonicalize,torch-finalizing-backend-type-conversion,canonicalize,cse))"
+
+
+@dataclass
+class TorchModule:
+    """A module that functions are imported into; `lower` makes it linalg with composites."""
+
+    context: ir.Context
+    importer: FxImporter = field(init=False)
+    decompositions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        torch_dialect.register_dialect(self.context)
+        self.importer = FxImporter(context=self.context, graph_node_importer_cls=_NodeImporter)
+
+    @property
+    def module(self) -> ir.Module:
+        """The module under construction."""
+        return self.importer.module
+
+    def add(self, graph: fx.Graph, name: str) -> None:
+        """Imports `graph` as private function `name`, with the decompositions that its composites need."""
+        try:
+            function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
+        except Exception as error:  # torch-mlir reports what it cannot import by many types.
+            raise ImportFailure(f"@{name}", f"cannot be imported by torch-mlir: {error}", hint=_WAY_OUT) from error
+        for op in walk(function):
+            if is_composite(op):
+                use = use_of(op)
+                specialise(op, use, self._import_decomposition(use))
+
+    def lower(self) -> None:
+        """Lowers everything to linalg; raises ImportFailure naming the operation that torch-mlir cannot lower."""
+        try:
+            passmanager.PassManager.parse(PIPELINE, self.context).run(self.module.operation)
+        except ir.MLIRError as error:
+            raise _lowering_failure(error) from error
+        for op in walk(self.module.operation):
+            _refuse_leftover(op)
+        # Listed first: converting one erases casts beside it, which a walk under way must not meet.
+        for op in [op for op in walk(self.module.operation) if is_composite(op)]:
+            to_composite(op)
+        _erase_asserts(self.module)
+        windows.crop(self.module)
+        passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
+
+    def _import_decomposition(self, use: Use) -> str:
+        """The name of the decomposition of `use`, imported at its first use."""
+        if use.key not in self.decompositions:
+            name = f"{use.composite.name}_{len(self.decompositions)}"
+            self.decompositions[use.key] = name
+            names = [argument for argument in use.composite.arguments if argument not in use.parameters]
+
+            def definition(*flat: torch.Tensor) -> Any:
+                return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
+
+            self.add(trace(definition, use.examples()).graph, name)
+        return self.decompositions[use.key]
+
+
+class _NodeImporter(GraphNodeImporter):
+    """Locates every operation by module path and the user's own source line."""
+
+    def __init__(self, importer: Any, context: Any, cache: Any, block: Any) -> None:
+        super().__init__(importer, context, _LocatedCache.over(cache), block)
+
+
+class _LocatedCache(ContextCache):
+    @staticmethod
+    def over(cache: ContextCache) -> _LocatedCache:
+        located = _LocatedCache(cache._c, py_attr_tracker=cache._py_attr_tracker)
+        located._dtype_to_type = cache._dtype_to_type
+        return located
+
+    def get_node_location(self, node: fx.Node) -> ir.Location:
+        place = origin.of_node(node)
+        line = ir.Location.file(place.file, place.line, 0, self._c) if place.file else ir.Location.unknown(self._c)
+        suffix = f", {place.part}" if place.part else ""
+        return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{suffix}", line, self._c)
+
+
+def _erase_asserts(module: ir.Module) -> None:
+    """torch-mlir asserts inside kernels that an index is in range and that nothing is divided by zero.
+
+    Kernels cannot report; the first is taken care of by `rules.py`, and the second is no error but infinity.
+    """
+    for op in [op for op in walk(module.operation) if op.name == "cf.assert"]:
+        op.erase()
+
+
+def _refuse_leftover(op: ir.Operation) -> None:
+    """torch-mlir leaves an operation that it does not know where nothing forces it to be lowered."""
+    unknown = op.name == "torch.operator" and not is_composite(op)
+    if not unknown and not op.name.startswith(("torch.aten.", "torch.prims.")):
+        return
+    name = ir.StringAttr(op.attributes["name"]).value if unknown else op.name
+    raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{name.removeprefix('torch.')}'")
+
+
+_WAY_OUT = "write this operation with simpler ones, or compute it outside the step and pass it as an input"
+_OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
+
+
+def _lowering_failure(error: ir.MLIRError) -> ImportFailure:
+    diagnostics = [d for d in error.error_diagnostics if _OP_NAME.search(d.message)] or error.error_diagnostics
+    first = diagnostics[0]
+    return _cannot_compile(str(first.location), first.message)
+
+
+def _cannot_compile(location: str, reason: str) -> ImportFailure:
+    found = re.search(r'"([^"#]*)#([^"]*)"(?:\("([^"]*)":(\d+))?', location)
+    if found is None:
+        return ImportFailure(location, f"torch-mlir cannot lower this: {reason}")
+    place = origin.Origin(found[1], found[3] or "", int(found[4] or 0))
+    return ImportFailure(
+        str(place),
+        f"{found[2]} cannot be compiled ({reason})",
+        hint=_WAY_OUT,
+    )

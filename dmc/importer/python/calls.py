@@ -1,0 +1,201 @@
+"""Python that must run while PyTorch differentiates, not while it exports: an `autograd.Function`, whose backward pass
+export would leave out, and hooks on tensors. Export notes such a call as one node, `differentiate` makes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.experimental import proxy_tensor
+from torch.utils import _pytree as pytree
+
+from dmc.errors import DmcError, ImportFailure
+from dmc.importer import origin
+from dmc.importer.composites.base import LIBRARY
+from dmc.importer.python.attributes import attributes_of
+from dmc.importer.torch_internals import apply, without_torch_functions
+
+# Its inputs may be written, for all that is known.
+LIBRARY.define("python_call(Tensor(a!)[] inputs, int call) -> Tensor[]")
+PYTHON_CALL = torch.ops.dmc.python_call.default
+
+# What PyTorch says of a tensor of one trace that another meets.
+_MIXED = "Mixing fake modes"
+Rebuild = Callable[[Sequence[Tensor]], Any]
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """`function` on arguments that `rebuild` makes from tensors; `name` is what errors call it."""
+
+    name: str
+    function: Callable[..., Any]
+    rebuild: Rebuild
+
+    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors that the call gives. Raises ImportFailure where it cannot be traced."""
+        try:
+            return _tensors(self.function(*self.rebuild(tensors)))
+        except DmcError:
+            raise
+        except Exception as error:  # Users' code raises what it likes.
+            raise untraceable(self.name, error) from error
+
+
+@dataclass
+class PythonCalls:
+    """The calls of one trace; a node holds the number of its call."""
+
+    calls: list[PythonCall] = field(default_factory=list)
+
+    def note(self, call: tuple[str, Callable[..., Any]], arguments: tuple[Any, ...], result: Any) -> Any:
+        """Puts a node for a call that gives `result` into the graph that is being traced, and gives `result`."""
+        mode = proxy_tensor.get_proxy_mode()
+        assert mode is not None
+        tensors: list[Tensor] = []
+        rebuild = _taken_apart(arguments, tensors, ())
+        proxies = [_proxy(tensor, mode.tracer) for tensor in tensors]
+        node = mode.tracer.create_proxy("call_function", PYTHON_CALL, (proxies, len(self.calls)), {})
+        self.calls.append(PythonCall(*call, rebuild))
+        outputs = _tensors(result)
+        node.node.meta["val"] = outputs
+        proxy_tensor.track_tensor_tree(outputs, node, constant=None, tracer=mode.tracer)
+        return result
+
+
+def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+    """What `function.apply` does while export traces."""
+    if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is noted as a whole.
+        return apply(function, args, kwargs)
+    with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
+        result = apply(function, args, kwargs)
+    name = f"autograd.Function '{function.__name__}'"
+
+    def replay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return apply(function, args, kwargs)
+
+    return calls.note((name, replay), (args, kwargs), result)
+
+
+def noted_hook(calls: PythonCalls, tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
+    """What `tensor.register_hook(hook)` does while export traces."""
+    if not tensor.requires_grad:
+        raise ImportFailure(None, "a hook on a tensor that has no gradient", hint="check torch.no_grad and detach")
+    calls.note(("a tensor's hook", add_hook), (tensor, hook), ())
+    return _Handle()
+
+
+def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
+    """Lets `hook` change the gradient of `tensor`; one that returns nothing has no meaning in a compiled step."""
+    name = getattr(hook, "__qualname__", type(hook).__name__)
+
+    def checked(gradient: Tensor) -> Tensor:
+        try:
+            result = hook(gradient)
+        except Exception as error:  # Users' code raises what it likes.
+            raise untraceable(f"the hook '{name}'", error) from error
+        if result is None:
+            raise ImportFailure(
+                f"the hook '{name}'",
+                "returns no gradient, so that only its side effects count, which a compiled step does not have",
+                hint="return the new gradient, or remove the hook",
+            )
+        return result
+
+    tensor.register_hook(checked)
+
+
+class _Handle:
+    """Of a hook that was noted."""
+
+    def remove(self) -> None:
+        raise ImportFailure(None, "removes a hook in `forward`", hint="register it only where it is to stay")
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
+def _proxy(tensor: Tensor, tracer: Any) -> fx.Proxy:
+    if proxy_tensor.get_proxy_slot(tensor, tracer, None) is None:
+        tensor = tensor.detach()  # A constant that the graph has not met.
+    return proxy_tensor.get_proxy_slot(tensor, tracer).proxy
+
+
+def _taken_apart(value: Any, tensors: list[Tensor], above: tuple[Any, ...]) -> Rebuild:
+    """Appends the tensors in `value` to `tensors`; gives the function that makes `value` from others in their place."""
+    first = len(tensors)
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return lambda given: given[first]
+    parts = [] if any(value is other for other in above) else _parts(value)
+    rebuilds = [_taken_apart(part, tensors, (*above, value)) for part in parts]
+    if len(tensors) == first:
+        return lambda given: value
+    return lambda given: _put_together(value, [rebuild(given) for rebuild in rebuilds])
+
+
+def _parts(value: Any) -> list[Any]:
+    match value:
+        case list() | tuple():
+            return list(value)
+        case dict():
+            return list(value.values())
+        case types.FunctionType():
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            return [cells, value.__defaults__, value.__kwdefaults__]
+        case types.MethodType():
+            return [value.__self__]
+        case functools.partial():
+            return [value.func, value.args, value.keywords]
+        case nn.Module() | type():
+            return []
+        case _ if _is_called_as_object(value):
+            return [dict(attributes) for attributes in attributes_of(value)]
+        case _:
+            return []
+
+
+def _is_called_as_object(value: Any) -> bool:
+    """Whether the class of `value`, which is not PyTorch's, says in Python how it is called."""
+    is_torch = type(value).__module__.partition(".")[0] == "torch"
+    return callable(value) and not is_torch and isinstance(type(value).__call__, types.FunctionType)
+
+
+def _put_together(value: Any, parts: list[Any]) -> Any:
+    match value:
+        case types.FunctionType():
+            cells, defaults, keyword_defaults = parts
+            closure = tuple(types.CellType(cell) for cell in cells)
+            new = types.FunctionType(value.__code__, value.__globals__, value.__name__, defaults, closure)
+            new.__kwdefaults__ = keyword_defaults
+            return new
+        case types.MethodType():
+            return types.MethodType(value.__func__, *parts)
+        case functools.partial():
+            function, args, keywords = parts
+            return functools.partial(function, *args, **keywords)
+        case dict():
+            return dict(zip(value, parts, strict=True))
+        case list() | tuple():
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        case _:
+            new = object.__new__(type(value))
+            for own, attributes in zip(attributes_of(new), parts, strict=True):
+                own.update(attributes)
+            return new
+
+
+def untraceable(what: str, error: Exception) -> ImportFailure:
+    """The refusal of Python that failed while it was traced; the place is that of the innermost line of the user's."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if first.startswith(_MIXED):
+        first = "it reads a tensor of the forward pass that is neither an argument nor a local variable"
+    hint = "forward and backward must be made of PyTorch operations on tensors that are arguments or local variables"
+    return ImportFailure(str(origin.of_exception(error, nn.Module())), f"{what} cannot be traced: {first}", hint)

@@ -1,0 +1,171 @@
+"""What a traced forward pass does that export would lose in silence: done rightly where it can be, else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointFunction
+
+from dmc.errors import ImportFailure
+from dmc.importer import origin
+from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.torch_internals import FUNCTION_BASE, caller, version
+
+
+@dataclass
+class Watch:
+    """One trace. calls: noted in it. registered: parameters and buffers by name, while the model runs."""
+
+    calls: PythonCalls = field(default_factory=PythonCalls)
+    registered: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the model runs."""
+        return bool(self.registered)
+
+    def name_of(self, tensor: Tensor) -> str | None:
+        """The name of a parameter or buffer."""
+        return next((name for name, own in self.registered.items() if own is tensor), None)
+
+    @contextmanager
+    def on_guard(self) -> Generator[None]:
+        """Meets what the model does while this lasts."""
+
+        def apply(function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+            if function is CheckpointFunction:
+                return self._recomputed(*args)
+            return noted_function(self.calls, function, *args, **kwargs)
+
+        patches = (
+            mock.patch.object(FUNCTION_BASE, "apply", classmethod(apply), create=True),
+            mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
+            mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
+        )
+        with patches[0], patches[1], patches[2], _Functions(self):
+            yield
+
+    def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
+        """A part of the model whose activations are computed again: the same values, so it is run as it stands."""
+        before = self._versions()
+        result = run(*args)
+        self._check_versions(before)
+        return result
+
+    def _enter_saved(self, enter: Callable[[Any], None]) -> Callable[[Any], None]:
+        def checked(hooks: Any) -> None:
+            # PyTorch's own give back what they were given.
+            if type(hooks) is saved_tensors_hooks or not type(hooks).__module__.startswith("torch."):
+                raise ImportFailure(
+                    None, "hooks on saved tensors are not compiled", hint="write an autograd.Function that saves them"
+                )
+            hooks.dmc_versions = self._versions()
+            enter(hooks)
+
+        return checked
+
+    def _exit_saved(self, leave: Callable[..., None]) -> Callable[..., None]:
+        def checked(hooks: Any, *error: Any) -> None:
+            leave(hooks, *error)
+            self._check_versions(hooks.dmc_versions)
+
+        return checked
+
+    def _versions(self) -> dict[str, int]:
+        return {name: version(tensor) for name, tensor in self.registered.items()}
+
+    def _check_versions(self, before: Mapping[str, int]) -> None:
+        changed = [name for name, now in self._versions().items() if before.get(name, now) != now]
+        if changed:
+            raise ImportFailure(
+                None,
+                f"{changed[0]} changes in a checkpoint, and would again where eager computes that a second time",
+                hint="leave what changes buffers, such as batch norm, out of the checkpoint",
+            )
+
+
+class _Functions(TorchFunctionMode):
+    """Meets calls of PyTorch's functions, also attributes of tensors."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        handler = _HANDLERS.get(func) if self.watch.is_active else None
+        if handler is None:
+            return func(*args, **(kwargs or {}))
+        return handler(self.watch, func, *args, **(kwargs or {}))
+
+
+def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
+    # The same memory, and no gradient: what `.data` means, in a form that is traced.
+    return tensor.detach()
+
+
+def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
+    if (name := watch.name_of(tensor)) is not None:
+        fact = f"registers a hook on {name} in `forward`, one more in each call"
+        raise ImportFailure(None, fact, hint="register it once, before compiling")
+    return noted_hook(watch.calls, tensor, hook)
+
+
+def _requires_grad(watch: Watch, change: Any, tensor: Tensor, wanted: bool = True) -> Any:
+    name = watch.name_of(tensor)
+    if name is not None and tensor.requires_grad != wanted:
+        raise ImportFailure(
+            None,
+            f"sets requires_grad of {name} in `forward`",
+            hint="set it before compiling, or use .detach() where no gradient is wanted",
+        )
+    return change(tensor, wanted)
+
+
+def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any]:
+    def refuse(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if not of_library and _is_called_by_library():
+            return function(*args, **kwargs)
+        raise ImportFailure(None, fact, hint)
+
+    return refuse
+
+
+def _is_called_by_library() -> bool:
+    """Whether PyTorch itself asks; frames of modes stand between."""
+    frame = caller(1)
+    while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
+        frame = frame.f_back
+    return frame is not None and origin.is_library(frame.f_code.co_filename)
+
+
+_DIFFERENTIATES = _refused(
+    "differentiates inside the step", "gradients of gradients are not compiled; let the loss be what is differentiated"
+)
+_ATTRIBUTES: Any = torch.Tensor
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    _ATTRIBUTES.data.__get__: _data,
+    _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
+    torch.Tensor.register_hook: _hook,
+    torch.Tensor.register_post_accumulate_grad_hook: _refused(
+        "a hook after the gradient is accumulated is not compiled", "use register_hook, or the compiled optimizer"
+    ),
+    torch.Tensor.requires_grad_: _requires_grad,
+    _ATTRIBUTES.requires_grad.__set__: _requires_grad,
+    _ATTRIBUTES.grad_fn.__get__: _refused(
+        "reads .grad_fn, whose hooks are not compiled", "use tensor.register_hook or an autograd.Function", False
+    ),
+    _ATTRIBUTES.grad.__get__: _refused(
+        "reads .grad", "gradients are inside the compiled step; keep what you need in a buffer", False
+    ),
+    torch.autograd.grad: _DIFFERENTIATES,
+    torch.autograd.backward: _DIFFERENTIATES,
+    torch.Tensor.backward: _DIFFERENTIATES,
+}

@@ -1,0 +1,36 @@
+"""What a step computes, from the dumps of its forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmc._mlir import ir
+from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
+from dmc.errors import DmcError
+from dmc.passes.base import run_passes
+from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.program import Job
+from dmc.program.dataflow import Dataflow
+
+
+def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
+    """What `job`, that of a module in form planned, must compute, by the dumps `…-placed.mlir` and `…-scheduled.mlir`.
+
+    What stands between the two is made again. Raises DmcError for a dump that is not there.
+    """
+    recorder = Recorder()
+    placed = _parse(folder, PLACED, planned)
+    recorder.see(PLACED, placed)
+    run_passes(placed, [InlineComposites()])
+    recorder.see(OPENED, placed)
+    run_passes(placed, ["canonicalize", "cse"])
+    recorder.see(SIMPLIFIED, placed)
+    recorder.see(SCHEDULED, _parse(folder, SCHEDULED, planned))
+    return recorder.dataflow(planned, job)
+
+
+def _parse(folder: Path, form: str, like: ir.Module) -> ir.Module:
+    found = sorted(folder.glob(f"*-{form}.mlir"))
+    if len(found) != 1:
+        raise DmcError(str(folder), f"holds {len(found)} dumps of form '{form}'", "let --dump-dir write one plan there")
+    return ir.Module.parse(found[0].read_text(encoding="utf-8"), context=like.context)

@@ -1,0 +1,141 @@
+"""Decompositions for one rank's part of a composite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.loops.shape_classes import Cuts, Shapes, shrunk
+from dmc.analysis.sharding.decisions import Decision
+from dmc.errors import DmcError
+from dmc.passes.placed.partition.local_ops import PLACES, scale
+from dmc.passes.placed.partition.splats import Splats
+from dmc.passes.placed.partition.vocabulary import number_rows
+from dmc.walk import walk
+
+# How arguments, by index, and results are cut.
+Ends = tuple[tuple[tuple[int, Cuts], ...], tuple[Cuts, ...]]
+
+
+@dataclass
+class Parts:
+    """Makes the decompositions of split composites, one for all that have the same decomposition and sizes.
+
+    One rank's part of a composite is a composite of the same kind, on smaller tensors: that is what its rule says. So
+    its decomposition is the same, on smaller tensors, and what is summed over a part is a partial sum.
+    """
+
+    module: ir.Module
+    made: dict[tuple[str, Ends], str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, op: ir.Operation, decision: Decision, has_places: bool = False) -> None:
+        """Lets a split composite, whose last operand are the places of its rows in the whole if it `has_places`, name a
+        decomposition for parts.
+
+        Raises DmcError where the rule of the composite's kind does not hold for its decomposition.
+        """
+        loops, split = decision.loops, decision.choice.split
+        if not any(split.axes):
+            return
+        given = [(i, loops.operand(i, split)) for i, dims in enumerate(loops.operands) if dims is not None]
+        ends = (
+            tuple((i, placement.parts(split.mesh)) for i, placement in given),
+            tuple(placement.parts(split.mesh) for placement in decision.made),
+        )
+        name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+        if (name, ends) not in self.made:
+            self.made[name, ends] = self._make(name, ends, decision, has_places)
+        self.taken.add(name)
+        op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(self.made[name, ends])
+
+    def erase_unused(self) -> None:
+        """Removes the decompositions that only split composites named."""
+        named = {
+            ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+            for op in walk(self.module.operation)
+            if op.name == dm.CompositeOp.OPERATION_NAME
+        }
+        symbols = dm.Symbols.of(self.module).ops
+        for name in sorted(self.taken - named):
+            symbols[name].erase()
+
+    def _make(self, name: str, ends: Ends, decision: Decision, has_places: bool) -> str:
+        symbols = dm.Symbols.of(self.module).ops
+        part = f"{name}_part{sum(1 for other, _ in self.made if other == name)}"
+        while part in symbols:
+            part += "_"
+        whole = symbols[name]
+        with whole.location, ir.InsertionPoint.after(whole):
+            copy = whole.clone()
+        copy.attributes["sym_name"] = ir.StringAttr.get(part)
+        function = copy.opview
+        assert isinstance(function, func.FuncOp)
+        shapes = _shrink(function, ends)
+        _check(decision, function, shapes.gathered)
+        if has_places:
+            _take_places(function, shapes)
+        return part
+
+
+def _take_places(function: func.FuncOp, shapes: Shapes) -> None:
+    """One more argument, the numbers of the result's rows: they are read where the places of rows were."""
+    block = function.entry_block
+    result = function.type.results[0]
+    kind = ir.RankedTensorType.get([result.shape[0]], ir.IntegerType.get_signless(64))
+    returned = block.operations[len(block.operations) - 1].operation.operands[0]
+    places = block.add_argument(kind, function.location)
+    number_rows(shapes.places_in(returned, 0), places)
+    types = [*function.type.inputs, kind], list(function.type.results)
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Value]) -> None:
+    """What the part gives has the shapes that the rule says, and is a partial sum where it must be."""
+    op = decision.op
+    (block,) = function.body.blocks
+    returned = block.operations[len(block.operations) - 1].operation.operands
+    kind, hint = ir.StringAttr(op.attributes["kind"]).value, "correct the rule of this kind"
+    for value, result, made in zip(returned, op.results, decision.made, strict=True):
+        if value.type != result.type:
+            raise DmcError(op, f"a part of '{kind}' gives {value.type} where its rule says {result.type}", hint)
+        if value in gathered and not made.partial:
+            raise DmcError(op, f"a part of '{kind}' needs data of other ranks, although its rule splits it", hint)
+
+
+def _shrink(function: func.FuncOp, ends: Ends) -> Shapes:
+    """Gives the function the shapes of a part."""
+    shapes, splats = shrunk(function, dict(ends[0]), ends[1]), Splats()
+    for op in [view.operation for view in function.entry_block.operations if view.operation.name in PLACES]:
+        scale(op, _counts(op, shapes))
+    for op, operand, shape in shapes.splats:
+        op.operands[operand] = splats.get(op.operands[operand], shape)
+    for value, shape in shapes.values.items():
+        if list(value.type.shape) != list(shape):
+            _resize(value, shape)
+    (block,) = function.body.blocks
+    terminator = block.operations[len(block.operations) - 1].operation
+    types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+    return shapes
+
+
+def _counts(op: ir.Operation, shapes: Shapes) -> list[int]:
+    """Into how many parts each dimension is cut of the tensor in which `op` says places."""
+    whole = op.operands[0] if op.name == "tensor.extract_slice" else op.results[0]
+    after = shapes.values.get(whole)
+    if after is None:
+        after = next(shape for reader, operand, shape in shapes.splats if reader == op and operand == 0)
+    return [before // size if size else 1 for before, size in zip(whole.type.shape, after, strict=True)]
+
+
+def _resize(value: ir.Value, shape: tuple[int, ...]) -> None:
+    value.set_type(ir.RankedTensorType.get(shape, value.type.element_type))
+    if isinstance(value.owner, ir.Block):
+        return
+    op = value.owner.operation
+    if op.name == "tensor.expand_shape":
+        op.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(shape))
+    if op.name == "arith.constant":
+        raise DmcError(op, "is a table of values of which a part is wanted", "do not split what reads it")

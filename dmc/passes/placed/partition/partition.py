@@ -1,0 +1,186 @@
+"""dm-partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.labels.values import value_labels
+from dmc.analysis.loops.rules import captured
+from dmc.analysis.loops.splats import is_splat
+from dmc.analysis.sharding import attributes as sharding_attributes
+from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, key_of
+from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_mesh
+from dmc.dialect.placements import sharding_of
+from dmc.passes.base import Pass
+from dmc.passes.placed.partition.composites import Parts
+from dmc.passes.placed.partition.local_ops import iota_of, localise, read_places
+from dmc.passes.placed.partition.versions import Versions
+from dmc.passes.placed.partition.vocabulary import look_up, with_places
+from dmc.placement.placement import Placement, replicated
+from dmc.step_function import find_step
+
+
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Rewrites `@step` to what one rank computes, with a `dm.reshard` wherever a value is wanted in another placement.
+
+    `%y = matmul(%x, %w)` with `dm.loops = [["dp"], [], []]` (see dm-propagate-sharding) computes its rows of `%y` from
+    its rows of `%x`; a `%w` that lies split is brought to every rank first. Arguments and results come and go as their
+    `dm.sharding` says; an operation without attributes is computed on whole values. A reshard stands right behind what
+    it takes, and is made once for all readers. Where the place in a split loop is read (`linalg.index`), it is read
+    from a slice of 0, 1, 2 … instead. A split composite gets a decomposition of its own for one rank's part.
+    Without a mesh nothing changes.
+    """
+
+    name = "dm-partition"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where there are several meshes, where attributes do not fit, and for a composite whose part
+        needs another rank."""
+        if not has_mesh(module):
+            return
+        dm.verify_symbols(module)
+        symbol, mesh = find_mesh(module)
+        step = find_step(module)
+        ends = ends_of(step, mesh)
+        decisions = sharding_attributes.read(step, mesh)
+        sharding_attributes.erase(step)
+        parts = Parts(module)
+        with step.operation.location:
+            _Body(decisions, parts, Versions(mesh, symbol, value_labels(step)), step.entry_block).run(ends)
+            _retype(step)
+            _state_ends(step, ends, symbol)
+        parts.erase_unused()
+
+
+def _retype(step: func.FuncOp) -> None:
+    """Gives the step the types that its arguments and results have by now."""
+    block = step.entry_block
+    terminator = block.operations[len(block.operations) - 1].operation
+    types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
+    step.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+@dataclass
+class _Body:
+    decisions: Mapping[ir.Value, Decision]
+    parts: Parts
+    versions: Versions
+    entry: ir.Block
+    iotas: dict[int, ir.Value] = field(default_factory=dict)
+
+    def run(self, ends: Ends) -> None:
+        for argument, stored, used in zip(self.entry.arguments, ends.arguments, ends.used, strict=True):
+            if stored is not None:
+                self.versions.define(argument, stored)
+                self.versions.get(argument, used or stored)
+        splats = self.block(self.entry, ends.results)
+        for op in reversed(splats):
+            if all(next(iter(result.uses), None) is None for result in op.results):
+                op.erase()
+
+    def block(self, block: ir.Block, leaving: Sequence[Placement | None]) -> list[ir.Operation]:
+        """Partitions every operation of `block`; gives those that make splats, which their uses may not need."""
+        *body, terminator = [view.operation for view in block.operations]
+        splats: list[ir.Operation] = []
+        for op in body:
+            if len(op.results) == 1 and is_splat(op.results[0]):
+                splats.append(op)
+            elif op.name == LOOP:
+                splats += self.loop(op)
+            elif len(op.results) and key_of(op) in self.decisions:
+                self.op(op)
+        for i, placement in enumerate(leaving):
+            if placement is not None:
+                terminator.operands[i] = self.versions.get(terminator.operands[i], placement)
+        return splats
+
+    def op(self, op: ir.Operation) -> None:
+        decision = self.decisions[key_of(op)]
+        loops, split = decision.loops, decision.choice.split
+        for inner, i in list(captured(op)) if len(op.regions) else ():
+            value = inner.operands[i]
+            inner.operands[i] = self.versions.get(value, replicated(value.type.rank))
+        for i, dims in enumerate(loops.operands):
+            if dims is not None:
+                find = self.versions.shape_of if i in loops.unread else self.versions.get
+                op.operands[i] = find(op.operands[i], loops.operand(i, split))
+        if op.name == "linalg.generic":
+            op = read_places(op, decision, self.iota)
+        rows = self.rows(op, decision)
+        if rows is not None:
+            op = self.with_rows(op, decision, *rows)
+            decision = replace(decision, op=op)
+        tensors = [result for result in op.results if isinstance(result.type, ir.RankedTensorType)]
+        for result, made in zip(tensors, decision.made, strict=True):
+            self.versions.define(result, made)
+        localise(op, decision)
+        if op.name == dm.CompositeOp.OPERATION_NAME:
+            self.parts.take(op, decision, rows is not None)
+        for result, kept in zip(tensors, decision.kept, strict=True):
+            self.versions.get(result, kept)
+
+    def rows(self, op: ir.Operation, decision: Decision) -> tuple[ir.Value, int] | None:
+        """Which rows of an embedding's table are a rank's, and of how many; None where they are not split."""
+        loops, split = decision.loops, decision.choice.split
+        dims = (
+            loops.operands[0] if _is(op, "embedding") else loops.results[0] if _is(op, "embedding_backward") else None
+        )
+        if dims is None or not split.axes[dims[0][0]]:
+            return None
+        (row,) = dims[0]
+        count = loops.loops[row].size
+        return self.iota(count, Placement([split.axes[row]])), count
+
+    def with_rows(self, op: ir.Operation, decision: Decision, places: ir.Value, count: int) -> ir.Operation:
+        """An embedding, or its gradient, for a rank that has these rows."""
+        if _is(op, "embedding_backward"):
+            return with_places(op, places)
+        self.parts.taken.add(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value)
+        (made,) = decision.made
+        return look_up(op, places, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
+
+    def loop(self, op: ir.Operation) -> list[ir.Operation]:
+        """What a loop carries lies alike before, in, between and after its iterations."""
+        (block,) = op.regions[0].blocks
+        first = 3  # Behind the bounds and the step.
+        tensors = [i for i, result in enumerate(op.results) if isinstance(result.type, ir.RankedTensorType)]
+        carried: list[Placement | None] = [None] * len(op.results)
+        for i, placement in zip(tensors, self.decisions[key_of(op)].made, strict=True):
+            carried[i] = placement
+            op.operands[first + i] = self.versions.get(op.operands[first + i], placement)
+            self.versions.define(block.arguments[1 + i], placement)
+            self.versions.define(op.results[i], placement)
+        return self.block(block, carried)
+
+    def iota(self, size: int, placement: Placement) -> ir.Value:
+        if size not in self.iotas:
+            self.iotas[size] = iota_of(self.entry, size)
+            self.versions.define(self.iotas[size], replicated(1))
+        return self.versions.get(self.iotas[size], placement)
+
+
+def _is(op: ir.Operation, kind: str) -> bool:
+    return op.name == dm.CompositeOp.OPERATION_NAME and ir.StringAttr(op.attributes["kind"]).value == kind
+
+
+def _state_ends(step: func.FuncOp, ends: Ends, symbol: str) -> None:
+    """Every tensor argument and result of the step says how it lies."""
+    for name, placements in (("arg_attrs", ends.arguments), ("res_attrs", ends.results)):
+        before = step.operation.attributes.get(name)
+        given = [{} for _ in placements] if before is None else list(before)
+        stated = [_stated(each, placement, symbol) for each, placement in zip(given, placements, strict=True)]
+        step.operation.attributes[name] = ir.ArrayAttr.get(stated)
+
+
+def _stated(given: Any, placement: Placement | None, symbol: str) -> ir.DictAttr:
+    kept = {name: given[name] for name in _names(given) if name != USED}
+    return ir.DictAttr.get(kept if placement is None else {**kept, SHARDING: sharding_of(placement, symbol)})
+
+
+def _names(attributes: Any) -> list[str]:
+    return [each.name for each in attributes]

@@ -1,0 +1,77 @@
+"""The forms in which a value of the whole program is there on a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.loops.splats import is_splat, is_zero
+from dmc.analysis.sharding.choice import nearest
+from dmc.dialect.labels import Label, put_label
+from dmc.dialect.placements import sharding_of
+from dmc.mesh import Mesh
+from dmc.passes.placed.partition.splats import Splats, behind
+from dmc.placement.placement import Placement
+from dmc.placement.transitions import Tensor
+
+
+@dataclass
+class Versions:
+    """Every value in the placements in which it is there; further ones are made by `dm.reshard`, once each.
+
+    A reshard stands right behind what it takes, so that every later reader sees it and none repeats it, not even in a
+    loop; it says what `labels` say of the value. A splat is made anew in every shape that is needed, beside the
+    original.
+    """
+
+    mesh: Mesh
+    symbol: str
+    labels: Mapping[ir.Value, Label] = field(default_factory=dict[ir.Value, Label])
+    shapes: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
+    placed: dict[ir.Value, dict[Placement, ir.Value]] = field(default_factory=dict)
+    splats: Splats = field(default_factory=Splats)
+
+    def define(self, value: ir.Value, placement: Placement) -> None:
+        """`value`, still of the whole type, becomes each rank's part of it."""
+        self.shapes[value] = tuple(value.type.shape)
+        self.placed[value] = {placement: value}
+        local = placement.local_shape(self.mesh, value.type.shape)
+        value.set_type(ir.RankedTensorType.get(local, value.type.element_type))
+
+    def get(self, value: ir.Value, target: Placement) -> ir.Value:
+        """`value` in the placement `target`, brought there from the version from which it moves the fewest bytes."""
+        if value not in self.placed:
+            return self._splat_in(value, target)
+        there = self.placed[value]
+        if target not in there:
+            tensor = Tensor(self.mesh, self.shapes[value], element_bytes=1)
+            source = nearest(there, target, tensor)
+            there[target] = self._reshard(there[source], source, target, tensor.shape)
+            put_label(there[target].owner.operation, self.labels.get(value, Label()))
+        return there[target]
+
+    def shape_of(self, value: ir.Value, target: Placement) -> ir.Value:
+        """A tensor of the type that `value` has in `target`, whose elements nobody reads."""
+        if value not in self.placed:
+            return self._splat_in(value, target.complete())
+        local = target.local_shape(self.mesh, self.shapes[value])
+        with behind(value):
+            type_ = ir.RankedTensorType.get(local, value.type.element_type)
+            return ir.Operation.create("tensor.empty", results=[type_]).results[0]
+
+    def _splat_in(self, value: ir.Value, target: Placement) -> ir.Value:
+        assert is_splat(value), str(value)
+        split = target.complete()
+        shape = tuple(value.type.shape)
+        part = self.splats.get(value, split.local_shape(self.mesh, shape))
+        if not target.partial or is_zero(value):
+            return part
+        return self._reshard(part, split, target, shape)
+
+    def _reshard(self, value: ir.Value, source: Placement, target: Placement, shape: Sequence[int]) -> ir.Value:
+        type_ = ir.RankedTensorType.get(target.local_shape(self.mesh, shape), value.type.element_type)
+        ends = {"source": sharding_of(source, self.symbol), "target": sharding_of(target, self.symbol)}
+        with behind(value):
+            return dm.reshard(value, result=type_, **ends).result

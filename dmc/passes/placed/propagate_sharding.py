@@ -1,0 +1,100 @@
+"""dm-propagate-sharding."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.sharding.attributes import fixed_in, write
+from dmc.analysis.sharding.decisions import Decision
+from dmc.analysis.sharding.ends import SHARDING, ends_of, find_mesh, has_mesh
+from dmc.analysis.sharding.pins import pins_in
+from dmc.analysis.sharding.propagation import propagate
+from dmc.analysis.sharding.table import table
+from dmc.passes.base import Pass, run_passes
+from dmc.step_function import find_step
+from dmc.walk import walk
+
+# What opening would not help: in the decomposition the table is looked up as a whole, too.
+_STAYS_WHOLE = ("embedding",)
+
+
+@dataclass(frozen=True)
+class PropagateSharding(Pass):
+    """Derives how every value of `@step` lies on the mesh, and states it as attributes of the operations.
+
+    Arguments say how they come (`dm.sharding`) and are first brought (`dm.used`); an operation that already has
+    `dm.sharding` keeps its results so. `%y = matmul(%x, %w)`, the rows of `%x` split over dp, gets
+    `dm.sharding = [#dm.sharding<@mesh, [["dp"], []], {}>], dm.loops = [["dp"], [], []]`. A composite whose rule would
+    gather its largest operand is inlined first, for its decomposition may be split where the whole may not.
+
+    Without a mesh nothing changes. reasons: also state why, as `dm.reason`. table: print the decisions on stderr, one
+    line each: what is split, what could not be, the bytes that it costs, and why.
+    """
+
+    name = "dm-propagate-sharding"
+    reasons: bool = False
+    table: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where there are several meshes, or a stated sharding does not fit."""
+        if not has_mesh(module):
+            return
+        mesh, _ = find_mesh(module)
+        decisions = decide(module)
+        while names := {_decomposition(each.op) for each in decisions if _is_worth_opening(each)}:
+            # All of a kind at once: behind one that gathers, nothing is split, and the next would not seem worth it.
+            _open(module, [op for op in walk(find_step(module)) if _is_composite(op) and _decomposition(op) in names])
+            decisions = decide(module)
+        if self.table:
+            print(table(decisions), file=sys.stderr)
+        for decision in decisions:
+            write(decision, mesh, self.reasons)
+
+
+def decide(module: ir.Module) -> tuple[Decision, ...]:
+    """The decisions for `@step` as it is. Raises DmcError as the pass does."""
+    dm.verify_symbols(module)
+    _, mesh = find_mesh(module)
+    step = find_step(module)
+    return propagate(step, mesh, ends_of(step, mesh), fixed_in(step, mesh), pins_in(step))
+
+
+def _is_worth_opening(decision: Decision) -> bool:
+    op = decision.op
+    if not _is_composite(op) or SHARDING in op.attributes:
+        return False
+    if ir.StringAttr(op.attributes["kind"]).value in _STAYS_WHOLE:
+        return False
+    sizes = [_size(operand) for operand in op.operands]
+    return any(sizes[operand] == max(sizes) for operand, _ in decision.choice.refused)
+
+
+def _is_composite(op: ir.Operation) -> bool:
+    return op.name == dm.CompositeOp.OPERATION_NAME
+
+
+def _decomposition(op: ir.Operation) -> str:
+    return ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+
+
+def _size(value: ir.Value) -> int:
+    size = 1
+    for extent in value.type.shape if isinstance(value.type, ir.RankedTensorType) else ():
+        size *= extent
+    return size
+
+
+def _open(module: ir.Module, composites: list[ir.Operation]) -> None:
+    """Inlines the decompositions of these, in place."""
+    for op in composites:
+        types = [value.type for value in op.results]
+        call = func.CallOp(
+            types, op.attributes["decomposition"], list(op.operands), loc=op.location, ip=ir.InsertionPoint(op)
+        )
+        for old, new in zip(op.results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+    run_passes(module, ("inline{default-pipeline=}",))

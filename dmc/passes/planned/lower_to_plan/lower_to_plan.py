@@ -1,0 +1,106 @@
+"""dm-lower-to-plan: the step becomes one program for each rank, on byte ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.commands.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH
+from dmc.analysis.kernels.decompositions import decompositions
+from dmc.analysis.memory.buffers import Held, buffers_of
+from dmc.dialect.placements import mesh_of
+from dmc.errors import DmcError
+from dmc.mesh import Mesh
+from dmc.passes.base import Pass
+from dmc.passes.planned.lower_to_plan.rank_programs import rank_program
+from dmc.passes.shared.programs import write_program
+from dmc.program import Await, Buffer, Launch, Program, Range, Record
+from dmc.step_function import find_step, functions, symbol
+from dmc.walk import walk
+
+_OF_LAUNCHES = {"flops": FLOPS, "bytes": BYTES, "scratch": SCRATCH, "implementation": IMPLEMENTATION}
+
+
+@dataclass(frozen=True)
+class LowerToPlan(Pass):
+    """Makes of `@step`, whose values have places in memory, one `dm.program` for each rank of the mesh.
+
+    `%y = dm.kernel(%x) {body = @f}` becomes `dm.launch {kernel = @f, reads = […], writes = […]}` on lane compute; the
+    movement in a `dm.start` becomes `dm.collective` on the lane of its channel, or `dm.move` on that of its queue. What
+    differs between ranks is decided here: which slice, which variant of a kernel, who takes part. A wait leaves nothing
+    behind: lanes run freely until dm-place-events orders them. New state that does not lie in its slot is moved there
+    at the end.
+    """
+
+    name = "dm-lower-to-plan"
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for a value without a place, and for what is not of form scheduled."""
+        step = find_step(module)
+        meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
+        mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
+        held = buffers_of(step)
+        lowered = [rank_program(step, mesh, rank) for rank in mesh.ranks]
+        programs = [_with_buffers(program, firsts, held) for program, firsts in lowered]
+        _describe_kernels(module, step)
+        with ir.InsertionPoint(module.body), step.location:
+            for program, (_, firsts) in zip(programs, lowered, strict=True):
+                write_program(program, _locations(step, program, firsts))
+        step.operation.erase()
+        _drop_unused(module, {c.kernel for p in programs for c in p.commands if isinstance(c, Launch)})
+
+
+def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held]) -> Program:
+    """The program with what its memory holds; `firsts` are the first commands of the operations of @step."""
+    end = len(program.commands) - 1
+    begins = {(each.space, each.offset, each.length, each.first) for each in held}
+    buffers: list[Buffer] = []
+    for each in held:
+        if not each.length:
+            continue
+        # A kernel that works in place reads the old value while it writes the new one: both are there.
+        last = each.last + ((each.space, each.offset, each.length, each.last + 1) in begins)
+        first = min(firsts[each.first], end)
+        behind = firsts[last + 1] if last + 1 < len(firsts) - 1 else end + 1
+        where = Range(each.space, each.offset, each.length)
+        buffers.append(Buffer(each.label, each.category, where, first, max(behind - 1, first)))
+    return msgspec.structs.replace(program, buffers=tuple(buffers))
+
+
+def _locations(step: func.FuncOp, program: Program, firsts: Sequence[int]) -> Iterator[ir.Location]:
+    """Where each launch, move and collective comes from; `firsts` are the first commands of the operations of @step."""
+    ends = [*firsts[1:], len(program.commands)]
+    for op, first, end in zip(step.entry_block.operations, firsts, ends, strict=True):
+        works = [each for each in program.commands[first:end] if not isinstance(each, Record | Await)]
+        yield from (op.location for _ in works)
+
+
+def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:
+    """Notes on the functions of kernels what `dm.kernel` says of them. Raises DmcError where two kernels disagree."""
+    by_name = {symbol(function): function.operation for function in functions(module)}
+    for op in walk(step):
+        if op.name != dm.KernelOp.OPERATION_NAME:
+            continue
+        for name in op.attributes["variants"] if "variants" in op.attributes else [op.attributes["body"]]:
+            _describe(by_name[name.value], op)
+
+
+def _describe(function: ir.Operation, kernel: ir.Operation) -> None:
+    for source, target in _OF_LAUNCHES.items():
+        if source not in kernel.attributes:
+            continue
+        if target in function.attributes and function.attributes[target] != kernel.attributes[source]:
+            fact = f"says {source} = {kernel.attributes[source]}, another kernel {function.attributes[target]}"
+            raise DmcError(kernel, fact, "kernels with one body need the same")
+        function.attributes[target] = kernel.attributes[source]
+
+
+def _drop_unused(module: ir.Module, kernels: set[str]) -> None:
+    wanted = kernels.union(decompositions(module, kernels))
+    for function in functions(module):
+        if symbol(function) not in wanted:
+            function.operation.erase()

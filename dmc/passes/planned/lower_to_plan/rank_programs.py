@@ -1,0 +1,268 @@
+"""Form scheduled, with places in memory, as the program of one rank, without events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import msgspec
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.commands.jobs import operand_of
+from dmc.analysis.labels.storages import label_of_op
+from dmc.analysis.memory.attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
+from dmc.analysis.storage.pieces import piece_offset
+from dmc.analysis.storage.storages import member_offsets, value_bytes
+from dmc.dialect.collectives import permute_sources_and_targets
+from dmc.dialect.plan import type_bytes
+from dmc.errors import DmcError
+from dmc.mesh import Mesh
+from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
+from dmc.step_function import HOST_ROLES, Port, arguments, mutated_state, outputs
+
+COMPUTE = "compute"
+
+
+def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, list[int]]:
+    """The program of `rank`, without events and buffers, and for each operation of @step its first command's number.
+
+    Raises DmcError where a place is missing, or for what is not of form scheduled.
+    """
+    lowering = _Lowering(mesh, rank)
+    *body, terminator = (view.operation for view in step.entry_block.operations)
+    for port in arguments(step):
+        lowering.take(step, port)
+    firsts: list[int] = []
+    for op in body:
+        firsts.append(len(lowering.commands))
+        lowering.lower(op)
+    firsts.append(len(lowering.commands))
+    lowering.leave(step, terminator)
+    arenas = {named.name: named.attr.value for named in ir.DictAttr(step.operation.attributes[ARENAS])}
+    lanes, commands = _used(lowering)
+    program = Program(rank, arenas, lanes, tuple(lowering.slots), commands)
+    return program, firsts
+
+
+@dataclass
+class _Lowering:
+    """Emits the commands of one rank, in the order of @step.
+
+    places: where each value lies. events: of tokens, which command signals them.
+    """
+
+    mesh: Mesh
+    rank: int
+    places: dict[ir.Value, Range] = field(default_factory=dict)
+    tokens: dict[ir.Value, int] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=lambda: {COMPUTE: Lane(COMPUTE, "compute")})
+    commands: list[Command] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
+
+    def take(self, step: func.FuncOp, port: Port) -> None:
+        """An argument lies in its slot; one without elements has none."""
+        if not type_bytes(port.type):
+            return
+        space: Space = "pinned_host" if port.role in HOST_ROLES else "device"
+        argument = step.arguments[port.index]
+        where = Range(space, stated_offset(argument), type_bytes(port.type))
+        self.places[argument] = where
+        type_ = operand_of(port.type)
+        self.slots.append(Slot(port.name, port.role, type_.dtype, type_.shape, where))
+
+    def lower(self, op: ir.Operation) -> None:
+        """Emits what one operation of @step does."""
+        if op.name not in _RULES:
+            raise DmcError(op, "not allowed in form 'scheduled'", "form kernels of all computation (dm-form-kernels)")
+        _RULES[op.name](self, op)
+
+    def leave(self, step: func.FuncOp, terminator: ir.Operation) -> None:
+        """State that was not written in place is copied into its slot; outputs become slots."""
+        overwritten: list[Range] = []
+        for argument, result in mutated_state(step):
+            if not type_bytes(argument.type):
+                continue
+            source = self.places[terminator.operands[result.index]]
+            slot = self.places[step.arguments[argument.index]]
+            if source == slot:
+                continue
+            if any(source.overlaps(gone) for gone in overwritten):
+                fact = f"the new value of '{argument.name}' lies where another new state was just put"
+                raise DmcError(terminator, fact, "states that change places must be copied by a kernel first")
+            overwritten.append(slot)
+            self.commands.append(Move(self.lane(COMPUTE), source, slot, argument.name))
+        for port in outputs(step):
+            where = self.places[terminator.operands[port.index]]
+            if where.space != "pinned_host":
+                fact = f"output '{port.name}' lies in {where.space} memory, where the host does not read it"
+                raise DmcError(terminator, fact, "run dm-copy-ports")
+            type_ = operand_of(port.type)
+            self.slots.append(Slot(port.name, "output", type_.dtype, type_.shape, where))
+
+    def lane(self, name: str, queue: str = COMPUTE, channel: str | None = None) -> int:
+        """The lane of this name, which is declared where it is new."""
+        self.lanes.setdefault(name, Lane(name, queue, channel))  # pyright: ignore[reportArgumentType]
+        return list(self.lanes).index(name)
+
+    def place(self, op: ir.Operation, index: int, space: Space = "device") -> Range:
+        """Where dm-plan-memory put a result of `op`."""
+        result = op.results[index]
+        return Range(space, stated_offset(result), value_bytes(result))
+
+    def is_awaited(self, token: ir.Value) -> bool:
+        """Whether anything comes after `token`."""
+        return next(iter(token.uses), None) is not None
+
+
+def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
+    view: Any = op.opview
+    name = view.body.value
+    if view.variants is not None:
+        name = view.variants[lowering.mesh.index_in_group(lowering.rank, dm.group_axes(view.group))].value
+    writes = [lowering.place(op, index) for index in range(len(op.results))]
+    lowering.places.update(zip(op.results, writes, strict=True))
+    reads = tuple(lowering.places[operand] for operand in op.operands)
+    label = label_of_op(op)
+    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), label))
+
+
+def _scratch(op: Any) -> Range | None:
+    if op.scratch is None or not op.scratch.value:
+        return None
+    return Range("device", stated_scratch_offset(op.operation), op.scratch.value)
+
+
+def _start(lowering: _Lowering, op: ir.Operation) -> None:
+    view: Any = op.opview
+    movement = dm.movement_of(view)
+    for token in view.after:
+        lane = _lane_of(lowering, movement, view)
+        lowering.commands.append(Await(lane, lowering.tokens[token]))
+    command = _movement(lowering, view, movement)
+    lowering.commands.append(command)
+    token = op.results[1]
+    if lowering.is_awaited(token):
+        lowering.tokens[token] = len(lowering.tokens)
+        lowering.commands.append(Record(command.lane, lowering.tokens[token]))
+
+
+def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
+    source = None if start.input is None else lowering.places[start.input]
+    space: Space = movement.target.value if isinstance(movement, dm.CopyOp) else "device"
+    delivers = len(movement.operation.results) > 0
+    target = lowering.place(start.operation, 0, space) if delivers else None
+    if target is not None:
+        lowering.places[start.handle] = target
+    lane = _lane_of(lowering, movement, start)
+    label = label_of_op(start.operation)
+    if isinstance(movement, dm.CopyOp):
+        assert source is not None, "a copy has an operand"
+        assert target is not None, "a copy delivers"
+        return Move(lane, source, target, label)
+    kept = movement.input.type if source is not None else movement.result.type
+    given = isinstance(movement, dm.AllReduceOp | dm.ReduceScatterOp)
+    return Collective(
+        lane=lane,
+        kind=movement.operation.name.removeprefix("dm."),  # pyright: ignore[reportArgumentType]
+        channel=movement.channel.value,
+        ranks=lowering.mesh.group(lowering.rank, dm.group_axes(movement.group)),
+        instance=start.instance.value,
+        dtype=str(kept.element_type),
+        count=prod(kept.shape),
+        source=source,
+        target=target,
+        reduction=movement.reduction.value if given else None,
+        accumulate=str(movement.accumulate.value) if given else None,
+        peer=_peer(movement),
+        pairs=_pairs(movement),
+        label=label,
+    )
+
+
+def _lane_of(lowering: _Lowering, movement: Any, start: Any) -> int:
+    if isinstance(movement, dm.CopyOp):
+        return lowering.lane(start.queue.value, start.queue.value)
+    if movement.channel is None or start.queue.value != "comm":
+        raise DmcError(start.operation, f"its {movement.operation.name} is on no channel", "run dm-assign-queues")
+    return lowering.lane(movement.channel.value, "comm", movement.channel.value)
+
+
+def _peer(movement: Any) -> int | None:
+    match movement:
+        case dm.BroadcastOp():
+            return movement.root.value
+        case dm.SendOp():
+            return movement.target.value
+        case dm.RecvOp():
+            return movement.source.value
+        case _:
+            return None
+
+
+def _pairs(movement: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(movement, dm.PermuteOp):
+        return ()
+    return tuple(zip(*permute_sources_and_targets(movement), strict=True))
+
+
+def _wait(lowering: _Lowering, op: ir.Operation) -> None:
+    if len(op.results):
+        lowering.places[op.results[0]] = lowering.places[op.operands[0]]
+
+
+def _pack(lowering: _Lowering, op: ir.Operation) -> None:
+    bucket = lowering.place(op, 0)
+    lowering.places[op.results[0]] = bucket
+    copied = set(op.attributes[COPIED]) if COPIED in op.attributes else set()
+    for index, (member, where) in enumerate(zip(op.operands, _members(op, bucket, op.operands), strict=True)):
+        if index in copied:
+            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, label_of_op(op)))
+        elif lowering.places[member] != where:
+            fact = f"member {index} lies at {lowering.places[member]}, not at {where} in its bucket"
+            raise DmcError(op, fact, f"list it in {COPIED}, or run dm-plan-memory first")
+
+
+def _unpack(lowering: _Lowering, op: ir.Operation) -> None:
+    bucket = lowering.places[op.operands[0]]
+    lowering.places.update(zip(op.results, _members(op, bucket, op.results), strict=True))
+
+
+def _members(op: ir.Operation, bucket: Range, members: Sequence[ir.Value]) -> list[Range]:
+    return [
+        Range(bucket.space, bucket.offset + offset, type_bytes(member.type))
+        for offset, member in zip(member_offsets(op), members, strict=True)
+    ]
+
+
+def _view(lowering: _Lowering, op: ir.Operation) -> None:
+    whole = lowering.places[op.operands[0]]
+    index = 0
+    if isinstance(op.opview, dm.AllSliceOp):
+        index = lowering.mesh.index_in_group(lowering.rank, dm.group_axes(op.opview.group))
+    offset = whole.offset + piece_offset(op, index)
+    lowering.places[op.results[0]] = Range(whole.space, offset, type_bytes(op.results[0].type))
+
+
+def _used(lowering: _Lowering) -> tuple[tuple[Lane, ...], tuple[Command, ...]]:
+    """The lanes that hold commands, and the commands with the lanes' new numbers."""
+    used = sorted({command.lane for command in lowering.commands} | {0})
+    lanes = list(lowering.lanes.values())
+    renamed = {old: new for new, old in enumerate(used)}
+    commands = [msgspec.structs.replace(command, lane=renamed[command.lane]) for command in lowering.commands]
+    return tuple(lanes[old] for old in used), tuple(commands)
+
+
+_RULES: dict[str, Callable[[_Lowering, ir.Operation], None]] = {
+    dm.KernelOp.OPERATION_NAME: _kernel,
+    dm.StartOp.OPERATION_NAME: _start,
+    dm.WaitOp.OPERATION_NAME: _wait,
+    dm.PackOp.OPERATION_NAME: _pack,
+    dm.UnpackOp.OPERATION_NAME: _unpack,
+    dm.AllSliceOp.OPERATION_NAME: _view,
+    "tensor.expand_shape": _view,
+    "tensor.collapse_shape": _view,
+    "tensor.extract_slice": _view,
+}

@@ -1,0 +1,114 @@
+"""dm-form-kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.kernels.cost import Work, dominant, traffic, work_of
+from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.graph import Graph, Kind, step_graph
+from dmc.dialect.labels import module_path, put_kernel_label
+from dmc.passes.base import Pass, run_passes
+from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
+from dmc.passes.scheduled.form_kernels.generics import copy_with
+from dmc.passes.scheduled.form_kernels.outline import Outline, outline
+from dmc.passes.scheduled.form_kernels.report import print_reasons
+from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
+from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
+from dmc.step_function import find_step
+
+
+@dataclass(frozen=True)
+class FormKernels(Pass):
+    """Makes all computation of `@step` kernels: `dm.kernel`s that run private functions.
+
+    `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
+    same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
+    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants. A
+    composite that stayed whole is a kernel of its own, with those slices and transpositions around it that its
+    implementation follows.
+
+    reasons: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and
+    what stopped the largest fusions that remain.
+    """
+
+    name = "dm-form-kernels"
+    reasons: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for loops and calls, which other passes must have removed."""
+        run_passes(module, ("convert-elementwise-to-linalg",))
+        step = find_step(module)
+        join_batches_first(step)
+        shared = SharedFunctions(module)
+        form_whole_composites(step, shared)
+        graph = step_graph(step)
+        works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
+        bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
+        *_, terminator = step.entry_block.operations
+        fusion = fuse(graph)
+        units = outline(graph, fusion.groups).units
+        if self.reasons:
+            print_reasons(graph, works, units, fusion.refusals)
+        _Step(graph, works, bodies, terminator.operation).rewrite(units)
+
+
+@dataclass
+class _Step:
+    graph: Graph
+    works: dict[int, Work]
+    bodies: Bodies
+    terminator: ir.Operation
+    new: dict[ir.Value, ir.Value] = field(default_factory=dict)
+
+    def rewrite(self, units: Iterable[Outline | int]) -> None:
+        with ir.InsertionPoint(self.terminator):
+            for unit in units:
+                if isinstance(unit, Outline):
+                    self.kernel(unit)
+                else:
+                    self.keep(unit)
+            values = [self.value(value) for value in self.graph.returned]
+        for i, value in enumerate(values):
+            self.terminator.operands[i] = value
+        for op in reversed(self.graph.ops):
+            op.erase()
+
+    def kernel(self, unit: Outline) -> None:
+        works = [self.works[i] for i in unit.members]
+        names, group = self.bodies.get(unit)
+        main = self.graph.ops[unit.members[dominant(works)]]
+        op = dm.kernel(
+            [self.value(value) for value in unit.inputs],
+            outputs=[value.type for value in unit.outputs],
+            body=names[0],
+            variants=None if group is None else names,
+            group=group,
+            flops=sum(work.flops for work in works),
+            bytes=traffic(self.graph, unit.body, unit.inputs, unit.outputs),
+            loc=main.location,
+        )
+        put_kernel_label(op.operation, module_path(main.location))
+        self.new.update(zip(unit.outputs, op.operation.results, strict=True))
+
+    def keep(self, number: int) -> None:
+        """Copies an operation to where the step has come: the graph keeps it, as it was, for bodies made later."""
+        op = self.graph.ops[number]
+        values = {value: self.value(value) for value in self.graph.reads[number]}
+        self.new.update(zip(op.results, copy_with(op, values).results, strict=True))
+
+    def value(self, value: ir.Value) -> ir.Value:
+        """What stands for a value of before; a view is brought along when it is first wanted."""
+        if value in self.new:
+            return self.new[value]
+        number = self.graph.made_by.get(value)
+        if number is None:
+            return value
+        if self.graph.kinds[number] is Kind.BARRIER:
+            return self.value(self.graph.ops[number].operands[0])
+        assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is no view"
+        self.keep(number)
+        return self.new[value]

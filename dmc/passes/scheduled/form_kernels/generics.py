@@ -1,0 +1,193 @@
+"""`linalg.generic`s over the same loops as one, which gives all their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dmc._mlir import func, ir
+from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.cost import loop_sizes
+from dmc.analysis.kernels.graph import outer_reads
+from dmc.walk import walk
+
+_GENERIC = "linalg.generic"
+
+
+def merge_generics(function: func.FuncOp) -> None:
+    """Merges generics of a straight-line function that have the same loops.
+
+    `%a = generic(%x)`, `%b = generic(%a, %y)` become `%a, %b = generic(%x, %y)` where `%b` reads `%a` at the place at
+    which it is written; reductions side by side become one with several results. What a backend would go through once
+    for each generic it goes through once.
+    """
+    *ops, terminator = [view.operation for view in function.entry_block.operations]
+    clusters = _clusters(ops)
+    members: dict[int, list[int]] = {}
+    for number in range(len(ops)):
+        members.setdefault(clusters.find(number), []).append(number)
+    if len(members) == len(ops):
+        return
+    with ir.InsertionPoint(terminator):
+        for node in sorted(members, key=clusters.order.__getitem__):
+            several = [ops[number] for number in members[node]]
+            for op in several:
+                op.move_before(terminator)
+            if len(several) > 1:
+                _merged(several)
+
+
+def _clusters(ops: Sequence[ir.Operation]) -> Clusters:
+    made_by = {result: number for number, op in enumerate(ops) for result in op.results}
+    after: list[set[int]] = [set() for _ in ops]
+    for number, op in enumerate(ops):
+        for value in outer_reads(op):
+            if value in made_by:
+                after[made_by[value]].add(number)
+    clusters = Clusters(after)
+    alike: dict[object, list[int]] = {}
+    for number, op in enumerate(ops):
+        key = _key(op)
+        if key is None:
+            continue
+        found = alike.setdefault(key, [])
+        for other in found:
+            node = clusters.find(other)
+            if _reads_in_place(op, made_by, clusters, node) and clusters.merge(node, clusters.find(number)):
+                break
+        else:
+            found.append(number)
+    return clusters
+
+
+def _key(op: ir.Operation) -> object:
+    """What generics that can be one have in common: loops, and where results are written; None for other operations."""
+    if op.name != _GENERIC or not all(isinstance(value.type, ir.RankedTensorType) for value in op.operands):
+        return None
+    written = _maps(op)[len(op.operands) - len(op.results) :]
+    is_reduction = _is_reduction(op)
+    if any(each != written[0] for each in written[1:]):
+        return None
+    arguments = list(op.regions[0].blocks[0].arguments)[len(op.operands) - len(op.results) :]
+    if not is_reduction and any(list(argument.uses) for argument in arguments):
+        return None
+    if not is_reduction and not _is_identity(written[0]):
+        return None
+    return tuple(loop_sizes(op)), str(op.attributes["iterator_types"]), str(written[0])
+
+
+def _reads_in_place(op: ir.Operation, made_by: dict[ir.Value, int], clusters: Clusters, node: int) -> bool:
+    """Whether `op` takes nothing from a cluster but what it needs at the place at which that is written."""
+    maps = _maps(op)
+    inputs = len(op.operands) - len(op.results)
+    for value in outer_reads(op):
+        number = made_by.get(value)
+        if number is None or clusters.find(number) != node:
+            continue
+        places = [i for i, operand in enumerate(op.operands) if operand == value]
+        if not places or any(i >= inputs or not _is_identity(maps[i]) for i in places):
+            return False
+        if any(inner != op and value in inner.operands for inner in walk(op)):
+            return False
+    return True
+
+
+Operand = tuple[ir.Value, ir.AffineMap]
+
+
+def _merged(ops: Sequence[ir.Operation]) -> None:
+    """Replaces generics by one where the last one stands; results that only they read are gone."""
+    own = {result for op in ops for result in op.results}
+    inputs: list[Operand] = []
+    outputs: list[Operand] = []
+    kept: list[ir.Value] = []
+    for op in ops:
+        count = len(op.operands) - len(op.results)
+        operands = list(zip(op.operands, _maps(op), strict=True))
+        inputs += [each for each in dict.fromkeys(operands[:count]) if each[0] not in own and each not in inputs]
+        for result, output in zip(op.results, operands[count:], strict=True):
+            if _is_reduction(op) or any(use.owner.operation not in ops for use in result.uses):
+                kept.append(result)
+                outputs.append(output)
+    generic = _create(ops[-1], inputs, outputs)
+    _fill(generic.regions[0].blocks[0], ops, inputs, kept)
+    for old, new in zip(kept, generic.results, strict=True):
+        old.replace_all_uses_with(new)
+    for op in reversed(ops):
+        op.erase()
+
+
+def _create(like: ir.Operation, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> ir.Operation:
+    operands = [*inputs, *outputs]
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for _, each in operands]),
+        "iterator_types": like.attributes["iterator_types"],
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outputs)]),
+    }
+    generic = ir.Operation.create(
+        _GENERIC,
+        results=[value.type for value, _ in outputs],
+        operands=[value for value, _ in operands],
+        attributes=attributes,
+        regions=1,
+        loc=like.location,
+        ip=ir.InsertionPoint(like),
+    )
+    elements = [value.type.element_type for value, _ in operands]
+    generic.regions[0].blocks.append(*elements, arg_locs=[like.location] * len(elements))
+    return generic
+
+
+def _fill(block: ir.Block, ops: Sequence[ir.Operation], inputs: Sequence[Operand], kept: Sequence[ir.Value]) -> None:
+    """The scalar computations of the old generics, one behind the other."""
+    arguments: list[ir.Value] = list(block.arguments)
+    made: dict[ir.Value, ir.Value] = {}
+    at_output = dict(zip(kept, arguments[len(inputs) :], strict=True))
+    with ir.InsertionPoint(block):
+        for op in ops:
+            *body, terminator = [view.operation for view in op.regions[0].blocks[0].operations]
+            values = _elements(op, dict(zip(inputs, arguments, strict=False)), made, at_output)
+            for inner in body:
+                copy_with(inner, values)
+            yielded = [values.get(value, value) for value in terminator.operands]
+            made.update(zip(op.results, yielded, strict=True))
+        ir.Operation.create("linalg.yield", operands=[made[value] for value in kept], loc=ops[-1].location)
+
+
+def _elements(
+    op: ir.Operation,
+    at_input: Mapping[Operand, ir.Value],
+    made: Mapping[ir.Value, ir.Value],
+    at_output: Mapping[ir.Value, ir.Value],
+) -> dict[ir.Value, ir.Value]:
+    """What stands for the arguments of the body of `op`: elements just made, read, or to be accumulated into."""
+    arguments = list(op.regions[0].blocks[0].arguments)
+    count = len(op.operands) - len(op.results)
+    values: dict[ir.Value, ir.Value] = {}
+    for argument, operand, each in zip(arguments[:count], op.operands, _maps(op), strict=False):
+        values[argument] = made[operand] if operand in made else at_input[operand, each]
+    for argument, result in zip(arguments[count:], op.results, strict=True):
+        values[argument] = at_output.get(result, argument)
+    return values
+
+
+def copy_with(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
+    """Copies `op` to the insertion point, with `values` for what it takes, and adds what it gives to `values`."""
+    copy = op.clone()
+    for inner in walk(copy):
+        for i, operand in enumerate(inner.operands):
+            if operand in values:
+                inner.operands[i] = values[operand]
+    values.update(zip(op.results, copy.results, strict=True))
+    return copy
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
+
+
+def _is_identity(each: ir.AffineMap) -> bool:
+    return each == ir.AffineMap.get_identity(each.n_dims)
+
+
+def _is_reduction(op: ir.Operation) -> bool:
+    return any("reduction" in str(each) for each in op.attributes["iterator_types"])

@@ -1,0 +1,168 @@
+"""Groups of operations as kernels: what each reads, what it gives, and an order in which they can run."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.storage.pieces import RESHAPES
+
+# Numbers of operations of a Graph, ascending.
+Group = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A group as a kernel.
+
+    members: the operations that it computes. body: these, and the views, scalars and constants that it makes for
+    itself, in order. inputs: what it takes, none twice. outputs: which of its results are read elsewhere.
+    """
+
+    members: Group
+    body: Group
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+
+
+@dataclass(frozen=True)
+class Outlined:
+    """The step as units in an order in which they can run: kernels, and movements as their numbers in the graph."""
+
+    units: tuple[Outline | int, ...]
+
+
+def outline(graph: Graph, groups: Iterable[Group]) -> Outlined:
+    """Cuts the step into kernels, one for each group; what nothing reads is left out.
+
+    Constants that a movement reads or the step returns get a kernel of their own. Linear but for a heap.
+    """
+    units: list[Group] = [*groups, *((number,) for number in _materialised(graph))]
+    units += [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.MOVEMENT]
+    ordered = [units[i] for i in _order(graph, units)]
+    found: list[Outline | int] = []
+    wanted: set[ir.Value] = set()
+    _want(graph, graph.returned, wanted)
+    for unit in reversed(ordered):
+        if graph.kinds[unit[0]] is Kind.MOVEMENT:
+            found.append(unit[0])
+            _want(graph, graph.reads[unit[0]], wanted)
+            continue
+        results = [result for number in unit for result in graph.ops[number].results]
+        outputs = tuple(result for result in results if result in wanted)
+        if outputs:
+            body, inputs = _body(graph, unit)
+            found.append(Outline(unit, body, inputs, outputs))
+            _want(graph, inputs, wanted)
+    return Outlined(tuple(reversed(found)))
+
+
+def _materialised(graph: Graph) -> list[int]:
+    """The constants that are wanted in memory."""
+    movements = (value for i, kind in enumerate(graph.kinds) if kind is Kind.MOVEMENT for value in graph.reads[i])
+    bases = (graph.base(value) for value in (*graph.returned, *movements))
+    numbers = {graph.made_by[base] for base in bases if graph.kind_of(base) is Kind.CONSTANT}
+    return sorted(numbers)
+
+
+def _want(graph: Graph, values: Iterable[ir.Value], wanted: set[ir.Value]) -> None:
+    wanted.update(graph.base(value) for value in values)
+
+
+def _body(graph: Graph, members: Group) -> tuple[Group, tuple[ir.Value, ...]]:
+    own = set(members)
+    body: set[int] = set()
+    inputs: dict[ir.Value, None] = {}
+    pending = [*reversed(members)]
+    while pending:
+        number = pending.pop()
+        if number in body:
+            continue
+        body.add(number)
+        inner: list[int] = []
+        for value in graph.reads[number]:
+            maker = graph.made_by.get(value)
+            if maker is not None and _is_made_inside(graph, maker, own):
+                inner.append(maker)
+            else:
+                inputs[value] = None
+        pending += reversed(inner)
+    return _with_shared_views(graph, body, list(inputs))
+
+
+def _with_shared_views(graph: Graph, body: set[int], inputs: list[ir.Value]) -> tuple[Group, tuple[ir.Value, ...]]:
+    """What is read in several shapes is one input, and its reshapes part of the body."""
+    bases = [_through_reshapes(graph, value) for value in inputs]
+    count = Counter(bases)
+    for value, base in zip(inputs, bases, strict=True):
+        view = value
+        while count[base] > 1 and view != base:
+            body.add(graph.made_by[view])
+            view = graph.ops[graph.made_by[view]].operands[0]
+    kept = (base if count[base] > 1 else value for value, base in zip(inputs, bases, strict=True))
+    return tuple(sorted(body)), tuple(dict.fromkeys(kept))
+
+
+def _through_reshapes(graph: Graph, value: ir.Value) -> ir.Value:
+    while graph.kind_of(value) is Kind.VIEW and graph.ops[graph.made_by[value]].name in RESHAPES:
+        value = graph.ops[graph.made_by[value]].operands[0]
+    return value
+
+
+def _is_made_inside(graph: Graph, maker: int, own: set[int]) -> bool:
+    if maker in own or graph.kinds[maker] in (Kind.CONSTANT, Kind.SCALAR, Kind.INLINED):
+        return True
+    if graph.kinds[maker] is not Kind.VIEW:
+        return False
+    base = graph.made_by.get(inner_base(graph, graph.ops[maker].results[0]))
+    return base is not None and base in own
+
+
+def inner_base(graph: Graph, value: ir.Value) -> ir.Value:
+    """The value in whose memory this one lies, through views only."""
+    while graph.kind_of(value) is Kind.VIEW:
+        value = graph.ops[graph.made_by[value]].operands[0]
+    return value
+
+
+def sources(graph: Graph, number: int) -> Iterator[int]:
+    """The operations that compute or move what operation `number` reads: through views, scalars and barriers."""
+    pending = list(graph.reads[number])
+    while pending:
+        maker = graph.made_by.get(pending.pop())
+        if maker is None:
+            continue
+        if graph.kinds[maker] in (Kind.COMPUTE, Kind.MOVEMENT):
+            yield maker
+        else:
+            pending += graph.reads[maker]
+
+
+def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
+    """A topological order of the units, each as near as can be to its last operation (Kahn's algorithm)."""
+    unit_of = {number: i for i, unit in enumerate(units) for number in unit}
+    before = [
+        {unit_of[source] for number in unit for source in sources(graph, number) if source in unit_of} - {i}
+        for i, unit in enumerate(units)
+    ]
+    after: Mapping[int, list[int]] = {i: [] for i in range(len(units))}
+    for i, earlier in enumerate(before):
+        for j in earlier:
+            after[j].append(i)
+    waiting = [len(earlier) for earlier in before]
+    ready = [(units[i][-1], i) for i, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for j in after[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, (units[j][-1], j))
+    assert len(order) == len(units), "kernels that wait for each other"
+    return order

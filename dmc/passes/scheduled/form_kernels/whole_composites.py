@@ -1,0 +1,223 @@
+"""Composites that stayed whole, as kernels that take and give views where the composite's operands and results lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir, linalg, tensor
+from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
+from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
+from dmc.analysis.storage.pieces import RESHAPES, is_view
+from dmc.dialect.labels import module_path, put_kernel_label
+from dmc.kernels.implementation import implementation_of
+from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
+from dmc.passes.scheduled.form_kernels.generics import copy_with
+
+TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A value of a composite: in the memory of `whole` it lies so, and `ops`, in order, make the one of the other."""
+
+    whole: ir.Value
+    layout: Layout
+    ops: tuple[ir.Operation, ...] = ()
+
+    @staticmethod
+    def itself(value: ir.Value) -> _Seen:
+        return _Seen(value, Layout.dense(value.type.shape))
+
+
+def form_whole_composites(step: func.FuncOp, functions: SharedFunctions) -> None:
+    """Makes each composite of the step a kernel.
+
+    `%q = transpose(slice(%qkv))`, `%o = dm.composite(%q, …)`, `%y = transpose(%o)` become `%y = dm.kernel(%qkv, …)`,
+    whose body holds all three, if the composite's implementation takes strided tensors. What is made from several
+    results by a concatenation alone is one result. Who else reads a result that is read transposed, transposes it back.
+    """
+    for view in [op for op in step.entry_block.operations if isinstance(op, dm.CompositeOp)]:
+        _Kernel(view).form(functions)
+
+
+class _Kernel:
+    def __init__(self, op: dm.CompositeOp) -> None:
+        self.op = op
+        self.operands: list[_Seen] = [_Seen.itself(value) for value in op.inputs]
+        self.results: list[_Seen] = [_Seen.itself(value) for value in op.outputs]
+
+    def form(self, functions: SharedFunctions) -> None:
+        for i, value in enumerate(self.op.inputs):
+            self._take(self.operands, i, _sources(value))
+        for i in range(len(self.results)):
+            self._turn(i)
+            self._pad(i)
+        self._join()
+        kernel = self._kernel(functions)
+        before, behind = self._views()
+        for old, new in zip(self._outputs(), kernel.outputs, strict=True):
+            old.replace_all_uses_with(new)
+        for op in reversed([*before, self.op.operation, *behind]):
+            if not any(list(result.uses) for result in op.results):
+                op.erase()
+
+    def _take(self, chosen: list[_Seen], index: int, ways: Iterable[_Seen]) -> bool:
+        """Sees an operand or a result in the first of several ways that the implementation takes."""
+        own = chosen[index]
+        for way in ways:
+            chosen[index] = way
+            if is_aligned(way.whole, way.layout) and self._refusal() is None:
+                return True
+        chosen[index] = own
+        return False
+
+    def _refusal(self) -> str | None:
+        layouts = ([each.layout for each in some] for some in (self.operands, self.results))
+        return refusal_with(self.op, *layouts)
+
+    def _turn(self, index: int) -> None:
+        """Gives a result as the first that transposes it wants it; who else reads it transposes it back."""
+        value = self.op.outputs[index]
+        found = next((use.owner.operation for use in value.uses if use.owner.name == TRANSPOSE), None)
+        if found is not None and self._take(self.results, index, _written([(found, 0)])):
+            turned = _turned(self.op.operation, value, permutation(found))
+            self.results[index] = replace(self.results[index], whole=turned, ops=(turned.owner.operation,))
+
+    def _pad(self, index: int) -> None:
+        """Gives a result that is only read padded as that, with the padding."""
+        uses = list(self.op.outputs[index].uses)
+        if len(uses) == 1 and uses[0].owner.name == PAD:
+            self._take(self.results, index, _written([(uses[0].owner.operation, 0)]))
+
+    def _join(self) -> None:
+        """Gives results that only a concatenation reads, and of which it is all, as what that gives."""
+        members: dict[ir.Operation, dict[int, _Seen]] = {}
+        for i, each in enumerate(self.results):
+            path = list(_to_concat(each))
+            if path and path[-1][0].name == CONCAT:
+                members.setdefault(path[-1][0], {}).update((i, way) for way in _written(path))
+        for concat, joined in members.items():
+            kept = self.results
+            self.results = [joined.get(i, each) for i, each in enumerate(kept)]
+            is_whole = len(joined) == len(concat.operands)
+            aligned = all(is_aligned(each.whole, each.layout) for each in joined.values())
+            if not is_whole or not aligned or self._refusal() is not None:
+                self.results = kept
+
+    def _outputs(self) -> list[ir.Value]:
+        return list(dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))]))
+
+    def _views(self) -> tuple[list[ir.Operation], list[ir.Operation]]:
+        """The operations before and behind the composite that its kernel does, too, each behind those that it reads."""
+        before, behind = (
+            dict.fromkeys(op for each in some for op in each.ops) for some in (self.operands, self.results)
+        )
+        # What joins several results stands behind all of them.
+        return list(before), sorted(behind, key=lambda op: op.name == CONCAT)
+
+    def _kernel(self, functions: SharedFunctions) -> dm.KernelOp:
+        op, inputs, outputs = (
+            self.op.operation,
+            list(dict.fromkeys(each.whole for each in self.operands)),
+            self._outputs(),
+        )
+        layouts = ([each.layout for each in some] for some in (self.operands, self.results))
+        problem = problem_with(self.op, *layouts)
+        cost = implementation_of(problem).cost(problem)
+        with ir.InsertionPoint(op):
+            kernel = dm.kernel(
+                inputs,
+                outputs=[value.type for value in outputs],
+                body=functions.name(self._body(inputs, outputs, functions), problem.kind),
+                flops=cost.flops,
+                bytes=cost.bytes,
+                loc=op.location,
+            )
+        put_kernel_label(kernel.operation, module_path(op.location))
+        return kernel
+
+    def _body(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], functions: SharedFunctions) -> func.FuncOp:
+        kind = "matmul" if self.op.kind.value.startswith("attention") else "reduction"
+        with self.op.location:
+            function = functions.empty([value.type for value in inputs], [value.type for value in outputs], kind)
+        values: dict[ir.Value, ir.Value] = dict(zip(inputs, function.entry_block.arguments, strict=True))
+        before, behind = self._views()
+        with ir.InsertionPoint(function.entry_block):
+            for each in [*before, self.op.operation, *behind]:
+                _copy(each, values)
+            func.ReturnOp([values[value] for value in outputs], loc=self.op.location)
+        return function
+
+
+def _sources(value: ir.Value) -> Iterator[_Seen]:
+    """What the value is seen in, where it would have to be copied out of it: what lies deepest first."""
+    ops: list[ir.Operation] = []
+    found: list[_Seen] = []
+    while not isinstance(value.owner, ir.Block) and value.owner.name in (*RESHAPES, TRANSPOSE, SLICE):
+        ops.insert(0, value.owner.operation)
+        value = ops[0].operands[0]
+        layout: Layout | None = Layout.dense(value.type.shape)
+        for op in ops:
+            layout = None if layout is None else seen_through(op, layout)
+        if layout is not None and not is_view(ops[0]):
+            found.insert(0, _Seen(value, layout, tuple(ops)))
+    yield from found
+
+
+def _to_concat(result: _Seen) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations that lead from a result, through reshapes, to the concatenation that alone reads it."""
+    yield from ((op, 0) for op in result.ops)
+    value = result.whole
+    while len(uses := list(value.uses)) == 1:
+        op = uses[0].owner.operation
+        if op.name not in (*RESHAPES, CONCAT):
+            return
+        yield op, uses[0].operand_number
+        if op.name == CONCAT:
+            return
+        value = op.results[0]
+
+
+def _written(path: Sequence[tuple[ir.Operation, int]]) -> Iterator[_Seen]:
+    """How what enters the first operation of a path lies in what the last gives; nothing where no strides say so."""
+    whole = path[-1][0].results[0]
+    layout: Layout | None = Layout.dense(whole.type.shape)
+    for op, index in reversed(path):
+        layout = None if layout is None else written_through(op, index, layout)
+    if layout is not None:
+        yield _Seen(whole, layout, tuple(op for op, _ in path))
+
+
+def _turned(op: ir.Operation, value: ir.Value, order: list[int]) -> ir.Value:
+    """`value`, a result of `op`, transposed; all that reads it reads that, directly or transposed back."""
+    readers = [(use.owner.operation, use.operand_number) for use in value.uses]
+    with op.location, ir.InsertionPoint.after(op):
+        turned = _transposed(value, order)
+        back = _transposed(turned, inverse(order))
+    for reader, index in readers:
+        if reader.name == TRANSPOSE and permutation(reader) == order:
+            reader.results[0].replace_all_uses_with(turned)
+            reader.erase()
+        else:
+            reader.operands[index] = back
+    if not list(back.uses):
+        back.owner.erase()
+    return turned
+
+
+def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    type_ = ir.RankedTensorType(value.type)
+    empty = tensor.empty([type_.shape[i] for i in order], type_.element_type)
+    return linalg.transpose(value, outs=[empty], permutation=list(order)).results[0]
+
+
+def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Copies an operation to the insertion point, with what it is written into."""
+    for operand in op.operands:
+        if operand not in values:
+            copy_with(operand.owner.operation, values)
+    copy = copy_with(op, values)
+    for name in [name for name in copy.attributes if name.startswith("dm.")]:
+        del copy.attributes[name]

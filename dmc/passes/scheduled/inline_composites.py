@@ -1,0 +1,72 @@
+"""dm-inline-composites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dmc._mlir import func, ir
+from dmc.analysis.kernels.problems import problem_of, refusal
+from dmc.analysis.requests.settings import target_of
+from dmc.dialect import CompositeOp, verify_symbols
+from dmc.errors import DmcError
+from dmc.lowering.composites import call_decomposition
+from dmc.passes.base import Pass, run_passes
+from dmc.passes.shared.report import print_table
+from dmc.target import targets
+from dmc.walk import walk
+
+# What is worth a kernel of its own. Others, as norms and dropout, cost less as a part of what stands around them.
+WHOLE = (
+    "attention",
+    "attention_backward",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_backward",
+    "embedding_backward",
+)
+
+
+@dataclass(frozen=True)
+class InlineComposites(Pass):
+    """Replaces each `dm.composite` by the body of its decomposition, unless the target has a kernel for it.
+
+    `%y = "dm.composite"(%x) {decomposition = @gelu_0, …}` becomes `%y = call @gelu_0(%x)`, which upstream's inliner
+    resolves; `symbol-dce` then removes the private functions that nothing calls any more. Linear in the size of the
+    result.
+
+    On CUDA, composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` takes them, and their
+    decompositions, too: what they mean. They stay also if CUDA is one of several targets, which run one plan.
+
+    target: what the step is compiled for; by default what the module says. reasons: print on stderr which composites
+    stay, and why the others do not.
+    """
+
+    name = "dm-inline-composites"
+    target: str = ""
+    reasons: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for a decomposition that is not there, does not fit, or reaches itself."""
+        verify_symbols(module)
+        has_kernels = any(each.has_kernels for each in targets(target_of(module, self.target)))
+        why: Counter[tuple[str, str]] = Counter()
+        for op in [op for op in walk(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
+            reason = _why_opened(op.opview) if has_kernels else "the target has no kernels for composites"
+            why[op.opview.kind.value, reason or "stays"] += 1
+            if reason:
+                call_decomposition(op.opview)
+        # Canonicalising while inlining is the pipeline's business: it would hide what this pass does.
+        run_passes(module, ("inline{default-pipeline=}", "symbol-dce"))
+        for op in walk(module.operation):
+            if op.name == func.CallOp.OPERATION_NAME:
+                callee = op.attributes["callee"]
+                raise DmcError(op, f"{callee} cannot be inlined", "a function of a step may not call itself")
+        if self.reasons:
+            print_table(("composite", "number", "why"), [(kind, why[kind, each], each) for kind, each in sorted(why)])
+
+
+def _why_opened(op: CompositeOp) -> str:
+    """Why a composite does not stay, or nothing."""
+    if op.kind.value not in WHOLE:
+        return "a part of the kernels around it"
+    return refusal(problem_of(op)) or ""

@@ -1,0 +1,129 @@
+"""dm-recompute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.cost import is_contraction
+from dmc.analysis.requests.settings import target_of
+from dmc.analysis.storage.pieces import RESHAPES
+from dmc.dialect.plan import type_bytes
+from dmc.passes.base import Pass, run_passes
+from dmc.step_function import find_step
+from dmc.target import targets
+
+# What a GPU computes in less time than it reads the result: a few dozen instructions for four bytes.
+_CHEAP = frozenset(
+    "linalg.yield arith.constant arith.extf arith.truncf arith.sitofp arith.uitofp arith.extsi arith.extui "
+    "arith.trunci arith.addf arith.subf arith.mulf arith.divf arith.negf arith.maximumf arith.minimumf arith.select "
+    "arith.cmpf arith.cmpi arith.andi arith.ori arith.xori "
+    "math.exp math.tanh math.erf math.sqrt math.rsqrt math.absf".split()
+)
+# Smaller values are not worth a thought.
+_LEAST_BYTES = 1 << 16
+# By so large a part of the value may what it is computed from be larger: weights and statistics beside a large tensor.
+_SLACK = 16
+
+Roots = frozenset[ir.Value]
+
+
+@dataclass(frozen=True)
+class Recompute(Pass):
+    """Computes cheap values anew for each operation that reads them, where that reads no more memory.
+
+    `%w = extf %x : bf16 to f32`, read by two kernels, would stand in memory as f32; each reads `%x` instead. Casts,
+    arithmetic, comparisons and functions such as tanh are cheap, and so is what is computed of cheap values, as long as
+    the tensors at the roots take no more bytes than the value. What must be in memory all the same, because a matrix
+    product, a movement or the caller reads it, is computed once. Bits do not change. On CUDA only: a CPU computes more
+    slowly than it reads from its caches.
+    """
+
+    name = "dm-recompute"
+    target: str = ""
+
+    def run(self, module: ir.Module) -> None:
+        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
+            return
+        run_passes(module, ("convert-elementwise-to-linalg",))
+        block = find_step(module).entry_block
+        ops = [view.operation for view in block.operations]
+        roots: dict[ir.Value, Roots] = {}
+        for op in ops:
+            for result in op.results:
+                roots[result] = _roots(op, result, roots)
+        # The last first: what is computed anew reads its operands once more.
+        for op in reversed(ops):
+            if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
+                _give_each_reader_its_own(op, block)
+
+
+def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) -> Roots:
+    """The tensors in memory that a value is computed from at little cost, or the value itself where it is stored.
+
+    known: the roots of all values before.
+    """
+    if op.name in RESHAPES:
+        return known.get(op.operands[0], frozenset((op.operands[0],)))
+    itself = frozenset((result,))
+    if not _is_cheap(op):
+        return itself
+    pairs = zip(op.operands, op.regions[0].blocks[0].arguments, strict=True)
+    read = [value for value, argument in pairs if list(argument.uses)]
+    found = frozenset().union(*(known.get(value, frozenset((value,))) for value in read))
+    made = type_bytes(result.type)
+    if not all(isinstance(value.type, ir.RankedTensorType) for value in found):
+        return itself
+    return found if sum(type_bytes(value.type) for value in found) <= made + made // _SLACK else itself
+
+
+def _is_cheap(op: ir.Operation) -> bool:
+    """Whether an operation is a loop over elements that gives one tensor worth a thought by cheap means."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or type_bytes(op.results[0].type) < _LEAST_BYTES:
+        return False
+    is_parallel = all("parallel" in str(each) for each in op.attributes["iterator_types"])
+    return is_parallel and all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
+
+
+Path = tuple[ir.Operation, ...]
+
+
+def _give_each_reader_its_own(op: ir.Operation, block: ir.Block) -> None:
+    uses = list(_uses(op.results[0]))
+    readers = {reader for reader, _, _ in uses}
+    if len(readers) < 2 or not all(_can_compute(each, block) for each in readers):
+        return
+    for reader in readers:
+        with ir.InsertionPoint(reader):
+            new = op.clone()
+            for _, index, path in (use for use in uses if use[0] == reader):
+                reader.operands[index] = _reshaped(new, path)
+    for view in reversed(dict.fromkeys(each for _, _, path in uses for each in path)):
+        view.erase()
+    op.erase()
+
+
+def _uses(value: ir.Value, path: Path = ()) -> Iterator[tuple[ir.Operation, int, Path]]:
+    """The operations that read a value, by which operand, and the reshapes on the way, in order."""
+    for use in value.uses:
+        owner = use.owner.operation
+        if owner.name in RESHAPES:
+            yield from _uses(owner.results[0], (*path, owner))
+        else:
+            yield owner, use.operand_number, path
+
+
+def _can_compute(reader: ir.Operation, block: ir.Block) -> bool:
+    """Whether a reader can do without the value in memory."""
+    is_loop = reader.name in ("linalg.generic", "linalg.broadcast", "linalg.reduce")
+    return is_loop and reader.block == block and not is_contraction(reader)
+
+
+def _reshaped(op: ir.Operation, path: Path) -> ir.Value:
+    value = op.results[0]
+    for view in path:
+        copy = view.clone()
+        copy.operands[0] = value
+        value = copy.results[0]
+    return value

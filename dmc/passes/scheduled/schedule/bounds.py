@@ -1,0 +1,69 @@
+"""Between which kernels each movement may stand, when the order of the kernels is settled.
+
+With n kernels there are n + 1 gaps: gap g lies before kernel g, gap n behind the last. Places in memory are counted
+finer: place 2g is gap g, place 2k + 1 is kernel k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc.analysis.tasks.graph import Followers, TaskGraph
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """By task, for movements only: the first and the last gap in which it may be started and waited for.
+
+    is_eager: whether it is best started at once because that frees memory: what it reads dies with it, and what it
+    writes is no larger. quiet: the gap where it holds the least memory, if started and waited for there.
+    """
+
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+    is_eager: tuple[bool, ...]
+    quiet: tuple[int, ...]
+
+
+def bounds_of(graph: TaskGraph, kernels: Sequence[int], followers: Followers) -> Bounds:
+    """The bounds when `kernels`, the tasks of the compute lane, run in this order. Linear."""
+    position = {index: place for place, index in enumerate(kernels)}
+    first, last = _first(graph, position), _last(graph, position, followers)
+    dies = _last_reads(graph, position)
+    is_eager = [False] * len(graph.tasks)
+    quiet = [0] * len(graph.tasks)
+    for index, task in enumerate(graph.tasks):
+        if not task.is_movement:
+            continue
+        freed = sum(graph.sizes[each] for each in task.reads if dies.get(each, -1) < first[index])
+        taken = sum(graph.sizes[each] for each in task.writes if each not in task.reads)
+        is_eager[index] = freed >= taken
+        chained = [quiet[each] for each in (*task.needs, *task.after) if graph.tasks[each].is_movement]
+        quiet[index] = max([first[index], *chained]) if is_eager[index] else last[index]
+    return Bounds(tuple(first), tuple(last), tuple(is_eager), tuple(quiet))
+
+
+def _first(graph: TaskGraph, position: dict[int, int]) -> list[int]:
+    found = [0] * len(graph.tasks)
+    for index, task in enumerate(graph.tasks):
+        befores = (position[each] + 1 if each in position else found[each] for each in (*task.needs, *task.after))
+        found[index] = max(befores, default=0)
+    return found
+
+
+def _last(graph: TaskGraph, position: dict[int, int], followers: Followers) -> list[int]:
+    found = [len(position)] * len(graph.tasks)
+    for index in range(len(graph.tasks) - 1, -1, -1):
+        behinds = (position[each] if each in position else found[each] for each in followers.of(index))
+        found[index] = min(behinds, default=len(position))
+    return found
+
+
+def _last_reads(graph: TaskGraph, position: dict[int, int]) -> dict[int, int]:
+    """By storage, the last kernel that reads it; what lives until the end is read behind the last."""
+    found = dict.fromkeys(graph.kept, len(position))
+    for index, place in position.items():
+        for storage in graph.tasks[index].reads:
+            found[storage] = max(found.get(storage, -1), place)
+    return found

@@ -1,0 +1,116 @@
+"""Orders of kernels by list scheduling: whenever a lane is free, it takes what is ready and matters most.
+
+What matters is the longest path to the end of the step, movements included, so that what a collective waits for goes
+first and weight gradients, on which little hangs, run while others wait (Lancet, arXiv 2404.19429). The longest path
+does not see that a lane is busy; so the step is also scheduled backwards from its end by the longest path to the
+begin, and any schedule is justified: played backwards, which says how late each task may begin, and forwards again in
+this order (Valls, Ballestín and Quintanilla, "Justification and RCPSP", EJOR 165, 2005).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dmc.analysis.tasks.graph import Followers, TaskGraph
+from dmc.passes.scheduled.schedule.picks import Pick, first, picks_within
+
+ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class _Played:
+    begin: list[float]
+    end: list[float]
+
+
+def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[list[int]]:
+    """Orders of the kernels that may be fast and keep to the cap if `base` does. Near-linear in the number of tasks."""
+    place = {index: place for place, index in enumerate(base)}
+    as_in_base = [float(place.get(index, index)) for index in range(len(graph.tasks))]
+    backwards = _latest(graph, followers, ways_here(graph))
+    for seed in (as_in_base, longest_paths(graph, followers), backwards):
+        priority = seed
+        for _ in range(ROUNDS):
+            played = _forward(graph, followers, priority, picks_within(graph, base, followers, cap))
+            yield sorted(base, key=lambda index, played=played: (played.begin[index], place[index]))
+            priority = _latest(graph, followers, played.end)
+
+
+def longest_paths(graph: TaskGraph, followers: Followers) -> list[float]:
+    """For each task the negative of the time from its begin to the end of the step, if every lane were free."""
+    found = [0.0] * len(graph.tasks)
+    for index in range(len(graph.tasks) - 1, -1, -1):
+        behind = min((found[each] for each in followers.of(index)), default=0.0)
+        found[index] = behind - graph.tasks[index].ns
+    return found
+
+
+def _forward(graph: TaskGraph, followers: Followers, priority: Sequence[float], pick: Pick) -> _Played:
+    befores = [len(task.needs) + len(task.after) for task in graph.tasks]
+    behinds = [followers.of(index) for index in range(len(graph.tasks))]
+    return _play(graph, priority, befores, behinds, pick)
+
+
+def ways_here(graph: TaskGraph) -> list[float]:
+    """For each task the time from the begin of the step to its end, if every lane were free."""
+    found = [0.0] * len(graph.tasks)
+    for index, task in enumerate(graph.tasks):
+        found[index] = max((found[each] for each in (*task.needs, *task.after)), default=0.0) + task.ns
+    return found
+
+
+def _latest(graph: TaskGraph, followers: Followers, ends: Sequence[float]) -> list[float]:
+    """How late each task may begin, counted from the end of the step, if what ends last runs as late as it can."""
+    befores = [len(followers.of(index)) for index in range(len(graph.tasks))]
+    behinds = [[*task.needs, *task.after] for task in graph.tasks]
+    back = _play(graph, [-end for end in ends], befores, behinds, first)
+    return [-end for end in back.end]
+
+
+def _play(
+    graph: TaskGraph,
+    priority: Sequence[float],
+    befores: list[int],
+    behinds: Sequence[Sequence[int]],
+    pick: Pick,
+) -> _Played:
+    """Runs all tasks, on each lane one at a time. befores: how many tasks each waits for. behinds: who waits for it."""
+    count = len(graph.tasks)
+    played = _Played([0.0] * count, [0.0] * count)
+    ready: dict[str, list[tuple[float, int]]] = {task.lane: [] for task in graph.tasks}
+    busy: set[str] = set()
+    ends: list[tuple[float, int]] = []
+    arrived = [index for index in range(count) if not befores[index]]
+    now = 0.0
+    while arrived or ends:
+        if not arrived:
+            now, done = heapq.heappop(ends)
+            busy.discard(graph.tasks[done].lane)
+            arrived = _released(done, befores, behinds)
+        for index in arrived:
+            heapq.heappush(ready[graph.tasks[index].lane], (priority[index], index))
+        arrived = []
+        if ends and ends[0][0] <= now:
+            continue  # All that ends now is seen before anything is chosen.
+        for index in _taken(ready, busy, pick):
+            busy.add(graph.tasks[index].lane)
+            played.begin[index], played.end[index] = now, now + graph.tasks[index].ns
+            heapq.heappush(ends, (played.end[index], index))
+    return played
+
+
+def _taken(ready: dict[str, list[tuple[float, int]]], busy: set[str], pick: Pick) -> list[int]:
+    """What the lanes that are free take."""
+    taken = [pick(queue) for lane, queue in ready.items() if queue and lane not in busy]
+    return [index for index in taken if index is not None]
+
+
+def _released(done: int, befores: list[int], behinds: Sequence[Sequence[int]]) -> list[int]:
+    found: list[int] = []
+    for index in behinds[done]:
+        befores[index] -= 1
+        if not befores[index]:
+            found.append(index)
+    return found

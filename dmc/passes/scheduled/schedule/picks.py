@@ -1,0 +1,152 @@
+"""How a list scheduler takes the next kernel without using more memory than there is."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+from dmc.analysis.tasks.graph import Followers, TaskGraph
+from dmc.passes.scheduled.schedule.bounds import bounds_of
+from dmc.passes.scheduled.schedule.lives import lives_of
+
+# Takes one entry out of a lane's heap of (priority, task), and gives the task; None where the lane had better wait.
+Pick = Callable[[list[tuple[float, int]]], int | None]
+
+# So many tasks are looked at for one that fits: more would make scheduling quadratic.
+LOOKED_AT = 16
+
+
+def first(queue: list[tuple[float, int]]) -> int:
+    """What matters most."""
+    return heapq.heappop(queue)[1]
+
+
+def picks_within(graph: TaskGraph, base: Sequence[int], followers: Followers, cap: int) -> Pick:
+    """What matters most among the first `LOOKED_AT` for which there is room, if the kernels of `base` keep to the cap.
+
+    A kernel that runs before its turn in `base` makes what it writes, and what is gathered for it, live from now on:
+    that must fit beside what `base` uses from now until its turn. Whose turn it is always fits.
+    """
+    ahead = _Ahead(graph, base, followers, cap)
+
+    def pick(queue: list[tuple[float, int]]) -> int | None:
+        if graph.tasks[queue[0][1]].is_movement:
+            return first(queue)
+        looked_at = [heapq.heappop(queue) for _ in range(min(LOOKED_AT, len(queue)))]
+        chosen = next((entry for entry in looked_at if ahead.fits(entry[1])), None)
+        for entry in looked_at:
+            if entry != chosen:
+                heapq.heappush(queue, entry)
+        if chosen is None:
+            return ahead.take_turn(queue)
+        ahead.run(chosen[1])
+        return chosen[1]
+
+    return pick
+
+
+class _Ahead:
+    """turn: the first place of the base whose kernel has not run. A kernel may run before its turn."""
+
+    def __init__(self, graph: TaskGraph, base: Sequence[int], followers: Followers, cap: int) -> None:
+        self.graph, self.base, self.cap = graph, base, cap
+        self.position = {index: place for place, index in enumerate(base)}
+        self.lives, self.room = lives_of(graph, base, bounds_of(graph, base, followers))
+        self.turn = 0
+        self.has_run = [False] * len(base)
+
+    def fits(self, index: int) -> bool:
+        """Whether there is room for it to run now."""
+        if self.position[index] == self.turn:
+            return True
+        scratch = self.graph.tasks[index].scratch
+        now, size = 2 * self.turn, 0
+        for storage in self._new(index):
+            size += self.graph.sizes[storage]
+            if self.room.highest(now, self.lives[storage][0]) + size > self.cap:
+                return False
+        return self.room.highest(now, now + 2) + size + scratch <= self.cap
+
+    def run(self, index: int) -> None:
+        """The kernel runs now."""
+        now = 2 * self.turn
+        for storage in self._new(index):
+            begin, end = self.lives[storage]
+            self.room.add(now, begin, self.graph.sizes[storage])
+            self.lives[storage] = (now, end)
+        self.has_run[self.position[index]] = True
+        while self.turn < len(self.base) and self.has_run[self.turn]:
+            self.turn += 1
+
+    def take_turn(self, queue: list[tuple[float, int]]) -> int | None:
+        """The kernel whose turn it is, if it is ready but was too far back to be looked at."""
+        index = self.base[self.turn]
+        place = next((place for place, entry in enumerate(queue) if entry[1] == index), None)
+        if place is None:
+            return None
+        queue.pop(place)
+        heapq.heapify(queue)
+        self.run(index)
+        return index
+
+    def _new(self, index: int) -> list[int]:
+        """The storages that would not be alive yet."""
+        task = self.graph.tasks[index]
+        touched = dict.fromkeys((*task.writes, *task.reads))
+        return [each for each in touched if self.graph.sizes[each] and self.lives[each][0] > 2 * self.turn]
+
+
+def frees_first(graph: TaskGraph, followers: Followers) -> list[int]:
+    """The kernels in the order given, but what leaves no more behind than it found runs as soon as it can.
+
+    So optimizer updates run as their gradients arrive, which frees these. Near-linear.
+    """
+    missing = [len(task.needs) + len(task.after) for task in graph.tasks]
+    frees = _Frees(graph)
+    ready = [(frees.takes(index), index) for index in range(len(graph.tasks)) if not missing[index]]
+    heapq.heapify(ready)
+    has_run: set[int] = set()
+    order: list[int] = []
+    while ready:
+        _, index = heapq.heappop(ready)
+        if index in has_run:
+            continue
+        has_run.add(index)
+        if not graph.tasks[index].is_movement:
+            order.append(index)
+        for follower in followers.of(index):
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, (frees.takes(follower), follower))
+        for reader in frees.run(index):
+            if not missing[reader] and reader not in has_run:
+                heapq.heappush(ready, (frees.takes(reader), reader))
+    return order
+
+
+class _Frees:
+    """Which tasks leave behind more than they found, as tasks run. left: who has yet to read each storage."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self.graph = graph
+        self.left: list[dict[int, None]] = [{} for _ in graph.sizes]
+        for index, task in enumerate(graph.tasks):
+            for storage in task.reads:
+                self.left[storage][index] = None
+        for storage in graph.kept:
+            self.left[storage][-1] = None
+
+    def takes(self, index: int) -> bool:
+        """Whether it leaves more behind than it found."""
+        task = self.graph.tasks[index]
+        freed = sum(self.graph.sizes[each] for each in task.reads if len(self.left[each]) == 1)
+        return sum(self.graph.sizes[each] for each in task.writes if each not in task.reads) > freed
+
+    def run(self, index: int) -> list[int]:
+        """A task has run; gives those that are now the last to read something."""
+        found: list[int] = []
+        for storage in self.graph.tasks[index].reads:
+            self.left[storage].pop(index, None)
+            if len(self.left[storage]) == 1:
+                found += [reader for reader in self.left[storage] if reader >= 0]
+        return found

@@ -1,0 +1,193 @@
+"""dm-schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.memory.attributes import write_places
+from dmc.analysis.memory.peak import over_the_cap
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.requests.settings import machine_of, memory_cap_of
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.footprint import Footprint, footprint
+from dmc.analysis.tasks.graph import Followers, TaskGraph, check_order
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import Timeline, timeline
+from dmc.machine import machine
+from dmc.passes.base import Pass
+from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
+from dmc.passes.scheduled.schedule.movements import place_movements
+from dmc.passes.scheduled.schedule.picks import frees_first
+from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
+from dmc.passes.scheduled.schedule.report import Limit, print_reasons
+
+_TRIES = 3  # so many caps are tried until dm-plan-memory can place the order under the one asked for
+
+
+@dataclass(frozen=True)
+class Schedule(Pass):
+    """Puts the operations of `@step` into the order in which they are issued: the fastest one found under a memory cap.
+
+    `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements run beside kernels that do not need them,
+    and kernels that others do not wait for run beside movements. Candidates are the order as given, that of FSDP, and
+    several lists, each with its movements started and waited for as the cap allows. The model of one rank
+    (`dmc/analysis/tasks/timeline.py`, costs of `machine`) chooses, so what comes out is never slower than what came in.
+    algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
+    does, to compare with.
+
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says. Over the
+    cap the orders that need the least are tried, too. Without any cap a list takes no more than the order as given, so
+    that nobody pays in memory for speed that was not asked for; where movements wait for memory, as the gathers of
+    ZeRO-3 do, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
+    stopped the rest, and the limit with its reason, on stderr. Near-linear in the number of operations.
+    """
+
+    name = "dm-schedule"
+    algorithm: Literal["list", "asis", "prefetch"] = "list"
+    memory_cap: int = 0
+    machine: str = ""
+    reasons: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError where no order is found that fits the cap, and for what is not of form scheduled."""
+        graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
+        given = _Candidate.of(graph, list(graph.order))
+        limit = memory_cap_of(module, self.memory_cap)
+        if limit:
+            best = self._fitted(graph, given, limit)
+        else:
+            best = self._candidate(graph, given, given.footprint.peak)
+            _reorder(graph, best.order)
+        if self.reasons:
+            print_reasons(graph, best.order, best.timeline, best.footprint, self._limit(given, limit))
+
+    def _limit(self, given: _Candidate, cap: int) -> Limit:
+        if cap:
+            return Limit(cap, "memory cap")
+        if self.algorithm == "list":
+            return Limit(given.footprint.peak, "no cap: what the order given takes")
+        return Limit(None, "no cap")
+
+    def _fitted(self, graph: TaskGraph, given: _Candidate, limit: int) -> _Candidate:
+        """Brings `@step` into the fastest order that dm-plan-memory, which has the last word, can place under `limit`.
+
+        What it adds for gaps between values it is likely to add again, so the next try has as much less. Raises
+        DmcError where also the orders that need the least do not fit.
+        """
+        cap = limit
+        for _ in range(_TRIES if self.algorithm == "list" else 0):
+            best = self._candidate(graph, given, cap)
+            needed = _planned_bytes(graph, best.order)
+            if needed <= limit:
+                return _faster(graph, best, given, limit)
+            cap = cap * limit // needed
+        frugal = _frugal(graph, given) if self.algorithm == "list" else [self._candidate(graph, given, limit)]
+        needed = [_planned_bytes(graph, each.order) for each in frugal]
+        fitting = [each for each, size in zip(frugal, needed, strict=True) if size <= limit]
+        if not fitting:
+            smallest = min(needed)
+            _reorder(graph, frugal[needed.index(smallest)].order)
+            write_places(graph.step, plan_memory(graph.step))
+            hint = f"set memory_cap={smallest}, the smallest that an order was found for, or split more of the state"
+            raise over_the_cap(graph.step, smallest, limit, hint)
+        best = min(fitting, key=lambda each: each.timeline.total)
+        _reorder(graph, best.order)
+        return best
+
+    def _candidate(self, graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
+        match self.algorithm:
+            case "asis":
+                return given
+            case "prefetch":
+                return _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), graph.followers()))
+            case "list":
+                return _best(graph, given, cap)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    order: list[int]
+    timeline: Timeline
+    footprint: Footprint
+
+    @staticmethod
+    def of(graph: TaskGraph, order: list[int]) -> _Candidate:
+        return _Candidate(order, timeline(graph, order), footprint(graph, order))
+
+
+def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
+    """The fastest candidate under the cap, of equally fast ones the smallest, then the first; else the smallest."""
+    followers = graph.followers()
+    layers = _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), followers))
+    candidates = [given, layers, *_candidates(graph, graph.kernels(), followers, cap)]
+    fitting = [each for each in candidates if each.footprint.peak <= cap]
+    if not fitting:
+        candidates += _candidates(graph, frees_first(graph, followers), followers, cap)
+        fitting = [each for each in candidates if each.footprint.peak <= cap]
+    if not fitting:
+        return min(candidates, key=lambda each: each.footprint.peak)
+    return min(fitting, key=lambda each: (each.timeline.total, each.footprint.peak))
+
+
+def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[_Candidate]:
+    """Orders with the kernels as in `base`, without and with overlap; and where these fit, with kernels by lists."""
+    for overlap in (False, True):
+        yield (found := _Candidate.of(graph, place_movements(graph, base, followers, cap, overlap=overlap)))
+        if found.footprint.peak > cap:
+            return
+    for kernels in kernel_orders(graph, base, followers, cap):
+        yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
+
+
+def _frugal(graph: TaskGraph, given: _Candidate) -> list[_Candidate]:
+    """The order given, and orders without any overlap that would take memory; whatever the cap is."""
+    followers = graph.followers()
+    bases = (graph.kernels(), frees_first(graph, followers))
+    orders = [place_movements(graph, base, followers, None, overlap=False) for base in bases]
+    return [given, *(_Candidate.of(graph, order) for order in orders)]
+
+
+def _faster(graph: TaskGraph, best: _Candidate, given: _Candidate, limit: int) -> _Candidate:
+    """The order given if it is faster and fits, which its footprint may have hidden; `@step` is brought into it."""
+    if given.timeline.total < best.timeline.total and _planned_bytes(graph, given.order) <= limit:
+        return given
+    _reorder(graph, best.order)
+    return best
+
+
+def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
+    """What dm-plan-memory needs for `@step`, which is brought into this order."""
+    _reorder(graph, order)
+    arenas = plan_memory(graph.step).arenas
+    return arenas[DEVICE].bytes if DEVICE in arenas else 0
+
+
+def _reorder(graph: TaskGraph, order: list[int]) -> None:
+    """Moves the operations; views and buckets go right before what first uses them."""
+    check_order(graph, order)
+    *body, terminator = [view.operation for view in graph.step.entry_block.operations]
+    placed: set[ir.Operation] = set()
+    for event in order:
+        task = graph.tasks[event if event >= 0 else ~event]
+        _place(task.op if event >= 0 else task.wait, terminator, placed)
+        if event >= 0 and not task.is_movement and task.wait is not None:
+            _place(task.wait, terminator, placed)
+    for op in body:
+        _place(op, terminator, placed)
+
+
+def _place(op: ir.Operation | None, terminator: ir.Operation, placed: set[ir.Operation]) -> None:
+    """Moves an operation to the end of what is placed, behind the views that it takes."""
+    if op is None or op in placed:
+        return
+    placed.add(op)
+    for operand in op.operands:
+        owner = operand.owner
+        if not isinstance(owner, ir.Block) and not isinstance(owner.opview, dm.StartOp):
+            _place(owner.operation, terminator, placed)
+    op.move_before(terminator)

@@ -1,0 +1,77 @@
+"""dm-select-kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.analysis.requests.settings import target_of
+from dmc.analysis.storage.pointwise import IN_PLACE
+from dmc.dialect.build import i64
+from dmc.dialect.plan import type_bytes
+from dmc.passes.base import Pass
+from dmc.program.contract import is_safe_in_place
+from dmc.step_function import find_step, functions, symbol
+from dmc.target import targets
+
+
+@dataclass(frozen=True)
+class SelectKernels(Pass):
+    """Chooses the code that will run each kernel, and states the memory it needs beside its operands.
+
+    `dm.kernel {body = @softmax_0}` becomes `dm.kernel {body = @softmax_0, implementation = "iree", scratch = 33024}`:
+    on CUDA an implementation of `dmc.kernels` ("triton") where one takes the body, else what IREE's compiler for
+    `target` makes of it, which says what dispatches there are and what they hand to each other in memory. All bodies
+    are compiled at once, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a
+    body lists the operands and results that the order of its dispatches lets share memory. Of several targets, joined
+    by "+", what holds for all counts, so that all run one plan.
+    """
+
+    name = "dm-select-kernels"
+    target: str = ""
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError, naming the kernel, for a body that IREE does not turn into dispatches."""
+        # IREE's compiler takes long to load, and most runs of dmc-opt do without it.
+        from dmc.lowering.implementations import code_for
+
+        kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
+        if not kernels:
+            return
+        names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
+        chosen = targets(target_of(module, self.target))
+        codes = [code_for(module, names, each) for each in chosen]
+        phases = {name: [code.code_of(name).phases() for code in codes] for name in names}
+        for op in kernels:
+            _state(op.operation, "implementation", ir.StringAttr.get(codes[-1].code_of(bodies(op)[0]).implementation))
+            scratch = max(code.code_of(name).scratch for code in codes for name in bodies(op))
+            _state(op.operation, "scratch", i64(scratch))
+        by_name = {symbol(function): function for function in functions(module)}
+        for name in names:
+            safe = [
+                pair
+                for pair in _of_one_size(by_name[name])
+                if all(is_safe_in_place(each, *pair) for each in phases[name])
+            ]
+            _state(by_name[name].operation, IN_PLACE, _pairs(safe))
+
+
+def bodies(op: dm.KernelOp) -> tuple[str, ...]:
+    """The functions that the ranks run, one for each variant."""
+    return tuple(name.value for name in op.variants or (op.body,))
+
+
+def _of_one_size(function: func.FuncOp) -> list[tuple[int, int]]:
+    """Operand and result, by index, where both have as many bytes."""
+    reads, writes = ([type_bytes(type_) for type_ in types] for types in (function.type.inputs, function.type.results))
+    return [(i, j) for i, given in enumerate(reads) for j, made in enumerate(writes) if given == made]
+
+
+def _state(op: ir.Operation, name: str, value: ir.Attribute) -> None:
+    op.attributes[name] = value
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> ir.Attribute:
+    return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(pair)) for pair in pairs])

@@ -1,0 +1,10 @@
+"""dm-split-all-reduce.
+
+* split_all_reduce: the pass
+* regions: what can be computed from a piece of a reduction
+* pieces: the kernel that computes one rank's piece
+"""
+
+from dmc.passes.scheduled.split_all_reduce.split_all_reduce import SplitAllReduce
+
+__all__ = ["SplitAllReduce"]

@@ -1,0 +1,64 @@
+"""What a plan means for single tensors of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dmc.plans.layout import AxisUse, Layout
+from dmc.runtime.signature import StateSpec, TensorSpec
+
+Side = Literal["input", "output"]
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """How a parameter or buffer lies on the mesh. Where two neighbours in this list differ, data moves:
+
+    stored: between steps. used: in forward and backward (stage 3 of ZeRO gathers). gradient: as backward leaves it,
+    a partial sum over the axes of data. reduced: after the reduction. optimizer: the optimizer's state, and the
+    update; then `stored` again (stages 1 and 2 gather). The last three are None for what is not trained.
+    kept: the `replicate` rule that keeps the tensor whole, or "".
+    """
+
+    spec: StateSpec
+    stored: Layout
+    used: Layout
+    gradient: Layout | None = None
+    reduced: Layout | None = None
+    optimizer: Layout | None = None
+    kept: str = ""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that decided, each once, in the order of dimensions."""
+        layouts = [layout for layout in (self.used, self.stored, self.gradient, self.optimizer) if layout is not None]
+        return tuple(dict.fromkeys(filter(None, [self.kept, *(use.rule for each in layouts for use in each.uses)])))
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """How a batch input lies on the mesh. `kept`: the `replicate_input` rule that keeps it whole, or ""."""
+
+    spec: TensorSpec
+    layout: Layout
+    kept: str = ""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that decided, each once, in the order of dimensions."""
+        return tuple(dict.fromkeys(filter(None, [self.kept, *(use.rule for use in self.layout.uses)])))
+
+
+@dataclass(frozen=True)
+class ActivationPlan:
+    """What the plan asks of a value that a module takes or gives: dimension to the axes that split it.
+
+    A negative dimension counts from the end. Dimensions that are not named are free. Shapes are not known here: the
+    pass that applies the constraint checks ranks and sizes.
+    """
+
+    module: str
+    side: Side
+    dims: Mapping[int, tuple[AxisUse, ...]]

@@ -1,0 +1,76 @@
+"""Plans whose composites stay whole train as before: planned for a CPU and a GPU, carried out on the CPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import dmc
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.analysis.kernels.problems import PlacedProblem, problem_of_body
+from dmc.passes.scheduled.inline_composites import WHOLE
+from dmc.runtime import Step
+from dmc.step_function import functions, symbol
+from tests.compiled import clone_state, compile_case, model_state, train
+from tests.eager import EagerTrainer
+from tests.large import large_unless
+from tests.models import build
+from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
+
+STEPS = 4
+
+
+def problems(step: Step) -> dict[str, PlacedProblem]:
+    """The problems of the step's kernels that have one, by the kernel's name."""
+    text = next(text for stem, text in step.snapshot().ir.items() if stem.endswith("planned"))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(text)
+        found = {symbol(each): problem_of_body(each) for each in functions(module)}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def kernels(step: Step) -> set[str]:
+    """The kernels of a planned step without their numbers."""
+    job = step.snapshot().job
+    assert job is not None
+    return {re.sub(r"_\d+$", "", name) for name in job.kernels}
+
+
+def test_attention_with_dropout_reads_and_writes_the_fused_projection() -> None:
+    case = build("gpt2", dropout=0.1)
+    # Verification draws in eager what the step draws, and compares all that the first step gives and leaves behind.
+    step = compile_case(case, dmc.optim.SGD(lr=0.05), precision="bf16-mixed", target="cpu+cuda", verify=True)
+    losses = train(step, [case.example(0)] * STEPS)
+    assert losses[-1] < losses[0]
+    found = {each.problem.kind: each for each in problems(step).values()}
+    assert found.keys() == set(WHOLE)
+    # Four sequences of 16 tokens, four heads of width 16: a row of the projection holds 3 × 64 numbers of two bytes.
+    of_projection, of_result = (16 * 192, 16, 192, 1), (16 * 64, 16, 64, 1)
+    forward, backward = found["attention"], found["attention_backward"]
+    for inside in (forward.operands[:3], backward.operands[1:4], backward.results):
+        assert len({each.index for each in inside}) == 1
+        assert [each.offset for each in inside] == [0, 2 * 64, 4 * 64]
+    dout, *taken = backward.problem.operands
+    projected = (*forward.problem.operands[:3], *taken[:3], *backward.problem.results)
+    assert {each.strides for each in projected} == {of_projection}
+    assert {each.strides for each in (forward.problem.results[0], dout)} == {of_result}
+    # Nothing is copied between the projections and the kernels of attention.
+    assert "transpose" not in kernels(step)
+
+
+@pytest.mark.parametrize("precision", large_unless(("fp32",), ["fp32", "bf16-mixed"]))
+def test_steps_agree_with_eager(precision: str) -> None:
+    case = build("bert", dropout=0.0)
+    start, batches = clone_state(case.model), [case.example(seed) for seed in range(STEPS)]
+    step = compile_case(case, dmc.optim.SGD(lr=0.05, momentum=0.9), precision=precision, target="cpu+cuda")
+    assert {each.problem.kind for each in problems(step).values()} == set(WHOLE)
+    losses = train(step, batches)
+    eager = build("bert", dropout=0.0)
+    optimizer = torch.optim.SGD(eager.model.parameters(), lr=0.05, momentum=0.9)
+    trainer = EagerTrainer(eager.model, eager.loss, optimizer, precision=precision)
+    assert_losses_close(losses, [trainer.step(batch) for batch in batches], TOLERANCE[precision])
+    assert_states_close(start, model_state(step), eager.model.state_dict(), TOLERANCE[precision])

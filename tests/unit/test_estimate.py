@@ -1,0 +1,79 @@
+"""What is counted in a compiled step is what eager does, whatever machine this is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+import dmc
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
+from dmc.verification import dropout, estimate
+from dmc.verification.estimate import Amount, Rates, amount_of
+from dmc.verification.reference import eager_step
+from dmc.verification.request import Request
+from tests.models import build
+
+# Those of a core with AVX-512.
+RATES = Rates(flop=7e-12, element=2e-9, draw=1e-8)
+FACTOR = 2.0
+
+
+class Made(TorchDispatchMode):
+    """Counts the elements of the results of operations, but for those of views and products."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view and func.overloadpacket not in flop_registry:
+            leaves = pytree.tree_leaves(result)
+            self.elements += sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return result
+
+
+def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
+    words: list[int] = []
+    draw = dropout.uniform_words
+
+    def drawn(count: int, seed: int, number: int) -> Any:
+        words.append(count)
+        return draw(count, seed, number)
+
+    monkeypatch.setattr(dropout, "uniform_words", drawn)
+    with FlopCounterMode(display=False) as flops, Made() as made:
+        eager_step(request, 0)
+    return Amount(flops.get_total_flops(), made.elements, sum(words))
+
+
+@pytest.mark.parametrize("name", ["demo_gpt", "moe", "resnet"])
+def test_a_step_takes_half_to_twice_what_is_expected(name: str, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, optimizer = build(name, 0.1), dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
+    request = Request.of(case.model, case.loss, optimizer, case.example(0), Precision.FP32, 1, 0)
+    step = import_step(case.model, case.loss, optimizer, case.example(0), Precision.FP32, 1, 0, context)
+    expected, done = amount_of(step.module), _done_by_eager(request, monkeypatch)
+    assert expected.draws == done.draws
+    assert done.flops <= expected.flops <= FACTOR * done.flops
+    assert done.seconds(RATES) / FACTOR <= expected.seconds(RATES) <= FACTOR * done.seconds(RATES)
+
+
+def test_nothing_is_slower_than_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As short work on many threads seems to be where others use the machine; threads are as many as before."""
+    threads, used = torch.get_num_threads(), list[int]()
+
+    def shortest(clock: Any, works: Any) -> list[float]:
+        used.append(torch.get_num_threads())
+        return [0.5, 4.0, 4.0] if clock is time.perf_counter else [1.0, 2.0, 2.0]
+
+    monkeypatch.setattr(estimate, "_shortest", shortest)
+    rates = Rates.measured()
+    monkeypatch.setattr(estimate, "_shortest", lambda clock, works: [1.0, 2.0, 2.0])
+    alone = Rates.measured()
+    assert (rates.flop, rates.element, rates.draw) == (alone.flop / 2, alone.element, alone.draw)
+    assert used == [threads, 1] and torch.get_num_threads() == threads

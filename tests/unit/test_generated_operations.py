@@ -1,0 +1,326 @@
+"""What operations mean in generated kernels: arithmetic, movements, reductions and products of every kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dmc.kernels.generated import Declined, generate
+from tests.generated_regions import assert_right, region, regions_of, sample
+from tests.triton_interpreter import interpret
+
+
+def each(inputs: str, lines: str, results: str, shape: str = "6x7") -> Any:
+    """A region that computes element by element: `lines` compute `%r0, …` of `%a0, …`."""
+    given, made = inputs.split(), results.split()
+    dims = [f"d{i}" for i in range(shape.count("x") + 1)]
+    same = f"affine_map<({', '.join(dims)}) -> ({', '.join(dims)})>"
+    tensors = [f"tensor<{shape}x{dtype}>" for dtype in (*given, *made)]
+    maps = ", ".join([same] * len(tensors))
+    arguments = ", ".join(f"%x{i}: {tensor}" for i, tensor in enumerate(tensors[: len(given)]))
+    empty = "\n".join(f"%e{i} = tensor.empty() : {tensor}" for i, tensor in enumerate(tensors[len(given) :]))
+    outs = ", ".join(f"%e{i}" for i in range(len(made)))
+    blocks = [f"%a{i}: {dtype}" for i, dtype in enumerate(given)] + [f"%o{i}: {dtype}" for i, dtype in enumerate(made)]
+    names = ", ".join(f"%r{i}" for i in range(len(made)))
+    operands = ", ".join(f"%x{i}" for i in range(len(given)))
+    kinds = ", ".join(['"parallel"'] * len(dims))
+    kept = ", ".join(f"%0#{i}" if len(made) > 1 else "%0" for i in range(len(made)))
+    types = ", ".join(tensors[len(given) :])
+    return region(f"""({arguments}) -> ({types}) {{
+      {empty}
+      %0{f":{len(made)}" if len(made) > 1 else ""} = linalg.generic {{indexing_maps = [{maps}],
+          iterator_types = [{kinds}]}}
+          ins({operands} : {", ".join(tensors[: len(given)])}) outs({outs} : {types}) {{
+      ^bb0({", ".join(blocks)}):
+        {lines}
+        linalg.yield {names} : {", ".join(made)}
+      }} -> ({types})
+      return {kept} : {types}
+    }}""")
+
+
+PREDICATES = "oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno".split()
+
+
+def test_comparisons_of_what_may_be_no_number(context: Any) -> None:
+    lines = "\n".join(f"%r{i} = arith.cmpf {name}, %a0, %a1 : f32" for i, name in enumerate(PREDICATES))
+    assert_right(each("f32 f32", lines, " ".join(["i1"] * len(PREDICATES)), "20x20"), special=True)
+
+
+def test_extremes_of_what_may_be_no_number(context: Any) -> None:
+    names = ("maximumf", "minimumf", "maxnumf", "minnumf")
+    lines = "\n".join(f"%r{i} = arith.{name} %a0, %a1 : f32" for i, name in enumerate(names))
+    assert_right(each("f32 f32", lines, "f32 f32 f32 f32", "20x20"), special=True)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_narrow_numbers_are_rounded_after_each_operation(context: Any, dtype: str) -> None:
+    lines = f"""%s = arith.addf %a0, %a1 : {dtype}
+        %d = arith.subf %s, %a1 : {dtype}
+        %w = arith.extf %d : {dtype} to f32
+        %r0 = arith.mulf %w, %w : f32
+        %r1 = arith.divf %a0, %a1 : {dtype}"""
+    module = each(f"{dtype} {dtype}", lines, f"f32 {dtype}", "30x30")
+    generated = generate(regions_of(module)["region"])
+    x, y = sample(generated.problem.operands, 0)
+    square, ratio = interpret(generated.problem, generated.recipes[0], (x, y))
+    assert torch.equal(square, ((x + y) - y).float() ** 2)
+    assert torch.equal(ratio, x / y)
+
+
+def test_integers_in_every_way(context: Any) -> None:
+    lines = """%c3 = arith.constant 3 : i64
+        %c5 = arith.constant 5 : i64
+        %mask = arith.constant 4294967295 : i64
+        %factor = arith.constant 3528531795 : i64
+        %c32 = arith.constant 32 : i64
+        %low = arith.andi %a0, %mask : i64
+        %wide = arith.muli %low, %factor : i64
+        %high = arith.shrsi %wide, %c32 : i64
+        %kept = arith.andi %high, %mask : i64
+        %r0 = arith.xori %kept, %a1 : i64
+        %r1 = arith.subi %a1, %a0 : i64
+        %r2 = arith.divsi %r1, %c3 : i64
+        %r3 = arith.remsi %r1, %c5 : i64
+        %small = arith.trunci %wide : i64 to i32
+        %back = arith.extsi %small : i32 to i64
+        %r4 = arith.maxsi %back, %c3 : i64
+        %less = arith.cmpi slt, %back, %a1 : i64
+        %r5 = arith.select %less, %a0, %back : i64
+        %r6 = arith.cmpi ult, %r1, %c3 : i64
+        %r7 = arith.uitofp %less : i1 to f32
+        %r8 = math.absi %r1 : i64
+        %i = linalg.index 0 : index
+        %j = linalg.index 1 : index
+        %n = arith.addi %i, %j : index
+        %k = arith.index_cast %n : index to i64
+        %r9 = arith.remsi %k, %c5 : i64"""
+    for limit in (8, 2**62):
+        assert_right(each("i64 i64", lines, "i64 i64 i64 i64 i64 i64 i1 f32 i64 i64", "9x5"), limit=limit)
+
+
+def test_what_sizes_decide_costs_nothing(context: Any) -> None:
+    lines = """%i = linalg.index 0 : index
+        %k = arith.index_cast %i : index to i64
+        %none = arith.constant 0 : i64
+        %last = arith.constant 5 : i64
+        %negative = arith.cmpi slt, %k, %none : i64
+        %other = arith.addi %k, %last : i64
+        %place = arith.select %negative, %other, %k : i64
+        %least = arith.maxsi %place, %none : i64
+        %most = arith.minsi %least, %last : i64
+        %inside = arith.cmpi sle, %most, %last : i64
+        %r0 = arith.select %inside, %most, %a0 : i64"""
+    generated = assert_right(each("i64", lines, "i64"))
+    source = generated.recipes[0].calls[0].source
+    assert not any(word in source for word in ("where", "maximum", "minimum", "<=")), source
+
+
+FUNCTIONS = "exp expm1 log log1p tanh erf sqrt rsqrt sin cos floor ceil absf exp2 log2".split()
+
+
+def test_functions(context: Any) -> None:
+    lines = "\n".join(f"%r{i} = math.{name} %a0 : f32" for i, name in enumerate(FUNCTIONS))
+    assert_right(each("f32", lines, " ".join(["f32"] * len(FUNCTIONS)), "40x40"), special=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"), [("exp", (-110, 100)), ("expm1", (-20, 100)), ("log1p", (-1, 50)), ("tanh", (-12, 12))]
+)
+def test_functions_are_accurate(context: Any, name: str, ends: tuple[int, int]) -> None:
+    module = each("f32", f"%r0 = math.{name} %a0 : f32", "f32", "40x50")
+    generated = generate(regions_of(module)["region"])
+    x = torch.cat([torch.linspace(*ends, 1000), torch.linspace(-1e-3, 1e-3, 1000)]).reshape(40, 50)
+    (made,) = interpret(generated.problem, generated.recipes[0], (x,))
+    with np.errstate(all="ignore"):
+        exact = getattr(np, name)(x.double().numpy())
+        wanted = exact.astype(np.float32)
+    finite = np.isfinite(wanted)
+    assert np.array_equal(made.numpy()[~finite], wanted[~finite], equal_nan=True)
+    # The interpreter has no fused multiply-add, without which the last bits of a large exponent are lost.
+    few = 4 if name != "exp" else 4 + np.abs(x.numpy()[finite]) * 2
+    spacing = np.spacing(np.maximum(np.abs(wanted[finite]), np.finfo(np.float32).tiny))
+    assert np.all(np.abs(made.numpy()[finite] - exact[finite]) <= few * spacing)
+
+
+def test_powers(context: Any) -> None:
+    module = each("f32 f32", "%r0 = math.powf %a0, %a1 : f32", "f32", "9x9")
+    generated = generate(regions_of(module)["region"])
+    values = torch.tensor([-np.inf, -2.5, -1.0, -0.0, 0.0, 0.3, 1.0, np.inf, np.nan])
+    x, y = torch.meshgrid(
+        values, torch.tensor([-np.inf, -3.0, -0.5, 0.0, 2.0, 3.0, 7.5, np.inf, np.nan]), indexing="ij"
+    )
+    (made,) = interpret(generated.problem, generated.recipes[0], (x.contiguous(), y.contiguous()))
+    torch.testing.assert_close(made, torch.pow(x, y), equal_nan=True, rtol=1e-6, atol=0.0)
+
+
+MOVEMENTS = {
+    "slices": """(%x: tensor<5x9x8xf32>) -> tensor<3x4xf32> {
+        %0 = tensor.extract_slice %x[1, 2, 3] [3, 4, 1] [1, 2, 1] : tensor<5x9x8xf32> to tensor<3x4xf32>
+        return %0 : tensor<3x4xf32> }""",
+    "inserted": """(%x: tensor<4x3xf32>, %y: tensor<9x5xf32>) -> tensor<9x5xf32> {
+        %0 = tensor.insert_slice %x into %y[1, 2] [4, 3] [2, 1] : tensor<4x3xf32> into tensor<9x5xf32>
+        return %0 : tensor<9x5xf32> }""",
+    "padded": """(%x: tensor<4x6xf32>) -> tensor<7x5xf32> {
+        %c = arith.constant 2.5 : f32
+        %0 = tensor.pad %x low[1, 0] high[2, -1] {
+        ^bb0(%i: index, %j: index):
+          tensor.yield %c : f32
+        } : tensor<4x6xf32> to tensor<7x5xf32>
+        return %0 : tensor<7x5xf32> }""",
+    "joined": """(%x: tensor<2x3xi64>, %y: tensor<2x1xi64>, %z: tensor<2x40xi64>) -> tensor<88xi64> {
+        %0 = tensor.concat dim(1) %x, %y, %z : (tensor<2x3xi64>, tensor<2x1xi64>, tensor<2x40xi64>) -> tensor<2x44xi64>
+        %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<2x44xi64> into tensor<88xi64>
+        return %1 : tensor<88xi64> }""",
+    "turned": """(%x: tensor<3x70x40xbf16>) -> tensor<40x3x70xbf16> {
+        %e = tensor.empty() : tensor<40x3x70xbf16>
+        %0 = linalg.transpose ins(%x : tensor<3x70x40xbf16>) outs(%e : tensor<40x3x70xbf16>) permutation = [2, 0, 1]
+        return %0 : tensor<40x3x70xbf16> }""",
+    "broadcast": """(%x: tensor<7xf32>) -> tensor<7x4xf32> {
+        %e = tensor.empty() : tensor<7x4xf32>
+        %0 = linalg.broadcast ins(%x : tensor<7xf32>) outs(%e : tensor<7x4xf32>) dimensions = [1]
+        return %0 : tensor<7x4xf32> }""",
+    "constants": """(%x: tensor<i64>) -> (tensor<2x3xi64>, tensor<2xi64>) {
+        %0 = arith.constant dense<[[1, 2, 3], [4, 5, 600000000000]]> : tensor<2x3xi64>
+        %s = tensor.extract %x[] : tensor<i64>
+        %1 = tensor.from_elements %s, %s : tensor<2xi64>
+        return %0, %1 : tensor<2x3xi64>, tensor<2xi64> }""",
+}
+
+
+@pytest.mark.parametrize("name", MOVEMENTS)
+def test_movements(context: Any, name: str) -> None:
+    generated = assert_right(region(MOVEMENTS[name]))
+    assert ("across" in generated.recipes[0].calls[0].source) == (name == "turned")
+
+
+def sums(shape: str, maps: str, kinds: str, result: str, op: str, dtype: str, start: str) -> Any:
+    return region(f"""(%x: tensor<{shape}x{dtype}>) -> tensor<{result}{dtype}> {{
+      %c = arith.constant {start if dtype == "i1" else f"{start} : {dtype}"}
+      %e = tensor.empty() : tensor<{result}{dtype}>
+      %z = linalg.fill ins(%c : {dtype}) outs(%e : tensor<{result}{dtype}>) -> tensor<{result}{dtype}>
+      %0 = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}
+          ins(%x : tensor<{shape}x{dtype}>) outs(%z : tensor<{result}{dtype}>) {{
+      ^bb0(%in: {dtype}, %o: {dtype}):
+        %s = {op} %in, %o : {dtype}
+        linalg.yield %s : {dtype}
+      }} -> tensor<{result}{dtype}>
+      return %0 : tensor<{result}{dtype}>
+    }}""")
+
+
+REDUCTIONS = [
+    ("arith.addf", "f32", "0.0"),
+    ("arith.mulf", "f32", "1.0"),
+    ("arith.maximumf", "f32", "0xFF800000"),
+    ("arith.minnumf", "f32", "2.0"),
+    ("arith.addi", "i64", "5"),
+    ("arith.maxsi", "i64", "-9223372036854775808"),
+    ("arith.minsi", "i32", "2147483647"),
+    ("arith.andi", "i1", "true"),
+    ("arith.ori", "i1", "false"),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype", "start"), REDUCTIONS)
+def test_reductions_of_every_kind_over_outer_and_inner_dimensions(
+    context: Any, op: str, dtype: str, start: str
+) -> None:
+    special = "num" in op or "imum" in op
+    inner = "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>"
+    both = "affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (j)>"
+    for rows in (3, 66):
+        module = sums(f"{rows}x20", inner, '"parallel", "reduction"', f"{rows}x", op, dtype, start)
+        assert_right(module, special=special, every=False)
+    module = sums("5x3x30", both, '"reduction", "parallel", "reduction"', "3x", op, dtype, start)
+    assert_right(module, special=special, every=False)
+
+
+def test_sums_of_narrow_numbers_are_rounded_once(context: Any) -> None:
+    maps = "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>"
+    module = sums("70x300", maps, '"parallel", "reduction"', "70x", "arith.addf", "bf16", "0.0")
+    generated = generate(regions_of(module)["region"])
+    (x,) = sample(generated.problem.operands, 0)
+    (made,) = interpret(generated.problem, generated.recipes[0], (x,))
+    torch.testing.assert_close(made, x.double().sum(1).bfloat16(), rtol=0.01, atol=1e-5)
+
+
+def test_all_of_a_tensor_becomes_one(context: Any) -> None:
+    maps = "affine_map<(i) -> (i)>, affine_map<(i) -> ()>"
+    generated = assert_right(sums("5000", maps, '"reduction"', "", "arith.addf", "f32", "0.0"))
+    assert len(generated.recipes[0].calls) == 2
+
+
+def test_a_reduction_in_which_order_matters_is_declined(context: Any) -> None:
+    maps = "affine_map<(i) -> (i)>, affine_map<(i) -> ()>"
+    module = sums("50", maps, '"reduction"', "", "arith.subf", "f32", "0.0")
+    with pytest.raises(Declined, match="no sum, product or extreme"):
+        generate(regions_of(module)["region"])
+
+
+def product(op: str, first: str, second: str, result: str, start: str = "0.0", more: str = "") -> Any:
+    dtype = result.rsplit("x", 1)[-1]
+    return region(f"""(%a: tensor<{first}>, %b: tensor<{second}>) -> tensor<{result}> {{
+      %c = arith.constant {start} : {dtype}
+      %e = tensor.empty() : tensor<{result}>
+      %z = linalg.fill ins(%c : {dtype}) outs(%e : tensor<{result}>) -> tensor<{result}>
+      %0 = {op} {more} ins(%a, %b : tensor<{first}>, tensor<{second}>) outs(%z : tensor<{result}>) -> tensor<{result}>
+      return %0 : tensor<{result}>
+    }}""")
+
+
+@pytest.mark.parametrize(
+    ("op", "first", "second", "result", "start", "is_tiled"),
+    [
+        ("linalg.matmul", "33x20xf32", "20x17xf32", "33x17xf32", "1.5", True),
+        ("linalg.batch_matmul", "3x20x40xbf16", "3x40x24xbf16", "3x20x24xf32", "0.0", True),
+        ("linalg.matmul", "2x20xbf16", "20x17xbf16", "2x17xf32", "0.0", False),
+        ("linalg.matvec", "70x20xf32", "20xf32", "70xf32", "0.0", False),
+        ("linalg.vecmat", "20xf32", "20x70xf32", "70xf32", "0.0", False),
+        ("linalg.dot", "90xf32", "90xf32", "f32", "0.0", False),
+        ("linalg.matmul", "9x20xi64", "20x17xi64", "9x17xi64", "0", False),
+    ],
+)
+def test_products_of_every_kind(
+    context: Any, op: str, first: str, second: str, result: str, start: str, is_tiled: bool
+) -> None:
+    generated = assert_right(product(op, first, second, result, start), every=False)
+    assert ("tl.dot" in generated.recipes[0].calls[0].source) == is_tiled
+
+
+def test_convolutions(context: Any) -> None:
+    strides = "{dilations = dense<1> : tensor<2xi64>, strides = dense<2> : tensor<2xi64>}"
+    module = product("linalg.conv_2d_nchw_fchw", "2x3x9x9xf32", "8x3x3x3xf32", "2x8x4x4xf32", "0.5", strides)
+    generated = assert_right(module, every=False)
+    assert "tl.dot" in generated.recipes[0].calls[0].source
+
+
+def test_a_reduction_of_a_product_takes_two_launches(context: Any) -> None:
+    module = region("""(%a: tensor<70x20xbf16>, %b: tensor<20x30xbf16>) -> (tensor<70xf32>, tensor<70x30xf32>) {
+      %c = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<70x30xf32>
+      %e1 = tensor.empty() : tensor<70xf32>
+      %z = linalg.fill ins(%c : f32) outs(%e : tensor<70x30xf32>) -> tensor<70x30xf32>
+      %z1 = linalg.fill ins(%c : f32) outs(%e1 : tensor<70xf32>) -> tensor<70xf32>
+      %0 = linalg.matmul ins(%a, %b : tensor<70x20xbf16>, tensor<20x30xbf16>)
+          outs(%z : tensor<70x30xf32>) -> tensor<70x30xf32>
+      %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+          iterator_types = ["parallel", "reduction"]} ins(%0 : tensor<70x30xf32>) outs(%z1 : tensor<70xf32>) {
+      ^bb0(%in: f32, %o: f32):
+        %s = arith.addf %in, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<70xf32>
+      %2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+          affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+          ins(%0, %1 : tensor<70x30xf32>, tensor<70xf32>) outs(%e : tensor<70x30xf32>) {
+      ^bb0(%in: f32, %total: f32, %o: f32):
+        %s = arith.divf %in, %total : f32
+        linalg.yield %s : f32
+      } -> tensor<70x30xf32>
+      return %1, %2 : tensor<70xf32>, tensor<70x30xf32>
+    }""")
+    generated = assert_right(module)
+    assert len(generated.recipes[0].calls) == 2
