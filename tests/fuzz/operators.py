@@ -5,6 +5,9 @@ followed by the least rank, if any. `like` is a number and `mask` a bool that ma
 `same` is of its shape and type. `own` and `own_int` may be written in place; `buffer`, `parameter` and `input` are
 leaves. `{0}` is the first operand again, `{1}` the second.
 
+Filters and the weights of normalisations are finite: where one is not, the order of factors, which each kernel of
+PyTorch chooses for itself, decides between NaN and infinity.
+
 A hole in angle brackets is a constant; `constants.py` says which there are. What fails in eager is drawn anew.
 """
 
