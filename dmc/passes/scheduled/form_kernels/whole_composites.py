@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, linalg, tensor
+from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
 from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
 from dmc.analysis.storage.pieces import RESHAPES, is_view
@@ -214,10 +215,10 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Copies an operation to the insertion point, with what it is written into."""
-    for operand in op.operands:
-        if operand not in values:
-            copy_with(operand.owner.operation, values)
+    """Copies an operation to the insertion point, with what it is written into, and constants that its region reads."""
+    for value in outer_reads(op):
+        if value not in values:
+            copy_with(value.owner.operation, values)
     copy = copy_with(op, values)
     for name in [name for name in copy.attributes if name.startswith("dm.")]:
         del copy.attributes[name]

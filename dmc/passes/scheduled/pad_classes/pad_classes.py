@@ -10,11 +10,12 @@ from dmc.analysis.kernels.layouts import permutation
 from dmc.analysis.requests.settings import target_of
 from dmc.dialect.plan import element_bytes
 from dmc.passes.base import Pass
-from dmc.passes.scheduled.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_narrowing, is_of_product, sliced
+from dmc.passes.scheduled.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_cast, is_of_product, sliced
 from dmc.step_function import find_step
 from dmc.target import targets
 
 LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
+NARROW = "arith.truncf"
 # Matrix products are fast where rows begin at multiples of this, in bytes.
 _ALIGNMENT = 16
 # Padded sizes are multiples of this: it divides the tiles of matrix products.
@@ -100,7 +101,7 @@ class _Readers:
 
     def _slice_behind(self, product: ir.Value, dim: int) -> None:
         """Slices a product, or what it is narrowed to if that alone reads it: one kernel gives that."""
-        narrowed = [use.owner.operation.results[0] for use in product.uses if is_narrowing(use.owner.operation)]
+        narrowed = [use.owner.operation.results[0] for use in product.uses if is_cast(use.owner.operation, NARROW)]
         given = narrowed[0] if narrowed and len(list(product.uses)) == 1 else product
         given.replace_all_uses_with(sliced(self.widened.of(given, dim, self.width), given.type))
 

@@ -55,11 +55,11 @@ def is_of_product(value: ir.Value) -> bool:
     return len(whole) == 2 and is_of_product(whole[0])
 
 
-def is_narrowing(op: ir.Operation) -> bool:
-    """Whether an operation only rounds the elements of a tensor to a narrower type."""
+def is_cast(op: ir.Operation, cast: str) -> bool:
+    """Whether an operation only casts the elements of a tensor, by the operation `cast`."""
     if not _is_elementwise(op) or len(op.operands) != 2:
         return False
-    return [view.operation.name for view in op.regions[0].blocks[0].operations] == ["arith.truncf", "linalg.yield"]
+    return [view.operation.name for view in op.regions[0].blocks[0].operations] == [cast, "linalg.yield"]
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -97,7 +97,8 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
             return {0: permutation(op)[dim], 1: dim}
         case "linalg.matmul":
             return {dim: dim, 2: dim}
-        case "linalg.generic" if is_of_product(op.results[0]):
+        # What widens a narrow tensor is a part of the product that reads it, and padding is not.
+        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, "arith.extf"):
             return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
         case _:
             return {}
