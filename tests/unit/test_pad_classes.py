@@ -1,4 +1,4 @@
-"""What a step computes stays what it is where the classes of its loss are padded, by the interpreter; and the plan's."""
+"""A step computes what it did where the classes of its loss are padded, by the interpreter; and the plan's sizes."""
 
 from __future__ import annotations
 
