@@ -7,7 +7,7 @@ machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples of t
 needs no GPU. Parameters are zero in the files, which so pack well; both machines draw the same ones.
 
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
-more from the start, which must give the same bits, and so must IREE's runtime (`<model>_iree`); compares with the CPU;
+more from the start, which must give the same bits, and so must IREE's runtime (`…_runtime`); compares with the CPU;
 measures a step beside PyTorch eager's, the time the host spends on it, and the device memory that steps allocate. It
 writes `bench/results/gpu_replay.json`, and needs what `pip install 'dmc[cuda]'` brings, torch and transformers.
 """
@@ -48,12 +48,15 @@ from tests.models.case import Case
 
 @dataclass(frozen=True)
 class Replay:
-    """A model and how it is trained. timed: whether a step is measured beside PyTorch eager's. executor: on the GPU."""
+    """A model and how it is trained. timed: whether a step is measured beside PyTorch eager's. target, executor: as
+    of `dmc.compile`.
+    """
 
     build: Callable[[], Case]
     precision: str = "fp32"
     accumulate: int = 1
     timed: bool = False
+    target: str = "cpu+cuda"
     executor: Literal["static", "iree"] = "static"
 
 
@@ -63,14 +66,15 @@ def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
     return Replay(functools.partial(build, name, dropout), precision, accumulate)
 
 
-# A case beside one of the same name without it: the same plan in IREE's runtime.
-BY_IREE = "_iree"
+# IREE's kernels alone, replayed; and the same plan in IREE's runtime.
+IREE, RUNTIME = "_iree", "_runtime"
 CASES: Mapping[str, Replay] = {
     "demo_gpt": Replay(lambda: demo_gpt.build_bench(0.0), timed=True),
     "bert_small": Replay(lambda: bert_small.build(0.0), timed=True),
     "lstm": Replay(lambda: lstm.build_bench(0.0), timed=True),
     **{f"{name}_small": _small(name) for name in NAMES},
-    f"demo_gpt_small{BY_IREE}": replace(_small("demo_gpt"), executor="iree"),
+    f"demo_gpt{IREE}": replace(_small("demo_gpt"), target="cpu+cuda:iree"),
+    f"demo_gpt{IREE}{RUNTIME}": replace(_small("demo_gpt"), target="cpu+cuda:iree", executor="iree"),
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},
     **{f"{name}_accumulate": _small(name, accumulate=2) for name in ("demo_gpt", "bert", "lstm")},
 }
@@ -127,7 +131,7 @@ def main() -> int:
     record = {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
     write_record(options.out, record)
     bits = {result.model: result.bits for result in results}
-    alike = all(bits[name] == bits.get(name.removesuffix(BY_IREE), bits[name]) for name in bits)
+    alike = all(bits[name] == bits.get(name.removesuffix(RUNTIME), bits[name]) for name in bits)
     return 0 if alike and all(result.agrees and result.same_bits for result in results) else 1
 
 
@@ -148,7 +152,7 @@ def prepare(model: str, directory: Path) -> None:
         example=case.example(0),
         precision=replay.precision,
         accumulate=replay.accumulate,
-        target="cpu+cuda",
+        target=replay.target,
         executor=replay.executor,
     ).write(directory / f"{model}.dmc")
     step = dmc.load(directory / f"{model}.dmc")

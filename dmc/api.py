@@ -81,7 +81,8 @@ def compile(
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
     use `compile_artifact`.
     executor: who carries out the plan on a GPU: "static" replays it as one CUDA graph, "iree" runs it in IREE's
-    runtime, in one lane; the numbers are the same. On a CPU it is IREE's runtime in either case.
+    runtime, in one lane, with IREE's code for every kernel, as a replay for target "cuda:iree" has it: the bits are the
+    same. On a CPU it is IREE's runtime in either case.
     machine: for which machine the step is scheduled (`dmc.machine.machine_names()`); by default the target's.
     memory_cap: bytes of device memory that a rank may use; what needs more is refused. Without one nothing is, and the
     schedule takes no more memory for overlap than the step takes anyway: with a cap above that, movements may start

@@ -2,7 +2,8 @@
 
 `softmax_cross_entropy_both` is the two in one, for a loss whose own gradient is known beforehand:
 (dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may lie where
-the logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is left alone.
+the logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is left alone. Where
+the gradient has more columns than the logits, the others become zero.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from dmc.kernels.references import cross_entropy as reference
 _BOTH = "softmax_cross_entropy_both"
 _BACKWARD = "softmax_cross_entropy_backward"
 _SUM_BLOCK = 4096
+# So many columns behind the classes fit into the last block.
+_MOST_PADDING = 4096
 
 
 @dataclass(frozen=True)
 class CrossEntropyShape:
     """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead.
 
-    whole: the classes in whole blocks; the others are one block of `tail_block`. kept: the cache is asked to keep the
+    width: the columns of the gradient; those behind the classes become zero. whole: the classes in whole blocks; the
+    other columns are one block of `tail_block`. kept: the cache is asked to keep the
     logits until they are read again.
     """
 
     rows: int
     classes: int
+    width: int
     logits_stride: int
     gradient_stride: int
     ignore_index: int
@@ -57,15 +62,20 @@ def _refuses(problem: Problem) -> str | None:
     others = (tensor for tensor in (*problem.operands, *problem.results) if len(tensor.shape) < 2)
     if any(tensor.strides for tensor in others):
         return "what there is one of for each row is not contiguous"
-    return None if min(_logits(problem).shape) > 0 else "there are no logits"
+    (rows, classes), (gradient_rows, width) = _logits(problem).shape, _gradient(problem).shape
+    if rows != gradient_rows or not 0 <= width - classes < _MOST_PADDING:
+        return "the gradient has another shape than the logits"
+    return None if min(rows, classes) > 0 else "there are no logits"
 
 
 def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
     rows, classes = _logits(problem).shape
+    width = _gradient(problem).shape[1]
     whole = classes // chosen["block"] * chosen["block"]
     return CrossEntropyShape(
         rows=rows,
         classes=classes,
+        width=width,
         logits_stride=_logits(problem).steps()[0],
         gradient_stride=_gradient(problem).steps()[0],
         ignore_index=int(problem.get("ignore_index", -100)),
@@ -73,7 +83,7 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         mean=bool(problem.get("mean", True)),
         block=chosen["block"],
         whole=whole,
-        tail_block=max(16, 1 << max(0, classes - whole - 1).bit_length()),
+        tail_block=max(16, 1 << max(0, width - whole - 1).bit_length()),
         stages=chosen.stages,
         kept=problem.kind == _BOTH and bool(chosen["kept"]),
         sum_block=_SUM_BLOCK,

@@ -66,7 +66,9 @@ def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_plan_for_two_machines_and_executors(tmp_path: Path) -> None:
-    replayed, by_iree = (compile_artifact(**_options(target="cpu+cuda", executor=name)) for name in ("static", "iree"))
+    # The runtime of IREE runs IREE's code alone.
+    replayed = compile_artifact(**_options(target="cpu+cuda:iree"))
+    by_iree = compile_artifact(**_options(target="cpu+cuda", executor="iree"))
     assert replayed.job.digest() == by_iree.job.digest()
     assert replayed.code is not None
     assert set(replayed.code.kernels) == set(replayed.job.kernels)
@@ -83,10 +85,10 @@ def test_one_plan_for_two_machines_and_executors(tmp_path: Path) -> None:
 def test_a_gpu_alone_is_planned_and_proven(tmp_path: Path) -> None:
     # Each micro-batch draws its own numbers, by a counter that no host computes.
     model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))
-    artifact = compile_artifact(**_options(model=model, accumulate=2, target="cuda", memory_cap=1 << 20))
+    artifact = compile_artifact(**_options(model=model, accumulate=2, target="cuda", memory_cap=1 << 30))
     assert artifact.code is not None
     assert (set(artifact.modules), set(artifact.code.kernels)) == (set(), set(artifact.job.kernels))
-    assert artifact.certificate.caps == {"device": 1 << 20}
+    assert artifact.certificate.caps == {"device": 1 << 30}
     artifact.write(tmp_path / "step.dmc")
     assert Artifact.read(tmp_path / "step.dmc").code == artifact.code
 

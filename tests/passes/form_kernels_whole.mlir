@@ -122,3 +122,43 @@ func.func private @backward(%d: tensor<2x2x8x16xf32>, %q: tensor<2x2x8x16xf32>, 
   %0 = tensor.empty() : tensor<f32>
   return %q, %k, %v, %0 : tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<f32>
 }
+
+// -----
+
+// Logits are read in a larger tensor, and the gradient is given with its padding, whose zero lies outside; a gradient
+// that is read without it, too, is padded by a kernel of its own.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[ONE:[^:]+]]: tensor<f32> {{[^%]+}}, %[[L:[^:]+]]: tensor<8x128xf32>
+// CHECK: %[[G:.+]] = "dm.kernel"(%[[ONE]], %[[L]], {{.+}}) {body = @softmax_cross_entropy_backward_0, {{.+}} -> tensor<8x128xf32>
+// CHECK: "dm.kernel"({{.+}}) {body = @softmax_cross_entropy_backward_1, {{.+}} -> tensor<8x67xf32>
+// CHECK: body = @pad_0
+// CHECK: func.func private @softmax_cross_entropy_backward_0
+// CHECK: %[[C:.+]] = tensor.extract_slice %arg1[0, 0] [8, 67] [1, 1]
+// CHECK: %[[GRADIENT:.+]] = "dm.composite"(%arg0, %[[C]],
+// CHECK: %[[ZERO:.+]] = arith.constant 0.000000e+00
+// CHECK: tensor.pad %[[GRADIENT]] low[0, 0] high[0, 61]
+// CHECK: tensor.yield %[[ZERO]]
+func.func @step(%one: tensor<f32> {dm.name = "one"}, %l: tensor<8x128xf32> {dm.name = "l"}, %target: tensor<8xi64> {dm.name = "target"},
+      %level: tensor<8xf32> {dm.name = "level"})
+    -> (tensor<8x128xf32> {dm.name = "a"}, tensor<8x128xf32> {dm.name = "b"}, tensor<8x67xf32> {dm.name = "c"}) {
+  %zero = arith.constant 0.0 : f32
+  %logits = tensor.extract_slice %l[0, 0] [8, 67] [1, 1] : tensor<8x128xf32> to tensor<8x67xf32>
+  %g = "dm.composite"(%one, %logits, %target, %level, %one) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xf32>
+  %a = tensor.pad %g low[0, 0] high[0, 61] {
+    ^bb0(%i: index, %j: index):
+      tensor.yield %zero : f32
+  } : tensor<8x67xf32> to tensor<8x128xf32>
+  %h = "dm.composite"(%one, %logits, %target, %level, %one) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.1 : f64}}
+      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xf32>
+  %b = tensor.pad %h low[0, 0] high[0, 61] {
+    ^bb0(%i: index, %j: index):
+      tensor.yield %zero : f32
+  } : tensor<8x67xf32> to tensor<8x128xf32>
+  return %a, %b, %h : tensor<8x128xf32>, tensor<8x128xf32>, tensor<8x67xf32>
+}
+func.func private @backward(%one: tensor<f32>, %l: tensor<8x67xf32>, %t: tensor<8xi64>, %v: tensor<8xf32>, %s: tensor<f32>) -> tensor<8x67xf32> {
+  return %l : tensor<8x67xf32>
+}

@@ -54,17 +54,17 @@ def test_columns_shared_by_programs(context: Any) -> None:
 
 
 @FEW
-@given(st.sampled_from([(4, 4, 8), (33, 70, 20), (130, 257, 70), (64, 64, 64)]), st.sampled_from(["bf16", "f16"]))
+@given(st.sampled_from([(64, 64, 64), (4, 4, 8), (33, 70, 20), (130, 257, 70)]), st.sampled_from(["bf16", "f16"]))
 def test_products(context: Any, sizes: tuple[int, int, int], dtype: str) -> None:
     rows, columns, depth = sizes
     generated = assert_right(shaped("product", m=rows, n=columns, k=depth, type=dtype))
     source = generated.recipes[0].calls[0].source
     assert "tl.dot(" in source and "ieee" not in source, "narrow factors stay narrow"
-    assert (0, 3) in generated.recipes[0].in_place
+    assert set(generated.recipes[0].in_place) == {(0, 3)}
 
 
 def test_products_that_are_split_along_their_depth(context: Any) -> None:
-    generated = assert_right(shaped("product", m=20, n=70, k=1100, type="bf16"), special=True)
+    generated = assert_right(shaped("product", m=20, n=70, k=1100, type="bf16"))
     assert len(generated.recipes[0].calls) == 2 and generated.recipes[0].scratch[0].shape == (2, 20, 70)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -180,6 +181,19 @@ def cross_entropy(rows: int, classes: int, dtype: str, **options: Parameter) -> 
 def test_cross_entropy(rows: int, classes: int, dtype: str, smoothing: float) -> None:
     for each in cross_entropy(rows, classes, dtype, label_smoothing=smoothing):
         assert_right(each)
+
+
+@pytest.mark.parametrize(("classes", "width"), [(3, 64), (4096, 4160), (4099, 4160)])
+def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, width: int) -> None:
+    for wanted in cross_entropy(3, classes, "bf16", label_smoothing=0.1)[1:]:
+        results = (*wanted.results[:-1], TensorType("bf16", (3, width)))
+        assert_right(replace(wanted, results=results))
+        recipe_of = implementation_of(wanted)
+        given = recipe_of.sample(wanted, Draws.of(0))
+        padded = replace(wanted, results=results)
+        made = interpret(padded, recipe_of.recipe(padded, recipe_of.candidates(padded)[0]), given)[-1]
+        plain = interpret(wanted, recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0]), given)[-1]
+        assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
 
 
 def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() -> None:

@@ -117,4 +117,4 @@ def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyP
     assert caught.value.hint == "pip install 'dmc[cuda]'"
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["cuda"]
-    assert [line.partition(">")[0] for line in extra] == ["cuda-bindings", "cupy-cuda13x"]
+    assert {"cuda-bindings", "cupy-cuda13x"} <= {line.partition(">")[0] for line in extra}

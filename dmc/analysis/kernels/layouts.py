@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from dmc._mlir import ir
+from dmc.analysis.loops.splats import is_zero
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -77,7 +78,10 @@ def seen_through(op: ir.Operation, layout: Layout) -> Layout | None:
 
 
 def written_through(op: ir.Operation, index: int, layout: Layout) -> Layout | None:
-    """How operand `index` of `op` has to lie for the result to lie so; None where no strides say so."""
+    """How operand `index` of `op` has to lie for the result to lie so; None where no strides say so.
+
+    What is padded with zeros at its ends lies as all of the result: its layout has larger sizes than it.
+    """
     rule = _BACKWARD.get(op.name)
     return None if rule is None else rule(op, index, layout)
 
@@ -93,6 +97,13 @@ def _slice(op: ir.Operation, layout: Layout) -> Layout | None:
         return None
     # A slice may leave out dimensions of size 1.
     return layout.part(offsets, sizes).reshaped(_shape(op.results[0]))
+
+
+def _padded(op: ir.Operation, _index: int, layout: Layout) -> Layout | None:
+    """As the result: whoever writes the operand writes the zeros behind it, too, as a part of it."""
+    *_, terminator = op.regions[0].blocks[0].operations
+    is_behind = all(low == 0 for low in op.attributes["static_low"])
+    return layout if is_behind and is_zero(terminator.operation.operands[0]) else None
 
 
 def _part_of_concat(op: ir.Operation, index: int, layout: Layout) -> Layout:
@@ -124,5 +135,6 @@ _BACKWARD: dict[str, Callable[[ir.Operation, int, Layout], Layout | None]] = {
     "tensor.expand_shape": lambda op, index, layout: layout.reshaped(_shape(op.operands[index])),
     "tensor.collapse_shape": lambda op, index, layout: layout.reshaped(_shape(op.operands[index])),
     "tensor.concat": _part_of_concat,
+    "tensor.pad": _padded,
     "linalg.transpose": lambda op, index, layout: layout.permuted(inverse(permutation(op))),
 }

@@ -15,6 +15,8 @@ from dmc.program.code import Place, Role
 
 # How many results at the end a problem leaves out where nothing reads them.
 _OPTIONAL_RESULTS = {"attention_backward": 1}
+# Composites whose kernels write zeros behind each row of a result that is padded.
+_PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward",))
 # Pointers that kernels take are multiples of this.
 _ALIGNMENT = 16
 
@@ -73,6 +75,14 @@ def refusal(given: Problem) -> str | None:
     return None
 
 
+def refusal_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout]) -> str | None:
+    """Why no implementation takes a composite whose operands and results lie so; None where one does."""
+    is_padded = any(tuple(value.type.shape) != each.sizes for value, each in zip(op.outputs, results, strict=False))
+    if is_padded and op.kind.value not in _PADDED_RESULTS:
+        return "a result is padded"
+    return refusal(problem_with(op, operands, results))
+
+
 def is_aligned(value: ir.Value, layout: Layout) -> bool:
     """Whether a view of a tensor begins where a kernel's pointer may point to, if the tensor does."""
     return layout.offset * ITEM_BYTES[_dtype(value)] % _ALIGNMENT == 0
@@ -94,9 +104,10 @@ def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
     # What is left in `written` comes of something else.
     if taken is None or made is None or written:
         return None
-    found = problem_with(composites[0], [each.layout for each in taken], [each.layout for each in made])
-    if refusal(found) is not None:
+    layouts = [each.layout for each in taken], [each.layout for each in made]
+    if refusal_with(composites[0], *layouts) is not None:
         return None
+    found = problem_with(composites[0], *layouts)
     reads = (each.place("read", value) for each, value in zip(taken, composites[0].inputs, strict=True))
     writes = (each.place("write", value) for each, value in zip(made, wanted, strict=True))
     return PlacedProblem(found, tuple(reads), tuple(writes))

@@ -69,12 +69,15 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
 def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, c: tl.constexpr):
     """The gradient of a block of logits. It may lie where they lie: a thread reads a logit before it writes there."""
     column = first + tl.arange(0, block)
-    mask = column < c.classes if masked else None
-    value = tl.load(logits + column, mask=mask, eviction_policy="evict_first").to(tl.float32)
+    is_class = column < c.classes if masked else None
+    mask = column < c.width if masked else None
+    value = tl.load(logits + column, mask=is_class, eviction_policy="evict_first").to(tl.float32)
     rest: tl.constexpr = c.smoothing / c.classes
     wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
     change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
     change = tl.where(target == c.ignore_index, 0.0, change)
+    if masked:
+        change = tl.where(is_class, change, 0.0)
     narrow = change.to(gradient.dtype.element_ty)
     if c.kept:
         tl.store(gradient + column, narrow, mask=mask, cache_modifier=".cs")
@@ -86,7 +89,7 @@ def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, t
 def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
     for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
         _slope(logits, gradient, first, c.block, False, target, level, factor, c)
-    if c.whole < c.classes:
+    if c.whole < c.width:
         _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, c)
 
 

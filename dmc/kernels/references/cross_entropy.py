@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from dmc.kernels.problem import Problem
 from dmc.kernels.references.draws import Draws
@@ -28,7 +29,7 @@ def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...
 
 
 def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The gradient of (dloss, logits, target, logsumexp, scale)."""
+    """The gradient of (dloss, logits, target, logsumexp, scale), and zeros behind its rows where it is wider."""
     dloss, logits, target, level, scale = operands
     smoothing, classes = problem.number("label_smoothing"), logits.shape[1]
     gradient = (logits.double() - level.double().unsqueeze(1)).exp_()
@@ -37,7 +38,8 @@ def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ..
     place = torch.where(valid, target, 0).unsqueeze(1)
     gradient.scatter_add_(1, place, torch.where(valid, smoothing - 1.0, 0.0).double().unsqueeze(1))
     gradient *= dloss.double() * scale.double()
-    return (torch.where((target != _ignored(problem)).unsqueeze(1), gradient, 0.0),)
+    gradient = torch.where((target != _ignored(problem)).unsqueeze(1), gradient, 0.0)
+    return (pad(gradient, (0, problem.results[-1].shape[1] - classes)),)
 
 
 def both(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 * absorb_casts: composites read and give narrow tensors themselves
 * inline_composites: composites become their decompositions
+* pad_classes: the classes of a loss are padded, so that products around it are aligned
 * unroll_loops: loops are written out
 * drop_empty: tensors without elements leave the dataflow
 * flatten_collectives: collectives act on dimension 0, so that pieces are contiguous

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, linalg, tensor
+from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
-from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal, wanted_results
+from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
 from dmc.analysis.storage.pieces import RESHAPES, is_view
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.kernels.implementation import implementation_of
 from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
 from dmc.passes.scheduled.form_kernels.generics import copy_with
 
-TRANSPOSE, SLICE, CONCAT = "linalg.transpose", "tensor.extract_slice", "tensor.concat"
+TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class _Kernel:
             self._take(self.operands, i, _sources(value))
         for i in range(len(self.results)):
             self._turn(i)
+            self._pad(i)
         self._join()
         kernel = self._kernel(functions)
         before, behind = self._views()
@@ -74,7 +76,7 @@ class _Kernel:
 
     def _refusal(self) -> str | None:
         layouts = ([each.layout for each in some] for some in (self.operands, self.results))
-        return refusal(problem_with(self.op, *layouts))
+        return refusal_with(self.op, *layouts)
 
     def _turn(self, index: int) -> None:
         """Gives a result as the first that transposes it wants it; who else reads it transposes it back."""
@@ -83,6 +85,12 @@ class _Kernel:
         if found is not None and self._take(self.results, index, _written([(found, 0)])):
             turned = _turned(self.op.operation, value, permutation(found))
             self.results[index] = replace(self.results[index], whole=turned, ops=(turned.owner.operation,))
+
+    def _pad(self, index: int) -> None:
+        """Gives a result that is only read padded as that, with the padding."""
+        uses = list(self.op.outputs[index].uses)
+        if len(uses) == 1 and uses[0].owner.name == PAD:
+            self._take(self.results, index, _written([(uses[0].owner.operation, 0)]))
 
     def _join(self) -> None:
         """Gives results that only a concatenation reads, and of which it is all, as what that gives."""
@@ -207,10 +215,10 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Copies an operation to the insertion point, with what it is written into."""
-    for operand in op.operands:
-        if operand not in values:
-            copy_with(operand.owner.operation, values)
+    """Copies an operation to the insertion point, with what it is written into, and constants that its region reads."""
+    for value in outer_reads(op):
+        if value not in values:
+            copy_with(value.owner.operation, values)
     copy = copy_with(op, values)
     for name in [name for name in copy.attributes if name.startswith("dm.")]:
         del copy.attributes[name]

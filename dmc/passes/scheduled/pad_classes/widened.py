@@ -1,0 +1,152 @@
+"""Values with more elements along one dimension: products of padded operands, and what else is padded itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.layouts import permutation
+
+MATMUL, TRANSPOSE = "linalg.matmul", "linalg.transpose"
+
+
+@dataclass(frozen=True)
+class Widened:
+    """Makes values of which those of before are slices; each once, right behind what it is made of.
+
+    The elements beyond are zero, but those of a product, of which only a slice may be read.
+    """
+
+    known: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
+
+    def of(self, value: ir.Value, dim: int, width: int) -> ir.Value:
+        """A value with `width` elements along a dimension; always the same width for the same value."""
+        if (value, dim) not in self.known:
+            self.known[value, dim] = self._made(value, dim, width)
+        return self.known[value, dim]
+
+    def _made(self, value: ir.Value, dim: int, width: int) -> ir.Value:
+        if isinstance(value.owner, ir.Block):
+            return _padded(value, dim, width)
+        op = value.owner.operation
+        dims = _operand_dims(op, dim)
+        if not dims:
+            return _padded(value, dim, width)
+        operands = {i: self.of(op.operands[i], own, width) for i, own in dims.items()}
+        with ir.InsertionPoint.after(op):
+            copy = op.clone()
+        for i, operand in operands.items():
+            copy.operands[i] = operand
+        copy.results[0].set_type(_wide_type(value, dim, width))
+        return copy.results[0]
+
+
+def is_of_product(value: ir.Value) -> bool:
+    """Whether a value is a matrix product, or made of the elements of one and of smaller tensors."""
+    if isinstance(value.owner, ir.Block):
+        return False
+    op = value.owner.operation
+    if op.name == MATMUL:
+        return True
+    if not _is_elementwise(op):
+        return False
+    whole = [operand for operand, each in zip(op.operands, _maps(op), strict=True) if each == _maps(op)[-1]]
+    return len(whole) == 2 and is_of_product(whole[0])
+
+
+def is_cast(op: ir.Operation, cast: str) -> bool:
+    """Whether an operation only casts the elements of a tensor, by the operation `cast`."""
+    if not _is_elementwise(op) or len(op.operands) != 2:
+        return False
+    return [view.operation.name for view in op.regions[0].blocks[0].operations] == [cast, "linalg.yield"]
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether an operation computes each element of one result alike, of one element of each operand."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    if any("parallel" not in str(each) for each in op.attributes["iterator_types"]):
+        return False
+    if any(view.operation.name == "linalg.index" for view in op.regions[0].blocks[0].operations):
+        return False
+    maps = _maps(op)
+    is_plain = all(isinstance(place, ir.AffineDimExpr) for each in maps for place in each.results)
+    return is_plain and maps[-1] == ir.AffineMap.get_identity(maps[-1].n_dims)
+
+
+def sliced(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """The first elements of a value, as a tensor of this type."""
+    rank = len(type_.shape)
+    attributes: dict[str, ir.Attribute] = {
+        "static_offsets": ir.DenseI64ArrayAttr.get([0] * rank),
+        "static_sizes": ir.DenseI64ArrayAttr.get(list(type_.shape)),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+    }
+    with ir.InsertionPoint.after(value.owner.operation), value.owner.location:
+        return ir.Operation.create("tensor.extract_slice", [type_], [value], attributes).results[0]
+
+
+def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
+    """Which operands have to be wider, and along which dimension, for the result to be; none if it is padded itself."""
+    match op.name:
+        case "linalg.fill":
+            return {1: dim}
+        case "linalg.transpose":
+            return {0: permutation(op)[dim], 1: dim}
+        case "linalg.matmul":
+            return {dim: dim, 2: dim}
+        # What widens a narrow tensor is a part of the product that reads it, and padding is not.
+        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, "arith.extf"):
+            return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
+        case _:
+            return {}
+
+
+def _places(each: ir.AffineMap) -> dict[int, int]:
+    """For each loop, which dimension of the operand it goes along."""
+    return {ir.AffineDimExpr(place).position: i for i, place in enumerate(each.results)}
+
+
+def _maps(op: ir.Operation) -> list[ir.AffineMap]:
+    return [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
+
+
+def _padded(value: ir.Value, dim: int, width: int) -> ir.Value:
+    """`value`, and zeros behind it along a dimension; of a tensor that nobody has written, a larger one."""
+    type_ = _wide_type(value, dim, width)
+    if isinstance(value.owner, ir.Block):
+        place, location = ir.InsertionPoint.at_block_begin(value.owner), ir.Location.unknown(value.context)
+    else:
+        place, location = ir.InsertionPoint.after(value.owner.operation), value.owner.location
+    with place, location:
+        if not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty":
+            return ir.Operation.create("tensor.empty", [type_]).results[0]
+        return _pad(value, type_)
+
+
+def _pad(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    sizes = list(zip(type_.shape, value.type.shape, strict=True))
+    attributes: dict[str, ir.Attribute] = {
+        "static_low": ir.DenseI64ArrayAttr.get([0] * len(sizes)),
+        "static_high": ir.DenseI64ArrayAttr.get([wide - own for wide, own in sizes]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
+    }
+    op = ir.Operation.create("tensor.pad", [type_], [value], attributes, regions=1)
+    location = op.location
+    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[location] * len(sizes))
+    with ir.InsertionPoint(block):
+        zero = ir.Operation.create("arith.constant", [type_.element_type], attributes={"value": _zero(type_)})
+        ir.Operation.create("tensor.yield", operands=[zero.results[0]])
+    return op.results[0]
+
+
+def _zero(type_: ir.RankedTensorType) -> ir.Attribute:
+    return ir.FloatAttr.get(type_.element_type, 0.0)
+
+
+def _wide_type(value: ir.Value, dim: int, width: int) -> ir.RankedTensorType:
+    shape = list(value.type.shape)
+    shape[dim] = width
+    return ir.RankedTensorType.get(shape, value.type.element_type)
