@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.kernels.code import Entry, compile_recipe
+from dmc.kernels.code import Entry, KernelCode
 from dmc.kernels.generated import Declined, generate
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import TensorType
 from dmc.kernels.recipe import Buffer
+from dmc.kernels.workers import Request, compile_all
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
 from dmc.lowering.products import product_of
@@ -29,13 +29,10 @@ _ALIGNMENT = 16
 
 
 def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
-    """The code of those of the private functions `names` that implementations of ours take, and why none takes others.
-
-    Raises DmcError for a kernel that is taken, but of which Triton makes no code.
-    """
+    """The code of those of the private functions `names` that implementations of ours take; of the others, why not."""
     symbols = ir.SymbolTable(module.operation)
     kernels: dict[str, NativeKernel] = {}
-    modules: dict[str, CodeModule] = {}
+    ways: dict[str, list[Taken]] = {}
     declined: dict[str, str] = {}
     for name in names:
         function = symbols[name]
@@ -44,30 +41,44 @@ def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary
             kernels[name] = NativeKernel(name, "cublaslt", (product,), product.workspace.length)
             continue
         try:
-            taken = taken_by(function)
+            ways[name] = ways_of(function)
         except Declined as reason:
             declined[name] = str(reason)
-            continue
-        steps, scratch, code = _compiled(taken)
-        kernels[name] = NativeKernel(name, "triton", steps, scratch, taken)
-        modules.update(code)
+    modules: dict[str, CodeModule] = {}
+    while ways:
+        # The most promising way of each; where there is no code for it, the next.
+        answers = _compiled([(each[0], frozenset()) for each in ways.values()])
+        for (name, (taken, *others)), answer in zip(list(ways.items()), answers, strict=True):
+            ways[name] = others
+            if isinstance(answer, Compiled):
+                kernels[name] = NativeKernel(name, "triton", answer.steps, answer.scratch, taken)
+                modules.update(answer.modules)
+            elif not others:
+                declined[name] = answer.fact
+        ways = {name: others for name, others in ways.items() if others and name not in kernels}
     return CodeLibrary("", {}, {}, kernels, modules), declined
 
 
 def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
-    """The library, where code of ours takes no operand or result to be better aligned than it is in every launch."""
+    """The library, where code of ours takes no operand or result to be better aligned than it is in every launch.
+
+    Raises DmcError for a kernel of which Triton makes no such code.
+    """
     loose: dict[str, set[Buffer]] = {}
     for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
         taken = library.native[launch.kernel].taken if launch.kernel in library.native else None
         if taken is not None:
             loose.setdefault(launch.kernel, set()).update(_loose(taken, launch))
     native, modules = dict(library.native), dict(library.modules)
-    for name, buffers in loose.items():
-        taken = native[name].taken
-        if buffers and taken is not None:
-            steps, _, code = _compiled(taken, frozenset(buffers))
-            native[name] = replace(native[name], steps=steps)
-            modules.update(code)
+    wanted = [
+        (name, taken, frozenset(found)) for name, found in loose.items() if found and (taken := native[name].taken)
+    ]
+    answers = _compiled([(taken, found) for _, taken, found in wanted])
+    for (name, _, _), answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, DmcError):
+            raise answer
+        native[name] = replace(native[name], steps=answer.steps)
+        modules.update(answer.modules)
     return replace(library, native=native, modules=modules)
 
 
@@ -78,16 +89,18 @@ def _loose(taken: Taken, launch: Launch) -> Iterator[Buffer]:
                 yield Buffer("operand" if role == "operand" else "result", index)
 
 
-def taken_by(function: func.FuncOp) -> Taken:
-    """How Triton code computes a body: a composite written by hand, else code generated for it. Raises Declined."""
+def ways_of(function: func.FuncOp) -> list[Taken]:
+    """How Triton code computes a body, the most promising way first. Raises Declined.
+
+    A composite is computed as it is written by hand, anything else by code that is generated for it.
+    """
     if (placed := problem_of_body(function)) is not None:
         implementation = implementation_of(placed.problem)
-        candidate, *_ = implementation.candidates(placed.problem)
-        recipe = implementation.recipe(placed.problem, candidate)
-        return Taken(placed.problem, recipe, placed.operands, placed.results)
+        recipes = [implementation.recipe(placed.problem, each) for each in implementation.candidates(placed.problem)]
+        return [Taken(placed.problem, recipe, placed.operands, placed.results) for recipe in recipes]
     generated = generate(function)
-    reads, writes = function.type.inputs, function.type.results
-    return Taken(generated.problem, generated.recipes[0], tuple(_whole("read", reads)), tuple(_whole("write", writes)))
+    reads, writes = tuple(_whole("read", function.type.inputs)), tuple(_whole("write", function.type.results))
+    return [Taken(generated.problem, recipe, reads, writes) for recipe in generated.recipes]
 
 
 def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator[Place]:
@@ -95,17 +108,34 @@ def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator
         yield Place(role, index, 0, type_bytes(type_))
 
 
-@functools.lru_cache(maxsize=512)
-def _compiled(
-    taken: Taken, loose: frozenset[Buffer] = frozenset()
-) -> tuple[tuple[Dispatch, ...], int, dict[str, CodeModule]]:
-    """The steps in order, the bytes of their scratch memory, and their code by the names of its modules.
+@dataclass(frozen=True)
+class Compiled:
+    """The steps of a kernel in order, the bytes of their scratch memory, and their code by the names of its modules."""
 
-    loose: buffers that are not aligned (`compile_recipe`).
-    """
-    code = compile_recipe(taken.problem, taken.recipe, loose=loose)
+    steps: tuple[Dispatch, ...]
+    scratch: int
+    modules: Mapping[str, CodeModule]
+
+
+# A process asks for the same code when it selects kernels and when it makes the file, and again for other plans.
+_KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
+_MOST_KNOWN = 2048
+
+
+def _compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
+    """The code of each, with the buffers that are not aligned; or why there is none."""
+    if len(_KNOWN) > _MOST_KNOWN:
+        _KNOWN.clear()
+    missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
+    answers = compile_all([Request(taken.problem, taken.recipe, loose) for taken, loose in missing])
+    for (taken, loose), answer in zip(missing, answers, strict=True):
+        _KNOWN[taken, loose] = answer if isinstance(answer, DmcError) else _as_steps(taken, answer)
+    return [_KNOWN[each] for each in wanted]
+
+
+def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
     if code.tables:
-        raise DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
+        return DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
     scratch, size = _scratch(code.scratch)
     modules: dict[str, CodeModule] = {}
     steps: list[Dispatch] = []
@@ -114,7 +144,7 @@ def _compiled(
         name = f"{entry.name}_{hashlib.sha256(entry.cubin).hexdigest()[:12]}"
         modules[name] = CodeModule(entry.ptx, entry.cubin)
         steps.append(_dispatch(entry, name, taken, scratch, written))
-    return tuple(steps), size, modules
+    return Compiled(tuple(steps), size, modules)
 
 
 def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:

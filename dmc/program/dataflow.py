@@ -126,8 +126,8 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 class Dataflow(msgspec.Struct, frozen=True, array_like=True):
     """What a step computes on its way to a job, and what each kernel of the job computes.
 
-    placed: form placed. opened: the same without composites. simplified: behind upstream's canonicalize and cse.
-    scheduled: form scheduled, kernel by kernel in the order of issue.
+    placed: form placed. opened: the same without composites. simplified: behind upstream's canonicalize and cse, and
+    dm-pad-classes. scheduled: form scheduled, kernel by kernel in the order of issue.
     """
 
     placed: Step

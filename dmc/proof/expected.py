@@ -70,7 +70,7 @@ class Expected:
 def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
     """Finds the values of every rank. Raises ProofError where a form gives others than the one before it.
 
-    What upstream's canonicalize and cse make of the opened form is taken as it is.
+    What upstream's canonicalize and cse, and dm-pad-classes, make of the opened form is taken as it is.
     """
     values = Values()
     expected = Expected(values, [[] for _ in mesh.ranks])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 
 import pytest
@@ -16,8 +15,6 @@ from dmc.lowering.products import product_of
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Dispatch, Product
 from dmc.target import CUDA, CUDA_BY_IREE
-
-pytestmark = pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="an interpreter compiles nothing")
 
 MODULE = """
 #same = affine_map<(i, j) -> (i, j)>

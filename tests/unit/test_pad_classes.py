@@ -1,4 +1,4 @@
-"""A step computes what it did where the classes of its loss are padded, by the interpreter; and the plan's sizes."""
+"""A step computes the same where the classes of its loss are padded: interpreted, and planned with padded products."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_plan_for_two_machines_has_padded_products_and_trains_as_eager(tmp_pat
     model, batches = Tied(), [_batch(seed) for seed in range(3)]
     eager, start = copy.deepcopy(model), copy.deepcopy(model).state_dict()
     options: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.5), "example": batches[0], "precision": "bf16-mixed"}
-    artifact = compile_artifact(model, _loss, target="cpu+cuda", **options)
+    artifact = compile_artifact(model, loss=_loss, target="cpu+cuda", **options)
     assert artifact.code is not None
     steps = [step for kernel in artifact.code.kernels.values() for step in kernel if isinstance(step, Product)]
     shapes = [{size for each in (step.left, step.right) for size in (each.rows, each.columns)} for step in steps]

@@ -1,0 +1,41 @@
+"""Recipes are compiled in processes of their own; one that takes its process down is found alone."""
+
+from __future__ import annotations
+
+from dmc.errors import DmcError
+from dmc.kernels.code import KernelCode
+from dmc.kernels.problem import TensorType, problem
+from dmc.kernels.recipe import Call, Recipe, operands, results
+from dmc.kernels.workers import Request, compile_all
+
+VECTOR = TensorType("f32", (256,))
+PROBLEM = problem("region", (VECTOR,), (VECTOR,))
+HEAD = "import triton\nimport triton.language as tl\n"
+DOUBLE = f"""{HEAD}
+@triton.jit
+def double(x_at, y_at):
+    i = tl.arange(0, 256)
+    tl.store(y_at + i, 2.0 * tl.load(x_at + i))
+"""
+
+
+def _request(source: str) -> Request:
+    call = Call("generated.double", 1, (*operands(0), *results(0)), None, source=source)
+    return Request(PROBLEM, Recipe((call,)))
+
+
+def test_a_recipe_that_dies_or_fails_is_found_alone() -> None:
+    dies = _request(f"import os\nos._exit(3)\n{DOUBLE}")
+    fails = _request(DOUBLE.replace("2.0 *", "unknown *"))
+    answers = compile_all([_request(DOUBLE), dies, fails, _request(DOUBLE.replace("2.0", "3.0"))])
+    assert [type(each) for each in answers] == [KernelCode, DmcError, DmcError, KernelCode]
+    died, failed = answers[1], answers[2]
+    assert isinstance(died, DmcError) and "takes Triton's compiler down" in died.fact
+    assert isinstance(failed, DmcError) and "gives no code" in failed.fact
+    first, last = answers[0], answers[3]
+    assert isinstance(first, KernelCode) and isinstance(last, KernelCode)
+    assert first.entries[0].cubin != last.entries[0].cubin
+
+
+def test_nothing_is_compiled_where_nothing_is_asked_for() -> None:
+    assert compile_all([]) == []
