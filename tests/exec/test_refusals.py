@@ -69,6 +69,10 @@ def _svd(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.svd(x)[1]
 
 
+def _columns_as_strided(x: torch.Tensor) -> torch.Tensor:
+    return x.t().as_strided((2, 2), (1, 1))
+
+
 def _to_unsigned(x: torch.Tensor) -> torch.Tensor:
     return x + x.to(torch.uint8).float()
 
@@ -86,6 +90,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "sparse": (_sparse, "sparse"),
     "svd": (_svd, r"no lowering of 'aten\._linalg_svd'"),
     "to-unsigned": (_to_unsigned, "unsigned"),
+    "another-layout": (_columns_as_strided, "does not lie row by row"),
     "unique": (_unique, "unique"),
 }
 

@@ -6,7 +6,8 @@ followed by the least rank, if any. `like` is a number and `mask` a bool that ma
 leaves. `{0}` is the first operand again, `{1}` the second.
 
 Filters and the weights of normalisations are finite: where one is not, the order of factors, which each kernel of
-PyTorch chooses for itself, decides between NaN and infinity.
+PyTorch chooses for itself, decides between NaN and infinity. So are operands whose NaN, or infinity, PyTorch's code for
+vectors and its code for what is left over take differently.
 
 A hole in angle brackets is a constant; `constants.py` says which there are. What fails in eager is drawn anew.
 """

@@ -34,6 +34,7 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
             _check_value(value, str(place), origin.op_name(node.target))
         _check_unsigned(node, str(place))
         _check_narrow(node, str(place))
+        _check_layout(node, str(place))
 
 
 def _check_value(value: Any, place: str, op: str) -> None:
@@ -74,6 +75,19 @@ def _check_narrow(node: fx.Node, place: str) -> None:
             place,
             f"{origin.op_name(node.target)} computes an integer of 8 or 16 bits",
             hint="convert its operands first, as in x.int(), and the result afterwards",
+        )
+
+
+def _check_layout(node: fx.Node, place: str) -> None:
+    """`as_strided` reads memory as it lies, and a compiled step lays every tensor out row by row."""
+    if node.target not in (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default):
+        return
+    base: Any = node.args[0]
+    if not base.meta["val"].is_contiguous():
+        raise ImportFailure(
+            place,
+            "as_strided reads a tensor that does not lie row by row, whose layout a compiled step does not keep",
+            hint="call .contiguous() before it, or use slices and unfold",
         )
 
 

@@ -37,7 +37,8 @@ def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int)
         hit = (every_row.unsqueeze(1) == flat).unsqueeze(-1)
         return torch.where(hit, wide, torch.zeros([], dtype=dy.dtype)).sum(1).to(dy.dtype)
     wide = wide.float()
-    # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections.
+    # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections. Of a
+    # gradient that is not finite they make NaN in all rows, where eager's is in one: zero times infinity is NaN.
     if rows <= flat.shape[0]:
         return ((every_row.unsqueeze(1) == flat).float() @ wide).to(dy.dtype)
     # With more rows than occurrences most rows get nothing: the sums are taken for each occurrence instead, and each

@@ -6,6 +6,7 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
@@ -147,8 +148,23 @@ def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumula
     for size in sizes:
         rows *= size
     spread = values.expand([*place.shape, *rest]).reshape(place.numel(), -1)
-    total = torch.ops.dmc.embedding_backward(spread, place.reshape(-1), rows, -1)
-    return x + total.view(x.shape)
+    return x + _row_sums(spread, place.reshape(-1), rows).view(x.shape)
+
+
+def _row_sums(x: Tensor, place: Tensor, rows: int) -> Tensor:
+    """For each of `rows` the sum of the rows of `x` that have its place.
+
+    The composite multiplies by zeros and ones, and zero times infinity is NaN: what is not finite is counted apart.
+    """
+    if not x.is_floating_point():
+        return torch.ops.dmc.embedding_backward(x, place, rows, -1)
+    up, down = (nonfinite.is_nan(x) | (x == infinity) for infinity in (math.inf, -math.inf))
+    # As wide as the composite adds up: a narrow type would round a number of many.
+    parts = [torch.where(up | down, 0.0, x.float()), up.float(), down.float()]
+    sums = torch.ops.dmc.embedding_backward(torch.cat(parts, 1), place, rows, -1)
+    total, ups, downs = (sums.narrow(1, part * x.shape[1], x.shape[1]) for part in range(3))
+    total = torch.where(ups > 0.0, math.inf, total) - torch.where(downs > 0.0, math.inf, 0.0)
+    return total.to(x.dtype)
 
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:

@@ -30,7 +30,7 @@ def widened(function: Function) -> Function:
         if not dtype.is_floating_point:
             dtype = torch.get_default_dtype()
         wide = torch.float32 if dtype in NARROW else dtype
-        operands = [each.to(wide) if isinstance(each, Tensor) else each for each in (x, *others)]
+        operands = [each.to(dtype).to(wide) if isinstance(each, Tensor) else each for each in (x, *others)]
         result = function(*operands, **options)
         return result if result is NotImplemented else result.to(dtype)
 

@@ -137,7 +137,7 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     """
     dtype = torch.result_type(y, x)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    y, x = (each.to(torch.float32 if dtype in NARROW else dtype) for each in (y, x))
+    y, x = (each.to(dtype).to(torch.float32 if dtype in NARROW else dtype) for each in (y, x))
     slope = torch.where(y.abs() == x.abs(), torch.where(y == 0, 0.0, 1.0).to(y.dtype), y.abs() / x.abs())
     angle = torch.atan(slope)
     angle = torch.where(_is_negative(x), math.pi - angle, angle)

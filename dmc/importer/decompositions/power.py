@@ -25,7 +25,7 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
         raise ImportFailure(
             None, "a power of integers by a tensor is not compiled", hint="convert the base, as in x.float()"
         )
-    return _wide_power(x.float(), y.float()).to(dtype)
+    return _wide_power(x.to(dtype).float(), y.to(dtype).float()).to(dtype)
 
 
 def _wide_power(x: Tensor, y: Tensor) -> Tensor:
