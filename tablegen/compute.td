@@ -45,7 +45,7 @@ def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
     operand and result types; no decomposition reaches itself; none holds an op with effects (`dm.start`,
     `dm.wait`, `dm.send`, `dm.recv`), because the composite is pure.
 
-    Lifespan: added by the importer; inlined by dm-inline-composites.
+    Lifespan: added by the importer; inlined by dm-inline-composites, or in the body of a kernel to the end.
 
     ```mlir
     %y = "dm.composite"(%x, %w) {kind = "rms_norm", decomposition = @rms_norm_0, parameters = {eps = 1.0e-05 : f64}}

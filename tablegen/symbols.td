@@ -15,7 +15,7 @@ def Dm_MeshOp : Dm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
 
     Rules: at least one axis; names not empty and not repeated; as many sizes and links as axes; sizes at least 1.
 
-    Lifespan: added by the importer, for a plan; read by every later pass, and by whoever carries out the plan.
+    Lifespan: added by the importer, for a plan; read by every later pass; stays to the end.
 
     ```mlir
     "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 4>, device = #dm.device<"cuda">,
@@ -40,7 +40,7 @@ def Dm_ChannelOp : Dm_Op<"channel", [Symbol, HasParent<"::mlir::ModuleOp">]> {
     Rules: exactly one of `group` and `groups` is given. In a module the group's mesh and axes exist, and every movement
     on the channel has the channel's group. That listed ranks exist is proven with the plan (V3).
 
-    Lifespan: added by dm-assign-queues; named by the lanes of form "planned".
+    Lifespan: added by dm-assign-queues; named by the lanes of form "planned"; stays to the end.
 
     ```mlir
     "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()

@@ -29,7 +29,7 @@ from dmc.passes.scheduled.sink_wait import SinkWait
 from dmc.passes.scheduled.split_all_reduce import SplitAllReduce
 from dmc.program import Job
 from dmc.proof import verify
-from dmc.step_function import NAME, ROLE, find_step, result_attributes
+from dmc.step_function import NAME, ROLE, find_step
 from tests.kernels import form_kernels
 from tests.placed_gpt2 import placed_gpt2
 from tests.random_collectives import program
@@ -49,7 +49,7 @@ def _name_ports(module: ir.Module) -> None:
     batch = ir.StringAttr.get("batch")
     given = [ir.DictAttr.get({NAME: ir.StringAttr.get(f"a{i}"), ROLE: batch}) for i in range(len(step.type.inputs))]
     step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(given)
-    results = [result_attributes(f"r{i}") for i in range(len(step.type.results))]
+    results = [ir.DictAttr.get({NAME: ir.StringAttr.get(f"r{i}")}) for i in range(len(step.type.results))]
     step.operation.attributes["res_attrs"] = ir.ArrayAttr.get(results)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -28,8 +29,15 @@ def step():
 """
 
 
+def _environment() -> dict[str, str]:
+    """That of this process, in which no other dmc is found."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def _run(*command: object, cwd: Path | None = None) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, cwd=cwd, env=_environment(), check=False
+    )
     assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -81,7 +89,7 @@ def test_the_runtime_trains_alone(environment: Path, tmp_path: Path) -> None:
     installed = _run(environment / "python", "-c", "import dmc; print(dmc.__file__)", cwd=tmp_path)
     assert Path(installed.strip()).is_relative_to(environment.parent)
     asked = [environment / "python", "-c", "import dmc; dmc.compile"]
-    refused = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, check=False)
+    refused = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=_environment(), check=False)
     assert "hint: pip install 'dmc[compile]'" in refused.stderr
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dmc._mlir import ir
+from dmc.dialect import CompositeOp
 from dmc.errors import ProofError
 from dmc.passes.planned.lower_to_plan import rank_programs
 from dmc.passes.scheduled import inline_composites
@@ -57,15 +58,15 @@ def test_kernels_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyP
 
 def test_composites_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """dm-inline-composites calls a decomposition with two operands swapped."""
-    replace: Any = inline_composites._replace_by_call  # pyright: ignore[reportPrivateUsage]
+    call = inline_composites.call_decomposition
     swapped: list[bool] = []
 
-    def replaced(op: ir.Operation) -> None:
+    def called(op: CompositeOp) -> None:
         if not any(swapped):
-            swapped.append(_exchange(op))
-        replace(op)
+            swapped.append(_exchange(op.operation))
+        call(op)
 
-    monkeypatch.setattr(inline_composites, "_replace_by_call", replaced)
+    monkeypatch.setattr(inline_composites, "call_decomposition", called)
     story = _refused(context)
     assert "stage scheduled, dm-inline-composites" in story and any(swapped)
 
