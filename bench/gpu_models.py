@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import transformers
 from torch import nn
 
-from tests.models.case import Batch, image_batch, masked_batch, token_batch
+from tests.models.case import image_batch, masked_batch, token_batch
 
 Loss = Callable[..., torch.Tensor]
 
@@ -22,7 +23,7 @@ class Model:
     """
 
     build: Callable[[float], nn.Module]
-    batch: Callable[[int], Batch]
+    batch: Callable[[int], Mapping[str, torch.Tensor]]
     flops: float
     dropout: float = 0.1
     loss: Loss | None = None
@@ -75,8 +76,9 @@ def _llama(_: float) -> nn.Module:
 
 
 def _vit(dropout: float) -> nn.Module:
-    config = transformers.ViTConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, num_labels=1000)
-    return transformers.ViTForImageClassification(config).train()
+    dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
+    options: dict[str, Any] = {"num_labels": 1000, **dropouts}
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**options)).train()
 
 
 def _labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[str, torch.Tensor]:

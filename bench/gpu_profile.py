@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Where the time of a step goes on a GPU: every launch of a plan timed by events, beside the bytes that it must move.
 
 `python -m bench.gpu_profile FILE.dmc` issues the plan's commands one by one, each between two events, five times, and
@@ -8,6 +9,7 @@ at 989.4 TFLOP/s. Launches are issued on streams here, not as a graph, so short 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass
@@ -18,7 +20,7 @@ import numpy as np
 
 from bench.gpu_replay import drawn_state
 from bench.record import write_record
-from dmc.program import Launch, Move
+from dmc.program import Launch, Move, Space
 from dmc.runtime import replay
 from dmc.runtime.step import load
 
@@ -100,16 +102,16 @@ class _Timed:
 
 
 def _rows(step: Any, rate: float) -> list[Row]:
-    import cupy
+    cupy: Any = importlib.import_module("cupy")
 
     session, artifact = step._session, step.snapshot()
     (program,) = artifact.job.programs
     launches = [command for command in program.commands if isinstance(command, Launch)]
     # The memory of the step that was run holds a batch.
-    bases = {"device": session._arena.ptr, "pinned_host": session._flights[0]._memory.ptr}
+    bases: dict[Space, int] = {"device": session._arena.ptr, "pinned_host": session._flights[0]._memory.ptr}
     best = np.full(len(launches), np.inf)
     for _ in range(ROUNDS):
-        streams = _Timed(session._device, cupy.cuda)
+        streams: Any = _Timed(session._device, cupy.cuda)
         for command in program.commands:
             if isinstance(command, Launch):
                 streams.mark()
@@ -139,7 +141,7 @@ def _row(job: Any, name: str, launches: list[Launch], indices: list[int], best: 
 
 def _copy_rate() -> float:
     """Bytes read and written in a second by a large copy on the device."""
-    import cupy
+    cupy: Any = importlib.import_module("cupy")
 
     source, target = cupy.zeros(1 << 29, cupy.uint8), cupy.empty(1 << 29, cupy.uint8)
     best = np.inf

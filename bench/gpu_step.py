@@ -155,7 +155,7 @@ def _zero(value: Any) -> Any:
 
 
 def _peer(system: str, model: str, dropout: float, batches: list[dict[str, torch.Tensor]]) -> Result:
-    torch._dynamo.reset()
+    torch.compiler.reset()
     begin = time.perf_counter()
     step, net = peer(system, model, dropout)
     if system != "hand":

@@ -8,7 +8,7 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record
-from dmc.program.code import Binding, Copy, DeviceCode, Dispatch, Fill, Place
+from dmc.program.code import Binding, Copy, DeviceCode, Dispatch, Fill, Place, Product
 from dmc.runtime.replay import issue
 
 LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
@@ -39,6 +39,9 @@ class Recorder:
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
         self.calls.append(("fill", lane, target, length, pattern))
+
+    def product(self, lane: int, product: Product, pointers: list[int]) -> None:
+        self.calls.append(("product", lane, product.left.rows, pointers))
 
     def record(self, lane: int) -> Any:
         self.calls.append(("record", lane))
