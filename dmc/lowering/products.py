@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.dialect.plan import type_bytes
 from dmc.program.code import Matrix, Place, Product
 
@@ -43,7 +44,8 @@ def product_of(function: func.FuncOp) -> Product | None:
     accumulates_as = str(product.results[0].type.element_type)
     if left is None or right is None or result is None or accumulates_as != "f32" or left.dtype != right.dtype:
         return None
-    if left.dtype == "f32" and result.dtype != "f32":
+    # The library narrows to the type of the operands alone.
+    if result.dtype not in ("f32", left.dtype):
         return None
     return Product(left, right, result, Place("scratch", 0, 0, WORKSPACE))
 
@@ -57,7 +59,7 @@ def _operand(value: ir.Value, block: ir.Block) -> _Operand | None:
             if permutation[-2:] != [len(permutation) - 1, len(permutation) - 2] or permutation[:-2] not in ([], [0]):
                 return None
             transposed = not transposed
-        elif not _is_cast(op, "arith.extf"):
+        elif not is_cast(op, WIDEN):
             return None
         value = op.operands[0]
     return _Operand(ir.BlockArgument(value).arg_number, transposed) if value.owner == block else None
@@ -76,16 +78,7 @@ def _is_result(value: ir.Value, product: ir.Operation) -> bool:
     if value == product.results[0]:
         return True
     op = value.owner
-    return not isinstance(op, ir.Block) and _is_cast(op, "arith.truncf") and op.operands[0] == product.results[0]
-
-
-def _is_cast(op: ir.Operation, cast: str) -> bool:
-    if op.name != "linalg.generic" or len(op.operands) != 2:
-        return False
-    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
-    identity = ir.AffineMap.get_identity(maps[0].n_dims)
-    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
-    return names == [cast, "linalg.yield"] and all(each == identity for each in maps)
+    return not isinstance(op, ir.Block) and is_cast(op, NARROW) and op.operands[0] == product.results[0]
 
 
 def _starts_at_zero(product: ir.Operation) -> bool:

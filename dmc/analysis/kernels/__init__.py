@@ -2,6 +2,7 @@
 
 * graph: `@step` as a graph of computations and views
 * cost: floating-point operations and bytes of a kernel
+* casts: operations that cast elements and do no more
 * shapes: operations that can share loops
 * decompositions: the functions that say what composites mean
 * layouts: tensors as strided views of others

@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
@@ -109,17 +110,9 @@ def _is_parallel(op: ir.Operation) -> bool:
 
 def _is_for_products(op: ir.Operation) -> bool:
     """Whether all that read it are matrix products, which can as well read what it reads."""
-    if op.name != "linalg.transpose" and not _is_widening(op):
+    if op.name != "linalg.transpose" and not is_cast(op, WIDEN):
         return False
     in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]
     products = ("linalg.matmul", "linalg.batch_matmul") if in_batches else ("linalg.matmul",)
     uses = list(op.results[0].uses)
     return bool(uses) and all(use.owner.operation.name in products and use.operand_number < 2 for use in uses)
-
-
-def _is_widening(op: ir.Operation) -> bool:
-    if op.name != "linalg.generic" or len(op.operands) != 2 or not _is_parallel(op):
-        return False
-    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
-    maps = list(op.attributes["indexing_maps"])
-    return names == ["arith.extf", "linalg.yield"] and maps[0] == maps[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
@@ -11,6 +11,7 @@ from dmc._mlir import ir
 from dmc.dialect.labels import Label, label_of, place_of, put_label
 from dmc.dialect.placements import mesh_of, placement_of
 from dmc.passes.base import Pass
+from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.placement.path import cheapest_path
 from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permute, ReduceScatter, Step
 from dmc.placement.transitions import Tensor
@@ -89,9 +90,9 @@ def _emit_in_blocks(step: Step, value: ir.Value, result: ir.RankedTensorType, gr
     place = {dim: dim + sum(other <= dim for other in blocks) for dim in range(result.rank)}
     dims = {name: place[getattr(step, name)] for name in ("dim", "split_dim", "concat_dim") if hasattr(step, name)}
     groups = [[place[dim] - 1, place[dim]] if dim in blocks else [place[dim]] for dim in range(result.rank)]
-    apart = _reshape("tensor.expand_shape", value, _apart(value.type, blocks), groups)
+    apart = reshape(EXPAND, value, _apart(value.type, blocks), groups)
     done = _emit(replace(step, **dims), apart, _apart(result, blocks), group)
-    return _reshape("tensor.collapse_shape", done.result, result, groups)
+    return reshape(COLLAPSE, done.result, result, groups)
 
 
 def _apart(kind: ir.RankedTensorType, blocks: Mapping[int, int]) -> ir.RankedTensorType:
@@ -99,15 +100,6 @@ def _apart(kind: ir.RankedTensorType, blocks: Mapping[int, int]) -> ir.RankedTen
     for dim, size in enumerate(kind.shape):
         shape += [blocks[dim], size // blocks[dim]] if dim in blocks else [size]
     return ir.RankedTensorType.get(shape, kind.element_type)
-
-
-def _reshape(name: str, value: ir.Value, kind: ir.RankedTensorType, groups: Sequence[Sequence[int]]) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    arrays = [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in group]) for group in groups]
-    attributes: dict[str, ir.Attribute] = {"reassociation": ir.ArrayAttr.get(arrays)}
-    if name == "tensor.expand_shape":
-        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(kind.shape))
-    return ir.Operation.create(name, results=[kind], operands=[value], attributes=attributes).results[0]
 
 
 def _accumulate(element: ir.Type) -> ir.Type:

@@ -8,15 +8,16 @@ from math import prod
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.analysis.kernels.problems import problem_of, refusal
 from dmc.analysis.requests.settings import target_of
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.passes.base import Pass
+from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.step_function import find_step
 from dmc.target import targets
 
 KINDS = ("softmax_cross_entropy", "softmax_cross_entropy_backward")
-WIDEN, NARROW = "arith.extf", "arith.truncf"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _cast_from(value: ir.Value) -> ir.Value | None:
     """What a value is widened from, through reshapes."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in RESHAPES:
         value = value.owner.operands[0]
-    if isinstance(value.owner, ir.Block) or not _is_cast(value.owner.operation, WIDEN):
+    if isinstance(value.owner, ir.Block) or not is_cast(value.owner.operation, WIDEN):
         return None
     return value.owner.operands[0]
 
@@ -85,20 +86,12 @@ def _cast_to(value: ir.Value) -> ir.Value | None:
     """What alone is made of a value: it narrowed, through reshapes."""
     while len(uses := list(value.uses)) == 1:
         reader = uses[0].owner.operation
-        if _is_cast(reader, NARROW):
+        if is_cast(reader, NARROW):
             return reader.results[0]
         if reader.name not in RESHAPES:
             return None
         value = reader.results[0]
     return None
-
-
-def _is_cast(op: ir.Operation, cast: str) -> bool:
-    if op.name != "linalg.generic" or len(op.operands) != 2:
-        return False
-    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
-    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
-    return names == [cast, "linalg.yield"] and all(each == ir.AffineMap.get_identity(each.n_dims) for each in maps)
 
 
 def _with_type_of(value: ir.Value, other: ir.Value | None) -> ir.RankedTensorType:
@@ -110,17 +103,8 @@ def _reshaped(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     """The same elements in another shape: all dimensions made one, and cut again."""
     flat = ir.RankedTensorType.get([prod(type_.shape)], type_.element_type)
     if value.type != flat and len(value.type.shape) > 1:
-        value = _reshape("tensor.collapse_shape", value, flat, len(value.type.shape))
-    return value if value.type == type_ else _reshape("tensor.expand_shape", value, type_, len(type_.shape))
-
-
-def _reshape(name: str, value: ir.Value, type_: ir.RankedTensorType, rank: int) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    group = ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in range(rank)])])
-    attributes: dict[str, ir.Attribute] = {"reassociation": group}
-    if name == "tensor.expand_shape":
-        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(type_.shape))
-    return ir.Operation.create(name, [type_], [value], attributes).results[0]
+        value = reshape(COLLAPSE, value, flat, [range(len(value.type.shape))])
+    return value if value.type == type_ else reshape(EXPAND, value, type_, [range(len(type_.shape))])
 
 
 @dataclass
@@ -160,7 +144,7 @@ def _wrapper(name: str, op: dm.CompositeOp, taken: Sequence[ir.Type], given: Seq
     body = "\n".join(lines)
     head = f"func.func private @{name}({arguments}) -> ({given_types})"
     wrapper = f"{head} {{\n{body}\nreturn {', '.join(returned)} : {given_types}\n}}"
-    return f"func.func private @{inner}{types.replace(' -> ', '->', 1)}\n{wrapper}"
+    return f"func.func private @{inner}{types}\n{wrapper}"
 
 
 def _cast(lines: list[str], value: str, source: ir.Type, target: ir.Type) -> str:
@@ -171,9 +155,8 @@ def _cast(lines: list[str], value: str, source: ir.Type, target: ir.Type) -> str
     dims = ", ".join(f"d{i}" for i in range(rank))
     same = f"affine_map<({dims}) -> ({dims})>"
     loops = ", ".join(['"parallel"'] * rank)
-    narrows = "f32" in str(ir.RankedTensorType(source).element_type)
-    cast, made = (NARROW if narrows else WIDEN), f"{value}_cast"
-    types = [str(ir.RankedTensorType(each).element_type) for each in (source, target)]
+    types = [ir.FloatType(ir.RankedTensorType(each).element_type) for each in (source, target)]
+    cast, made = (NARROW if types[0].width > types[1].width else WIDEN), f"{value}_cast"
     lines += [
         f"{made}_empty = tensor.empty() : {target}",
         f"{made} = linalg.generic {{indexing_maps = [{same}, {same}],",

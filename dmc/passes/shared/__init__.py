@@ -4,5 +4,6 @@
 * motion: code motion: what may move without cost, how far, and the new order
 * kernel_functions: new functions for kernels to run, equal ones once
 * programs: `dmc.program.Program` → `dm.program`
+* reshapes: reshapes, built
 * report: tables on stderr
 """

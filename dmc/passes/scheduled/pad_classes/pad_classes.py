@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.analysis.kernels.layouts import permutation
 from dmc.analysis.requests.settings import target_of
 from dmc.dialect.plan import element_bytes
 from dmc.passes.base import Pass
-from dmc.passes.scheduled.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_cast, is_of_product, sliced
+from dmc.passes.scheduled.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_of_product, sliced
 from dmc.step_function import find_step
 from dmc.target import targets
 
 LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
-NARROW = "arith.truncf"
 # Matrix products are fast where rows begin at multiples of this, in bytes.
 _ALIGNMENT = 16
 # Padded sizes are multiples of this: it divides the tiles of matrix products.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
+from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.kernels.layouts import permutation
 
 MATMUL, TRANSPOSE = "linalg.matmul", "linalg.transpose"
@@ -55,13 +56,6 @@ def is_of_product(value: ir.Value) -> bool:
     return len(whole) == 2 and is_of_product(whole[0])
 
 
-def is_cast(op: ir.Operation, cast: str) -> bool:
-    """Whether an operation only casts the elements of a tensor, by the operation `cast`."""
-    if not _is_elementwise(op) or len(op.operands) != 2:
-        return False
-    return [view.operation.name for view in op.regions[0].blocks[0].operations] == [cast, "linalg.yield"]
-
-
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether an operation computes each element of one result alike, of one element of each operand."""
     if op.name != "linalg.generic" or len(op.results) != 1:
@@ -98,7 +92,7 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
         case "linalg.matmul":
             return {dim: dim, 2: dim}
         # What widens a narrow tensor is a part of the product that reads it, and padding is not.
-        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, "arith.extf"):
+        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN):
             return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
         case _:
             return {}
