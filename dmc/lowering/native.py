@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec.structs import replace as replace_fields
 
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
@@ -21,7 +24,7 @@ from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
 from dmc.lowering.products import product_of
 from dmc.program import Job, Launch, aligned
-from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place
+from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, Product, Step
 from dmc.program.ptx_accesses import parameter_accesses
 
 # Of the buffers of code of ours, in bytes, where nothing else is said.
@@ -64,17 +67,19 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
 
     Raises DmcError for a kernel of which Triton makes no such code.
     """
-    loose: dict[str, set[Buffer]] = {}
+    launches: dict[str, list[Launch]] = {}
     for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
-        taken = library.native[launch.kernel].taken if launch.kernel in library.native else None
-        if taken is not None:
-            loose.setdefault(launch.kernel, set()).update(_loose(taken, launch))
+        launches.setdefault(launch.kernel, []).append(launch)
     native, modules = dict(library.native), dict(library.modules)
-    wanted = [
-        (name, taken, frozenset(found)) for name, found in loose.items() if found and (taken := native[name].taken)
-    ]
-    answers = _compiled([(taken, found) for _, taken, found in wanted])
-    for (name, _, _), answer in zip(wanted, answers, strict=True):
+    wanted: dict[str, tuple[Taken, frozenset[Buffer]]] = {}
+    for name, found in launches.items():
+        kernel = native.get(name)
+        if kernel is None:
+            continue
+        native[name] = replace(kernel, steps=tuple(_as_aligned(step, found) for step in kernel.steps))
+        if kernel.taken is not None and (loose := frozenset(_loose(kernel.taken, found))):
+            wanted[name] = kernel.taken, loose
+    for name, answer in zip(wanted, _compiled(list(wanted.values())), strict=True):
         if isinstance(answer, DmcError):
             raise answer
         native[name] = replace(native[name], steps=answer.steps)
@@ -82,11 +87,29 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
     return replace(library, native=native, modules=modules)
 
 
-def _loose(taken: Taken, launch: Launch) -> Iterator[Buffer]:
-    for role, places, ranges in (("operand", taken.reads, launch.reads), ("result", taken.writes, launch.writes)):
-        for index, place in enumerate(places):
-            if (ranges[place.index].offset + place.offset) % _ALIGNMENT:
-                yield Buffer("operand" if role == "operand" else "result", index)
+def _as_aligned(step: Step, launches: Iterable[Launch]) -> Step:
+    """A product that is told how its matrices are aligned in all launches; any other step as it is."""
+    if not isinstance(step, Product):
+        return step
+    addresses = [_address(place, launch) for launch in launches for place in step.places()]
+    return replace_fields(step, alignment=math.gcd(_ALIGNMENT, *addresses))
+
+
+def _loose(taken: Taken, launches: Iterable[Launch]) -> Iterator[Buffer]:
+    """The operands and results that are not aligned in every launch."""
+    for launch in launches:
+        for index, place in enumerate(taken.reads):
+            if _address(place, launch) % _ALIGNMENT:
+                yield Buffer("operand", index)
+        for index, place in enumerate(taken.writes):
+            if _address(place, launch) % _ALIGNMENT:
+                yield Buffer("result", index)
+
+
+def _address(place: Place, launch: Launch) -> int:
+    """At which byte of its arena an operand or a result begins."""
+    ranges = launch.reads if place.role == "read" else launch.writes
+    return ranges[place.index].offset + place.offset
 
 
 def ways_of(function: func.FuncOp) -> list[Taken]:

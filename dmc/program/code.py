@@ -95,7 +95,8 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
 class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
 
-    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives.
+    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives. alignment: what the
+    addresses of all three are multiples of, in bytes.
     """
 
     left: Matrix
@@ -103,6 +104,11 @@ class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     result: Matrix
     workspace: Place
     algorithm: bytes = b""
+    alignment: int = 16
+
+    def places(self) -> tuple[Place, Place, Place]:
+        """Where left, right and result lie."""
+        return self.left.place, self.right.place, self.result.place
 
 
 Step: TypeAlias = Dispatch | Fill | Copy | Product

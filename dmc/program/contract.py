@@ -58,8 +58,8 @@ def _effect(step: Step) -> Effect:
         case Copy():
             return Effect((step.source,), (step.target,))
         case Product():
-            reads = (step.left.place, step.right.place)
-            return Effect(reads, (step.result.place, step.workspace))
+            left, right, result = step.places()
+            return Effect((left, right), (result, step.workspace))
         case Dispatch():
             return effect_of(step.bindings, step.ordered)
 

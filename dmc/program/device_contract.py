@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dmc.errors import ProofError
-from dmc.program.code import DeviceCode, Dispatch, Fill, Place, Step
+from dmc.program.code import DeviceCode, Dispatch, Fill, Place, Product, Step
 from dmc.program.contract import check_contracts, phases_of
 from dmc.program.job import Job
 from dmc.program.program import ALIGNMENT, Launch, Range
@@ -78,7 +78,8 @@ def check_device_code(job: Job, code: DeviceCode) -> None:
             if (fact := _breach(step, entry, given.get((step.module, step.entry)))) is not None:
                 raise ProofError("V12", f"kernel @{name}, entry {step.entry}", fact, "please report the model")
     for launch in _launches(job):
-        if (fact := _split_pattern(code.kernels[launch.kernel], launch)) is not None:
+        steps = code.kernels[launch.kernel]
+        if (fact := _split_pattern(steps, launch) or _odd_matrix(steps, launch)) is not None:
             raise ProofError("V12", f"launch of @{launch.kernel}", fact, "please report the model")
 
 
@@ -113,4 +114,14 @@ def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
             where, size = _range(step.target, launch), len(step.pattern)
             if where.offset % size or where.length % size:
                 return f"fills bytes [{where.offset}, {where.end}) with a pattern of {size}"
+    return None
+
+
+def _odd_matrix(steps: Iterable[Step], launch: Launch) -> str | None:
+    """A product of which a matrix is aligned less well than the library is told."""
+    for step in steps:
+        if isinstance(step, Product):
+            odd = [where for where in (_range(each, launch) for each in step.places()) if where.offset % step.alignment]
+            if odd:
+                return f"multiplies at byte {odd[0].offset} what is said to lie at multiples of {step.alignment}"
     return None

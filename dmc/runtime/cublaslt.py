@@ -20,8 +20,6 @@ _DTYPES = {"f32": 0, "f16": 2, "bf16": 14}
 _COMPUTE_F32 = 68
 # Partial sums in f32, added in a fixed order: the same bits each time.
 _REDUCTION_IN_F32 = 2
-# Of every buffer of a plan, in bytes.
-_ALIGNMENT = 16
 Multiply = Callable[[int, int, int, int, int], None]
 
 
@@ -85,7 +83,7 @@ class Library:
         self._set(set_, preference, attributes.REDUCTION_SCHEME_MASK, np.uint32(_REDUCTION_IN_F32))
         for operand in "ABCD":
             alignment = getattr(attributes, f"MIN_ALIGNMENT_{operand}_BYTES")
-            self._set(set_, preference, alignment, np.uint32(_ALIGNMENT))
+            self._set(set_, preference, alignment, np.uint32(product.alignment))
         found = lt.MatmulHeuristicResult(1)
         count = np.zeros(1, np.int32)
         a, b, c = layouts

@@ -80,9 +80,8 @@ def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], strea
                 streams.launch(command.lane, step, [address(binding.place) for binding in step.bindings])
             case Fill():
                 streams.fill(command.lane, address(step.target), step.target.length, step.pattern)
-            case Product(left, right, result, workspace):
-                places = (left.place, right.place, result.place, workspace)
-                streams.product(command.lane, step, list(map(address, places)))
+            case Product():
+                streams.product(command.lane, step, list(map(address, (*step.places(), step.workspace))))
             case Copy():
                 streams.copy(command.lane, address(step.target), address(step.source), step.source.length)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 
 import pytest
+from msgspec.structs import replace
 
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.errors import ProofError
 from dmc.lowering.device_code import device_code
 from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.products import product_of
+from dmc.lowering.products import WORKSPACE, product_of
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Dispatch, Product
+from dmc.program.device_contract import check_device_code
+from dmc.step_function import functions, symbol
 from dmc.target import CUDA, CUDA_BY_IREE
 
 MODULE = """
@@ -45,6 +50,21 @@ func.func private @product(%x: tensor<64x32xbf16>, %w: tensor<16x32xbf16>) -> te
   } -> tensor<64x16xbf16>
   return %y : tensor<64x16xbf16>
 }
+func.func private @narrowed_otherwise(%x: tensor<64x32xf16>, %w: tensor<32x16xf16>) -> tensor<64x16xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x16xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x16xf32>) -> tensor<64x16xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<64x32xf16>, tensor<32x16xf16>) outs(%fill : tensor<64x16xf32>)
+      -> tensor<64x16xf32>
+  %narrow = tensor.empty() : tensor<64x16xbf16>
+  %y = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<64x16xf32>) outs(%narrow : tensor<64x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<64x16xbf16>
+  return %y : tensor<64x16xbf16>
+}
 func.func private @accumulated(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %y: tensor<64x16xf32>)
     -> tensor<64x16xf32> {
   %p = linalg.matmul ins(%x, %w : tensor<64x32xf32>, tensor<32x16xf32>) outs(%y : tensor<64x16xf32>)
@@ -66,13 +86,26 @@ def library(module: ir.Module) -> CodeLibrary:
     return code_for(module, ["negated", "product"], CUDA)
 
 
-def _job(offset: int) -> Job:
-    """The kernel once, on an operand at this offset."""
-    operand = Operand("f32", (1024,))
-    kernel = Kernel("negated", (operand,), (operand,), 1024, 8192)
-    launch = Launch(0, "negated", (Range("device", offset, 4096),), (Range("device", 8192, 4096),))
-    program = Program(0, {"device": 12288}, (Lane("compute", "compute"),), (), (launch,))
-    return Job({"rank": 1}, (), {"negated": kernel}, (program,))
+def _launched(name: str, reads: tuple[tuple[Operand, int], ...], write: Operand) -> Job:
+    """The kernel once, on operands at these offsets; its result, then 32 MiB of scratch, behind them."""
+    kernel = Kernel(name, tuple(operand for operand, _ in reads), (write,), 1024, 8192)
+    ranges = tuple(Range("device", offset, _bytes(operand)) for operand, offset in reads)
+    launch = Launch(0, name, ranges, (Range("device", 8192, _bytes(write)),), Range("device", 16384, WORKSPACE))
+    program = Program(0, {"device": 16384 + WORKSPACE}, (Lane("compute", "compute"),), (), (launch,))
+    return Job({"rank": 1}, (), {name: kernel}, (program,))
+
+
+def _bytes(operand: Operand) -> int:
+    return math.prod(operand.shape) * (4 if operand.dtype == "f32" else 2)
+
+
+def _negated(offset: int) -> Job:
+    return _launched("negated", ((Operand("f32", (1024,)), offset),), Operand("f32", (1024,)))
+
+
+def _product(offset: int) -> Job:
+    reads = ((Operand("bf16", (64, 32)), 0), (Operand("bf16", (16, 32)), 4096 + offset))
+    return _launched("product", reads, Operand("bf16", (64, 16)))
 
 
 def test_a_product_goes_to_the_library_and_the_rest_to_triton(library: CodeLibrary) -> None:
@@ -87,10 +120,9 @@ def test_a_product_goes_to_the_library_and_the_rest_to_triton(library: CodeLibra
     assert (step.right.rows, step.right.columns, step.result.dtype) == (16, 32, "bf16")
 
 
-def test_a_product_that_adds_to_something_is_no_plain_one(module: ir.Module) -> None:
-    functions = {op.attributes["sym_name"].value: op for op in module.body.operations}
-    assert product_of(functions["accumulated"]) is None  # type: ignore[arg-type]
-    assert product_of(functions["negated"]) is None  # type: ignore[arg-type]
+def test_a_product_that_adds_to_something_or_is_narrowed_otherwise_is_no_plain_one(module: ir.Module) -> None:
+    plain = {symbol(each): product_of(each) is not None for each in functions(module)}
+    assert plain == {"negated": False, "product": True, "accumulated": False, "narrowed_otherwise": False}
 
 
 def test_iree_alone_is_a_target_of_its_own(module: ir.Module) -> None:
@@ -99,9 +131,21 @@ def test_iree_alone_is_a_target_of_its_own(module: ir.Module) -> None:
 
 @pytest.mark.parametrize(("offset", "is_vector"), [(0, True), (16, True), (4, False)])
 def test_code_loads_vectors_where_every_launch_allows_it(library: CodeLibrary, offset: int, is_vector: bool) -> None:
-    code = device_code(_job(offset), library, CUDA)
+    code = device_code(_negated(offset), library, CUDA)
     (step,) = code.kernels["negated"]
     assert isinstance(step, Dispatch)
     ptx = code.modules[step.module].ptx
     assert ("ld.global.v" in ptx) == is_vector
     assert "st.global.v" in ptx
+
+
+@pytest.mark.parametrize(("offset", "alignment"), [(0, 16), (32, 16), (8, 8), (2, 2)])
+def test_the_library_is_told_how_matrices_are_aligned(library: CodeLibrary, offset: int, alignment: int) -> None:
+    job = _product(offset)
+    code = device_code(job, library, CUDA)
+    (step,) = code.kernels["product"]
+    assert isinstance(step, Product)
+    assert step.alignment == alignment
+    promised = replace(code, kernels={"product": (replace(step, alignment=64),)})
+    with pytest.raises(ProofError, match=r"V12: multiplies at byte .* what is said to lie at multiples of 64"):
+        check_device_code(_product(offset + 2), promised)
