@@ -23,6 +23,8 @@
 // CHECK: arith.negf
 // CHECK-NOT: arith.negf
 // CHECK: linalg.matmul
+// CHECK-NOT: arith.negf
+// CHECK: arith.addf
 
 // CPU: arith.extf
 // CPU-NOT: arith.extf
