@@ -106,6 +106,33 @@ def test_products_of_every_kind(
     assert ("tl.dot" in generated.recipes[0].calls[0].source) == is_tiled
 
 
+def test_factors_that_are_computed_count_as_far_as_the_depth_goes(context: Any) -> None:
+    """exp of nothing would be one, beyond a depth of 20."""
+
+    def grown(name: str, shape: str) -> str:
+        maps = "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>"
+        return f"""
+      %empty_{name} = tensor.empty() : tensor<{shape}>
+      %grown_{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel"]}}
+          ins(%{name} : tensor<{shape}>) outs(%empty_{name} : tensor<{shape}>) {{
+      ^bb0(%in: f32, %o: f32):
+        %s = math.exp %in : f32
+        linalg.yield %s : f32
+      }} -> tensor<{shape}>"""
+
+    module = region(f"""(%a: tensor<33x20xf32>, %b: tensor<20x17xf32>) -> tensor<33x17xf32> {{
+      %c = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<33x17xf32>
+      %z = linalg.fill ins(%c : f32) outs(%e : tensor<33x17xf32>) -> tensor<33x17xf32>
+      {grown("a", "33x20xf32")} {grown("b", "20x17xf32")}
+      %0 = linalg.matmul ins(%grown_a, %grown_b : tensor<33x20xf32>, tensor<20x17xf32>)
+          outs(%z : tensor<33x17xf32>) -> tensor<33x17xf32>
+      return %0 : tensor<33x17xf32>
+    }}""")
+    generated = assert_right(module)
+    assert "tl.dot" in generated.recipes[0].calls[0].source
+
+
 def test_convolutions(context: Any) -> None:
     strides = "{dilations = dense<1> : tensor<2xi64>, strides = dense<2> : tensor<2xi64>}"
     module = product("linalg.conv_2d_nchw_fchw", "2x3x9x9xf32", "8x3x3x3xf32", "2x8x4x4xf32", "0.5", strides)
