@@ -49,7 +49,7 @@ from tests.models.case import Case
 @dataclass(frozen=True)
 class Replay:
     """A model and how it is trained. timed: whether a step is measured beside PyTorch eager's. target, executor: as
-    of `dmc.compile`.
+    of `dmc.compile`. steps: that are compared.
     """
 
     build: Callable[[], Case]
@@ -58,6 +58,7 @@ class Replay:
     timed: bool = False
     target: str = "cpu+cuda"
     executor: Literal["static", "iree"] = "static"
+    steps: int = STEPS
 
 
 def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
@@ -70,9 +71,12 @@ def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
 IREE, RUNTIME = "_iree", "_runtime"
 CASES: Mapping[str, Replay] = {
     "demo_gpt": Replay(lambda: demo_gpt.build_bench(0.0), timed=True),
-    "bert_small": Replay(lambda: bert_small.build(0.0), timed=True),
+    "bert_29m": Replay(lambda: bert_small.build(0.0), timed=True),
     "lstm": Replay(lambda: lstm.build_bench(0.0), timed=True),
     **{f"{name}_small": _small(name) for name in NAMES},
+    # BatchNorm of so small a batch is chaotic: the losses of eager in f32 are 5e-7 off those in f64 in the second step,
+    # 3e-4 in the fifth, 6e-3 in the nineteenth.
+    "resnet_small": replace(_small("resnet"), steps=3),
     f"demo_gpt{IREE}": replace(_small("demo_gpt"), target="cpu+cuda:iree"),
     f"demo_gpt{IREE}{RUNTIME}": replace(_small("demo_gpt"), target="cpu+cuda:iree", executor="iree"),
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},
@@ -96,6 +100,7 @@ class Result:
     """
 
     model: str
+    steps: int
     agrees: bool
     same_bits: bool
     first_loss: float
@@ -157,7 +162,7 @@ def prepare(model: str, directory: Path) -> None:
     ).write(directory / f"{model}.dmc")
     step = dmc.load(directory / f"{model}.dmc")
     step.load_state_dict(drawn_state(step))
-    train_on_the_cpu(model, step, case, directory)
+    train_on_the_cpu(model, step, case, directory, replay.steps)
 
 
 def run(model: str, directory: Path) -> Result:
@@ -169,16 +174,18 @@ def run(model: str, directory: Path) -> Result:
     start = drawn_state(step)
     step.load_state_dict(start)
     batches = stored_batches(step, stored)
-    losses, trained = _train(step, batches)
+    steps = CASES[model].steps
+    losses, trained = _train(step, batches, steps)
     step.load_state_dict(start)
     before = _used_bytes()
-    again, retrained = _train(step, batches)
+    again, retrained = _train(step, batches, steps)
     allocated = _used_bytes() - before
     loss_error, errors = errors_of(losses, start["model"], trained, stored)
     worst = max(errors, key=errors.__getitem__)
     job = step.snapshot().job
     result = Result(
         model=model,
+        steps=steps,
         agrees=loss_error <= LOSS_TOLERANCE[precision] and errors[worst] <= CHANGE_TOLERANCE[precision],
         same_bits=losses == again and all(trained[n].tobytes() == retrained[n].tobytes() for n in trained),
         first_loss=losses[0],
@@ -213,8 +220,10 @@ def drawn_state(step: Any) -> dict[str, Any]:
     return state
 
 
-def _train(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[float], dict[str, np.ndarray]]:
-    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
+def _train(
+    step: Any, batches: Sequence[Mapping[str, np.ndarray]], steps: int
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(steps)]
     return losses, step.state_dict()["model"]
 
 

@@ -26,17 +26,17 @@ CLIP = 1.0
 EPSILON = 1e-6
 
 
-def train_on_the_cpu(model: str, step: Any, case: Case, directory: Path) -> None:
-    """Trains `STEPS` steps and writes batches, losses and trained parameters to `<model>.npz`; prints what there is."""
+def train_on_the_cpu(model: str, step: Any, case: Case, directory: Path, steps: int = STEPS) -> None:
+    """Trains and writes batches, losses and trained parameters to `<model>.npz`; prints what there is."""
     names = [spec.name for spec in step.signature.batch]
     batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
     stored = {f"batch.{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}
-    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(STEPS)]
+    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(steps)]
     stored["losses"] = np.array(losses)
     stored.update({f"model.{name}": sample(value.numpy()) for name, value in step.state_dict()["model"].items()})
     np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
     sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
-    print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {STEPS} steps; {', '.join(sizes)}", flush=True)
+    print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {steps} steps; {', '.join(sizes)}", flush=True)
 
 
 def stored_batches(step: Any, stored: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:

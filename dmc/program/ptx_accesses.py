@@ -16,7 +16,8 @@ _BEFORE = r"(?:[{}\s]|[\w$]+:)*"
 _INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
-_REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)")
+# `tmp`: what LLVM calls the half of a number that it throws away, in a scope of its own.
+_REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)|\btmp\b")
 _NAME = re.compile(r"[\w$.]+")
 # What reads at an address; whatever else has one may write there.
 _READS = ("ld", "ldu", "ldmatrix", "tex", "tld4", "suld", "prefetch", "prefetchu", "mapa", "isspacep")
@@ -71,7 +72,8 @@ def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
     body = _Body(pointers, list(_instructions(lines)))
     written, is_known = body.writes()
     # Those of inline assembly may be called anything, and are not followed.
-    is_named = all(name.strip().startswith("%") for each in _DECLARED.findall(lines) for name in each.split(","))
+    names = [name.strip() for each in _DECLARED.findall(lines) for name in each.split(",")]
+    is_named = all(name.startswith("%") or _REGISTER.fullmatch(name) for name in names)
     widths = body.widths()
     alignments = tuple(max(_declared(each), widths.get(i, 1)) for i, each in enumerate(parameters))
     return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named)
