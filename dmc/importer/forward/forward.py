@@ -17,7 +17,7 @@ from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, may_write
+from dmc.importer.torch_internals import is_written, may_write, storage_key, updates_statistics
 
 higher_order = torch.ops.higher_order
 
@@ -72,6 +72,8 @@ class Forward(fx.Interpreter):
             return None
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
+        if updates_statistics(target):
+            _check_statistics_apart(*args[:6])
         rule = RULES.get(target)
         if rule is None:
             refuse_randomness(target, args, kwargs)
@@ -103,6 +105,17 @@ def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
                 f"writes into '{name}', which is no buffer, so that a compiled step would not carry the change out",
                 hint="write into a copy (.clone()), or register the tensor by register_buffer",
             )
+
+
+def _check_statistics_apart(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool) -> None:
+    """Eager writes running statistics while it still reads what it normalises: in which order depends on its code."""
+    written = [each for each in (mean, variance) if each is not None and training]
+    if storage_key(x) in map(storage_key, written):
+        raise ImportFailure(
+            None,
+            "normalises its own running statistics, which it changes meanwhile",
+            hint="normalise a copy (.clone())",
+        )
 
 
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
