@@ -6,6 +6,6 @@
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
 * scalars: numbers as operands of tensors
-* sums: sums, means, variances, norms, products of three
+* sums: reductions, and sums of products of three
 * selection: largest and smallest elements, sorting
 """
