@@ -1,4 +1,4 @@
-"""What a user has asked to be compiled, as it was before anything looked at it."""
+"""The user's request for compilation, unmodified."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from dmc.importer.forward.precision import Precision
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `dmc.compile` that say what a step means. modes: whether each module trains, by module."""
+    """The arguments of `dmc.compile` that define the meaning of a step. modes: whether each module is in training
+    mode."""
 
     model: nn.Module
     loss: Loss | None
@@ -37,13 +38,13 @@ class Request:
         accumulate: int,
         seed: int,
     ) -> Request:
-        """The request, with the modes that the modules have now."""
+        """The request, with the modules' current modes."""
         modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
 
     def plan(self) -> optim.Plan:
-        """The optimizer as it is compiled, of the parameters that require a gradient."""
+        """The optimizer as compiled, for the parameters that require a gradient."""
         return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
 
     @property
@@ -53,5 +54,5 @@ class Request:
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """What floating tensors are converted to, if they are."""
+        """The type to which floating tensors are converted, if any."""
         return torch.bfloat16 if self.precision is Precision.BF16 else None

@@ -1,4 +1,4 @@
-"""Embedding look-up and its gradient, both without a scatter: deterministic on every backend."""
+"""Embedding look-up and its gradient, both without a scatter, hence deterministic on every backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmc.importer.composites.base import composite, differentiable
 
 @composite("embedding(Tensor weight, Tensor index, int padding_index) -> Tensor")
 def embedding(weight: Tensor, index: Tensor, padding_index: int) -> Tensor:
-    """Rows of `weight` [V, D] at `index` (int64, any shape): [*index, D]. A row out of range is NaN, never a guess.
+    """Rows of `weight` [V, D] at `index` (int64, any shape): [*index, D]. A row out of range is NaN.
 
     `padding_index` is the row that gets no gradient; -1 for none.
     """
@@ -25,7 +25,7 @@ def embedding(weight: Tensor, index: Tensor, padding_index: int) -> Tensor:
 def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int) -> Tensor:
     """The gradient [rows, D] of the table: for each row the sum of `dy` over its occurrences, in order.
 
-    Floats are added up in f32, integers as they are.
+    Floats are accumulated in f32, integers in their own type.
     """
     flat = index.reshape(-1)
     if padding_index >= 0:
@@ -33,16 +33,16 @@ def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int)
     wide = dy.reshape(flat.shape[0], -1)
     every_row = torch.arange(rows, device=dy.device)
     if not dy.is_floating_point():
-        # Added up as they are: f32 holds integers up to 2²⁴ only.
+        # In their own type: f32 is exact only for integers up to 2²⁴.
         hit = (every_row.unsqueeze(1) == flat).unsqueeze(-1)
         return torch.where(hit, wide, torch.zeros([], dtype=dy.dtype)).sum(1).to(dy.dtype)
     wide = wide.float()
-    # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections. Of a
-    # gradient that is not finite they make NaN in all rows, where eager's is in one: zero times infinity is NaN.
+    # Products with a one-hot matrix: exact, and much faster than sums of selections. A gradient that is not finite
+    # makes all rows NaN, where eager's is in one: zero times infinity is NaN.
     if rows <= flat.shape[0]:
         return ((every_row.unsqueeze(1) == flat).float() @ wide).to(dy.dtype)
-    # With more rows than occurrences most rows get nothing: the sums are taken for each occurrence instead, and each
-    # row takes that of its last one.
+    # With more rows than occurrences most rows get nothing: sums are computed per occurrence instead, and each row
+    # takes that of its last one.
     sums = (flat.unsqueeze(1) == flat).float() @ wide
     occurrence = torch.arange(flat.shape[0], device=dy.device)
     last = torch.where(every_row.unsqueeze(1) == flat, occurrence, -1).amax(1)

@@ -1,10 +1,10 @@
-"""What survives differentiation, in operations that torch-mlir lowers to linalg alone, and well.
+"""Decompositions, after differentiation, into operations that torch-mlir lowers well, and to linalg only.
 
 * decompositions: the table
 * nonfinite: infinities and NaN
-* functions: functions that keep their digits
+* functions: functions that stay accurate
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
-* scalars: numbers as operands of tensors
+* scalars: Python scalars as operands
 * selection: largest and smallest elements, sorting
 """
