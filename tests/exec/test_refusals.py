@@ -92,9 +92,9 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "branch-on-data": (_branch_on_data, "data|item|bool"),
     "complex": (_complex, "complex|fft"),
     "sparse": (_sparse, "sparse"),
-    "svd": (_svd, r"no lowering of 'aten\._linalg_svd'"),
+    "svd": (_svd, r"no lowering for 'aten\._linalg_svd'"),
     "to-unsigned": (_to_unsigned, "unsigned"),
-    "another-layout": (_columns_as_strided, "does not lie row by row"),
+    "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
     "own-statistics": (_own_statistics, "its own running statistics"),
 }
