@@ -126,12 +126,15 @@ class Step:
         return states.build(self.signature.state, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the whole state with a dictionary as `state_dict` gives, of numpy arrays or torch tensors.
+        """Overwrites the state with a dictionary as `state_dict` gives, of numpy arrays or torch tensors.
 
-        Raises StateError that lists every name that does not fit; the state is then untouched.
+        `{"model": …}` alone overwrites the model's weights and buffers; the rest keeps its values. Raises StateError
+        that lists every name that does not fit; the state is then untouched.
         """
         specs = self.signature.state
-        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+        given = states.flatten(specs, state)
+        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
         """A copy of what one rank of the mesh holds, as `state_dict`; split tensors have the shape of its part.

@@ -3,6 +3,7 @@
 * masks: attention masks that depend on nothing
 * patterns: composites that models spell out
 * forward: runs the graph
+* memory_layout: results lie in memory as eager's do
 * precision: which operations run in which type
 * randomness: each place that draws has draws of its own
 * rules: ATen operations → composites
