@@ -39,13 +39,8 @@ class StateSpec(TensorSpec):
 
         `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
         "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
-    <<<<<<< HEAD
-        `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it.
-    =======
-        `aliases` are further names of the same tensor (tied weights). `mutated` says whether the step returns it.
-        `transient` are those of its names that the model's `state_dict()` does not have: buffers that are not persistent,
-        and tensors of the loss.
-    >>>>>>> first
+    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are
+    those of its names that the model's `state_dict()` lacks: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"
