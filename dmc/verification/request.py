@@ -1,4 +1,4 @@
-"""What a user has asked to be compiled, as it was before anything looked at it."""
+"""The user's request for compilation, unmodified."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dmc.importer.forward.precision import Precision
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `dmc.compile` that say what a step means. modes: whether each module trains, by module.
+    """The arguments of `dmc.compile` that define the meaning of a step. modes: whether each module is in training mode.
 
-    is_widened: whether all is in f32 that is in a narrower floating type.
+    is_widened: whether everything in a narrower floating type is converted to f32.
     """
 
     model: nn.Module
@@ -42,13 +42,13 @@ class Request:
         accumulate: int,
         seed: int,
     ) -> Request:
-        """The request, with the modes that the modules have now."""
+        """The request, with the modules' current modes."""
         modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
 
     def plan(self) -> optim.Plan:
-        """The optimizer as it is compiled, of the parameters that require a gradient."""
+        """The optimizer as compiled, for the parameters that require a gradient."""
         return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
 
     @property
@@ -58,7 +58,7 @@ class Request:
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """What floating tensors are converted to, if they are."""
+        """The type to which floating tensors are converted, if any."""
         if self.is_widened:
             return torch.float32
         return torch.bfloat16 if self.precision is Precision.BF16 else None

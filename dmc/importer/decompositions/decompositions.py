@@ -23,7 +23,7 @@ MAX_ROUNDS = selection.MAX_ROUNDS
 
 
 def table() -> dict[Any, Callable[..., Any]]:
-    """torch-mlir's decompositions with ours over them."""
+    """torch-mlir's decompositions, overridden by ours."""
     own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, sums.OWN, _OWN)
     return dict(ChainMap(*reversed(own), get_decomposition_table()))
 
