@@ -63,7 +63,7 @@ def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequen
     wide = by_eager(case_of(text, wide=True), mode)
     pairs = list(zip(wide, expected, strict=True))
     rounded = [{name: each.to(right[name].dtype) for name, each in left.items()} for left, right in pairs]
-    # Of few digits, a result comes out the same by chance; so does one number of many digits, but for those that follow.
+    # Of few digits, a result comes out the same by chance; of many, a single one may, but for the digits of float64.
     is_same = close == CLOSE[torch.float32] and first_difference(rounded, expected, (0.0, 0.0)) is None
     if is_same and _is_exact(first_difference(actual, expected, close), wide, expected):
         return False
