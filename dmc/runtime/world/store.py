@@ -98,6 +98,7 @@ class Store:
         if self.world.rank:
             self.set(f"left/{self.world.rank}", b"")
             return
+        self._given_up = None
         end = time.monotonic() + timeout_s
         here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{rank}", end) is None]
         if here:
