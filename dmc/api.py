@@ -27,7 +27,7 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
-from dmc.target import CPU, Target, targets
+from dmc.target import CUDA, Target, targets
 from dmc.verification import Request, Verification, amount_of
 
 
@@ -145,8 +145,9 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind = targets(target), _precision(precision)
-    _check_plan(mesh, plan, chosen)
+    _check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
+    _check_ranks(mesh, chosen, executor)
     settings = Settings(target, machine or chosen[0].machine, memory_cap or 0, executor)
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
@@ -172,8 +173,8 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return step
 
 
-def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
-    """Raises PlanError where mesh and plan are not two of a kind, and for a machine that runs one rank only."""
+def _check_plan(mesh: Any, plan: Any) -> None:
+    """Raises PlanError where mesh and plan are not two of a kind."""
     if mesh is None and plan is None:
         return
     if mesh is None:
@@ -187,10 +188,13 @@ def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
         raise PlanError("plan", f"is for {plan.mesh}, but the step for {mesh}", hint="make it by dmc.plan(mesh)")
-    other = next((target.name for target in chosen if target.name != CPU.name), None)
-    if mesh.size > 1 and other is not None:
+
+
+def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
+    """Raises PlanError for a mesh on a GPU where IREE's runtime carries out the plan: it runs one rank."""
+    if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
-        raise PlanError(f"target '{other}'", fact, hint='rehearse all ranks in one process with target="cpu"')
+        raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
 def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
