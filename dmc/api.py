@@ -19,6 +19,7 @@ from dmc.importer.capture.capture import Loss
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
+from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
 from dmc.plans import Plan, ResolvedPlan
@@ -27,7 +28,8 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
-from dmc.target import CPU, Target, targets
+from dmc.runtime.world.launch import world_from_environment
+from dmc.target import CUDA, Target, targets
 from dmc.verification import Request, Verification, amount_of
 
 
@@ -74,8 +76,8 @@ def compile(
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
     and computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
-    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this
-    process, as a rehearsal.
+    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
+    rehearsal; on GPUs each is a process, started by torchrun, mpirun or srun.
     plan: how tensors lie on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
@@ -83,7 +85,8 @@ def compile(
     executor: who carries out the plan on a GPU: "static" replays it as one CUDA graph, "iree" runs it in IREE's
     runtime, in one lane, with IREE's code for every kernel, as a replay for target "cuda:iree" has it: the bits are the
     same. On a CPU it is IREE's runtime in either case.
-    machine: for which machine the step is scheduled (`dmc.machine.machine_names()`); by default the target's.
+    machine: for which machine the step is scheduled (`dmc.machine.machine_names()`); by default the target's, with as
+    many devices as the mesh has ranks.
     memory_cap: bytes of device memory that a rank may use; what needs more is refused. Without one nothing is, and the
     schedule takes no more memory for overlap than the step takes anyway: with a cap above that, movements may start
     earlier (the gathers of ZeRO-3).
@@ -118,7 +121,7 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact)
+    return CompiledStep(artifact, world=world_from_environment(os.environ))
 
 
 def compile_artifact(
@@ -145,9 +148,11 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind = targets(target), _precision(precision)
-    _check_plan(mesh, plan, chosen)
+    _check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
-    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0, executor)
+    _check_ranks(mesh, chosen, executor)
+    machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
+    settings = Settings(target, machine, memory_cap or 0, executor)
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
@@ -166,14 +171,11 @@ def compile_artifact(
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
-    step = CompiledStep(Artifact.read(path), device)
-    if verify:
-        step.verify_next()
-    return step
+    return CompiledStep.load(path, device, verify)
 
 
-def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
-    """Raises PlanError where mesh and plan are not two of a kind, and for a machine that runs one rank only."""
+def _check_plan(mesh: Any, plan: Any) -> None:
+    """Raises PlanError where mesh and plan are not two of a kind."""
     if mesh is None and plan is None:
         return
     if mesh is None:
@@ -187,10 +189,13 @@ def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
         raise PlanError("plan", f"is for {plan.mesh}, but the step for {mesh}", hint="make it by dmc.plan(mesh)")
-    other = next((target.name for target in chosen if target.name != CPU.name), None)
-    if mesh.size > 1 and other is not None:
+
+
+def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
+    """Raises PlanError for a mesh on a GPU where IREE's runtime carries out the plan: it runs one rank."""
+    if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
-        raise PlanError(f"target '{other}'", fact, hint='rehearse all ranks in one process with target="cpu"')
+        raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
 def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:

@@ -1,4 +1,8 @@
-"""`dmc run step.dmc --steps N --batches file.npz`: trains on, printing the loss of every step."""
+"""`dmc run step.dmc --steps N --batches file.npz`: trains on, printing the loss of every step.
+
+A step of several ranks on GPUs is started by `torchrun --nproc-per-node 2 -m dmc run …`, `mpirun` or `srun`: then the
+first rank prints and writes.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +41,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError."""
     step = load(arguments.file, arguments.device, arguments.verify)
     batches = read_batches(Path(arguments.batches), step)
+    say = print if step.is_first else _nothing
     first = step.steps_done + 1
     start = time.perf_counter()
     for number, loss in _train(step, batches, arguments):
-        print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+        say(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
     seconds = time.perf_counter() - start
-    print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
+    say(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
     if arguments.verify:
-        print(f"step {first} is what the CPU computes by the same plan")
+        say(f"step {first} is what the CPU computes by the same plan")
     if arguments.output:
         step.save(arguments.output)
     return 0
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Says nothing."""
 
 
 def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,18 +15,22 @@ from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
+from dmc.runtime.checks import check_artifact, rates_of
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.open_session import open_session
+from dmc.runtime.open_session import open_session, rank_of
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
-from dmc.runtime.signature import Signature
+from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.state import StateDict
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call, unflatten
+from dmc.runtime.world.launch import World, world_from_environment
+from dmc.runtime.world.meeting import meet
 
-_CONTROLS = ("lr", "guard")
+_GRAPH = "DMC_CUDA_GRAPH"
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
@@ -36,32 +40,61 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     device: "cpu", "cuda" or "cuda:1", where the target's first device is not meant. Schema, checksums and versions are
     verified before anything of the file runs. verify: the first call is compared with the CPU's plan in the same file
     (target "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
+
+    On GPUs a step of several ranks is loaded in as many processes, started by torchrun, mpirun or srun; see `Step`.
+    The variable DMC_CUDA_GRAPH=0 has commands issued one by one instead of a whole step as one CUDA graph.
     """
-    step = Step(Artifact.read(path), device)
-    if verify:
-        step.verify_next()
-    return step
+    return Step.load(path, device, verify)
 
 
 class Step:
-    """A compiled training step; parameters and optimizer state stay inside, in device memory."""
+    """A compiled training step; parameters and optimizer state stay inside, in device memory.
 
-    def __init__(self, artifact: Artifact, device: str | None = None) -> None:
+    A step of several ranks is one process for each on GPUs, and one for all on a CPU. A process that is one rank takes
+    the global batch or its own part of it. It gives the loss of the global batch, and its own parts of other outputs.
+    What is about the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`, `differing_replicas`) all ranks
+    do at the same time.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        device: str | None = None,
+        world: World | None = None,
+        is_captured: bool = True,
+    ) -> None:
         """Opens the device and uploads the state.
 
-        Raises ArtifactError or StateError if the artifact contradicts itself, DmcError if there is no such device or
-        no room on it.
+        world: of this process, where it is one of several ranks. is_captured: whether a GPU replays a step as one CUDA
+        graph; if not, its commands are issued one by one. Raises ArtifactError or StateError if the artifact
+        contradicts itself or is for another number of ranks, DmcError if there is no such device or no room on it.
         """
-        _check(artifact)
+        check_artifact(artifact)
         check_state(artifact.signature.state, artifact.state)
-        self._ranks = Ranks(artifact.signature)
+        rank = rank_of(artifact, device, world)
+        self._peers = None if rank is None or world is None else meet(world)
+        self._ranks = Ranks(artifact.signature, rank)
         state = self._ranks.scatter(artifact.signature.state, artifact.state)
-        self._session = open_session(artifact, self._ranks.linked, state, device)
+        self._session = open_session(artifact, self._ranks.linked, state, device, self._peers, is_captured)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
-        self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
+        self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
+        """The step in a `.dmc` file; see `dmc.runtime.load`."""
+        world, is_captured = world_from_environment(os.environ), os.environ.get(_GRAPH) != "0"
+        step = cls(Artifact.read(path), device, world, is_captured)
+        if verify:
+            step.verify_next()
+        return step
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the first rank, or all of them: the one that speaks for all."""
+        return self._ranks.held[0] == 0
 
     @property
     def signature(self) -> Signature:
@@ -138,17 +171,22 @@ class Step:
 
         Raises InputError for a rank that the step does not have.
         """
-        if rank not in range(self._ranks.count):
-            raise InputError(f"rank {rank}", "does not exist", hint=f"ranks are 0 to {self._ranks.count - 1}")
+        if rank not in self._ranks.held:
+            first, last = self._ranks.held[0], self._ranks.held[-1]
+            raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
         specs = self.signature.state
         return states.build(specs, [self._part(index, rank) for index in range(len(specs))])
 
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors of which two ranks that should hold the same do not, bit for bit; () where all agree."""
+        specs, own = self.signature.state, [self._digests(rank) for rank in self._ranks.held]
+        if self._peers is not None:
+            texts = self._peers.store.exchange("replicas", " ".join(own[0]).encode())
+            own = [text.decode().split() for text in texts]
         differing: list[str] = []
-        for index, spec in enumerate(self.signature.state):
+        for index, spec in enumerate(specs):
             replicas = self._ranks.spreads[spec.name].replicas
-            contents = [{self._part(index, rank).tobytes() for rank in ranks} for ranks in replicas]
+            contents = [{own[rank][index] for rank in ranks} for ranks in replicas]
             differing += [spec.name] if any(len(each) > 1 for each in contents) else []
         return tuple(differing)
 
@@ -159,9 +197,14 @@ class Step:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the step and its present state as one `.dmc` file; a crash on the way leaves an old file whole.
 
-        Waits for the steps in flight. Raises OSError if the file cannot be written.
+        Waits for the steps in flight; of several processes the first writes. Raises OSError if the file cannot be
+        written.
         """
-        self.snapshot().write(path)
+        snapshot = self.snapshot()
+        if self.is_first:
+            snapshot.write(path)
+        if self._peers is not None:
+            self._peers.store.barrier("save")
 
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
@@ -184,11 +227,8 @@ class Step:
 
     def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
-        batch = [
-            to_array(value, spec, f"input {spec.name!r}", InputError)
-            for spec, value in zip(signature.batch, values, strict=True)
-        ]
-        given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
+        batch = [self._given(spec, value) for spec, value in zip(signature.batch, values, strict=True)]
+        given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
@@ -199,6 +239,12 @@ class Step:
             fact = f"is not what the CPU computes by the same plan\n  {shown(found)}"
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return outputs
+
+    def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
+        """An input: the whole, or the part of the one rank that this process is."""
+        part, _ = self._ranks.seen(spec)
+        is_part = getattr(value, "shape", spec.shape) == part.shape
+        return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
 
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """What the CPU makes of this step."""
@@ -214,15 +260,17 @@ class Step:
 
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
         """What a step gave, and the state behind it."""
-        left = {spec.name: output.numpy() for spec, output in zip(self.signature.outputs, outputs, strict=True)}
+        pairs = zip(self.signature.outputs, outputs, strict=True)
+        # A process that is one rank has its part of the others.
+        left = {spec.name: output.numpy() for spec, output in pairs if output.shape == spec.shape}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
-        """The outputs of a step, of which all ranks give their parts."""
-        ranks = self._ranks.count
+        """The outputs of a step, of which the ranks of this process give their parts."""
+        ranks = len(self._ranks.held)
         outputs: list[LazyArray] = []
-        for index, spec in enumerate(self.signature.outputs):
-            parts, spread = readings[index * ranks : (index + 1) * ranks], self._ranks.spreads[spec.name]
+        for index, (spec, spread) in enumerate(map(self._ranks.seen, self.signature.outputs)):
+            parts = readings[index * ranks : (index + 1) * ranks]
             outputs.append((Loss if index == 0 else LazyArray)(self._session, parts, spread, spec, entry))
         return outputs
 
@@ -231,41 +279,17 @@ class Step:
 
     def _whole(self, index: int) -> np.ndarray:
         """A state tensor, by its index in the signature."""
-        name = self.signature.state[index].name
-        return self._ranks.spreads[name].whole(lambda rank: self._part(index, rank))
+        spread = self._ranks.spreads[self.signature.state[index].name]
+        if self._ranks.is_all:
+            return spread.whole(lambda rank: self._part(index, rank))
+        if not spread.is_split:
+            return self._session.read_state(index)
+        assert isinstance(self._session, ReplaySession), "one of several processes"
+        return spread.whole(self._session.gathered(index).__getitem__)
 
     def _part(self, index: int, rank: int) -> np.ndarray:
-        return self._session.read_state(index * self._ranks.count + rank)
+        return self._session.read_state(index * len(self._ranks.held) + self._ranks.held.index(rank))
 
-
-def _rates(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
-    """f32[number of groups]; raises InputError."""
-    groups = len(signature.learning_rates)
-    try:
-        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
-    except (TypeError, ValueError) as error:
-        raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
-    if len(rates) != groups:
-        raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
-    if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
-        raise InputError("lr", f"expected finite numbers not below 0, got {bad[0]}")
-    return np.asarray(rates, np.float32)
-
-
-def _check(artifact: Artifact) -> None:
-    """Raises ArtifactError where the signature asks for what this runtime does not give."""
-    signature = artifact.signature
-    facts: list[str] = []
-    kinds = artifact.target.split("+")
-    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
-    facts += [f"has no code for {kind!r}" for kind in without]
-    if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
-        facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
-    if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
-        facts.append("does not begin its outputs with 'loss' and 'finite'")
-    if sum(spec.role == "counter" for spec in signature.state) != 1:
-        facts.append("has not exactly one step counter in its state")
-    if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
-        facts.append(f"names an input {', '.join(sorted(taken))}, which a call needs for itself: rename the input")
-    if facts:
-        raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+    def _digests(self, rank: int) -> list[str]:
+        parts = (self._part(index, rank) for index in range(len(self.signature.state)))
+        return [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
