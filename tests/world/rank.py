@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,9 +18,12 @@ import numpy as np
 from dmc.interpreter.dtypes import Array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks
+from dmc.runtime.signature import TensorSpec
+from dmc.runtime.world import checkpoint
 from dmc.runtime.world.agreement import agree, facts_of
 from dmc.runtime.world.board import BoardKeys
 from dmc.runtime.world.channels import Channels
+from dmc.runtime.world.checkpoint import Checkpoints, latest, read_checkpoint
 from dmc.runtime.world.host import HostCommunicators
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.runtime.world.recorder import Recorder
@@ -41,7 +46,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Task:
-    """What a rank is to do. board: where the test keeps the values; the launcher's store without it."""
+    """What a rank is to do.
+
+    file: with {rank} in it, each has its own. board: where the test keeps the values; without it, the launcher does.
+    trouble: what keeps rank 1 from starting. checkpoints: where one is written every second step, and resumed from.
+    """
 
     file: str
     steps: int
@@ -49,6 +58,7 @@ class Task:
     board: tuple[str, int] | None = None
     fault: Fault | None = None
     trouble: str = ""
+    checkpoints: str = ""
 
 
 def batch(artifact: Artifact, step: int) -> list[Array]:
@@ -83,18 +93,26 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
     channels = Channels(artifact.job, world.rank, HostCommunicators(store, 60))
     session = HostSession(artifact.job, kernels(artifact), recorder, channels)
 
-    def own(specs: tuple, arrays: list) -> list[tuple[str, Array]]:
-        parts = (ranks.spreads[spec.name].parts(array)[world.rank] for spec, array in zip(specs, arrays, strict=True))
-        return [(spec.name, part) for spec, part in zip(specs, parts, strict=True)]
+    def write(specs: Sequence[TensorSpec], arrays: Iterable[Array]) -> None:
+        pairs = zip(specs, arrays, strict=True)
+        session.write([(spec.name, ranks.spreads[spec.name].parts(array)[world.rank]) for spec, array in pairs])
 
-    session.write(own(signature.state, list(artifact.state)))
-    for step in range(1, task.steps + 1):
+    keeper = Checkpoints(Path(task.checkpoints), store, signature) if task.checkpoints else None
+    last = latest(Path(task.checkpoints)) if task.checkpoints else None
+    done, state = (0, iter(artifact.state)) if last is None else read_checkpoint(last, signature.state)
+    write(signature.state, state)
+    for step in range(done + 1, task.steps + 1):
         watch.check()
         fault = fault_of(task.fault, world.rank, step)
         fault(None)
-        session.write(own(signature.controls, controls(artifact)) + own(signature.batch, batch(artifact, step)))
+        write(signature.controls, controls(artifact))
+        write(signature.batch, batch(artifact, step))
         loss = session.step(step, fault)["loss"]
         print(json.dumps({"step": step, "loss": float(loss)}), flush=True)
+        if keeper is not None and step % 2 == 0:
+            keeper.save(step, list(session.state().values()))
+    if keeper is not None:
+        keeper.wait()
     state = {name: array.tobytes().hex() for name, array in session.state().items()}
     print(json.dumps({"state": state}), flush=True)
 
@@ -113,12 +131,26 @@ def _raise() -> None:
     raise ValueError("no such batch")
 
 
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fill_the_disk() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+def _kill_in_checkpoint() -> None:
+    checkpoint.write_shard = lambda path, tensors: str(_kill())
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
-    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "kill": _kill,
+    "kill in checkpoint": _kill_in_checkpoint,
+    "fill the disk": _fill_the_disk,
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "terminate": lambda: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(600)),
     "stall": lambda: time.sleep(600),
-    "exit": lambda: sys.exit(0),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ def write_shard(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
         # A scalar comes back from numpy with a dimension.
         save_file({name: np.ascontiguousarray(each).reshape(each.shape) for name, each in tensors.items()}, path)
     except SafetensorError as error:
-        raise OSError(str(error)) from error
+        raise OSError(errno.EIO, str(error), str(path)) from error
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -70,6 +70,7 @@ class Watch:
         self._failed_at = self._answered_at = self._heard_at = time.monotonic()
         self._heard: _Pulse | None = None
         self._beat = 0
+        self._is_terminated = False
         self._closing = threading.Event()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_exception
@@ -141,12 +142,16 @@ class Watch:
         pulse = None if data is None else msgspec.json.decode(data, type=_Pulse)
         if pulse != self._heard:
             self._heard, self._heard_at = pulse, now
-        if fact := self._device_fact() or self._fact_of(next_, now - self._heard_at):
-            self._tell(fact, "see what that rank printed; resume from the last checkpoint")
+        if fact := self._own_fact() or self._fact_of(next_, now - self._heard_at):
+            self._tell(fact, f"see what ranks and {world.launcher} printed; resume from the last checkpoint")
 
-    def _device_fact(self) -> str | None:
-        fact = self._failed()
-        return None if fact is None else f"rank {self._store.world.rank} has lost the others: {fact}"
+    def _own_fact(self) -> str | None:
+        """What is wrong with this rank."""
+        fact, rank = self._failed(), self._store.world.rank
+        if fact is not None:
+            return f"rank {rank} has lost the others: {fact}"
+        # A launcher ends all ranks when one has died.
+        return f"rank {rank} was told to end (SIGTERM)" if self._is_terminated else None
 
     def _fact_of(self, next_: int, silent_s: float) -> str | None:
         """What is wrong with the next rank, or with the step in which both are."""
@@ -190,8 +195,7 @@ class Watch:
         """The thread that never asks anybody, and so can end the process whatever happens."""
         before = time.monotonic()
         while self._failure is not None or not self._closing.is_set():
-            if self._terminations.wait(self._period_s):
-                self._end_on_signal()
+            self._is_terminated = self._terminations.wait(self._period_s) or self._is_terminated
             now = time.monotonic()
             if now - before > self._limit_s / 2:
                 # It is this process that was stopped, and the store is asked anew.
@@ -202,12 +206,6 @@ class Watch:
                 self._fail(_Failure(fact, "whoever keeps it, the launcher or rank 0, hangs: see what it printed"))
             if self._failure is not None and now - self._failed_at > _END * self._period_s:
                 self._end()
-
-    def _end_on_signal(self) -> None:
-        # A launcher ends all ranks when one has died; whoever knows why has told, or will in a moment.
-        time.sleep(2 * self._period_s)
-        self._fail(_Failure("was told to end (SIGTERM)", "see what the launcher says of the other ranks"))
-        self._end()
 
     def _end(self) -> None:
         """Ends the process at once, without asking the main thread, which may wait for ever."""
