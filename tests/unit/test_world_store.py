@@ -47,6 +47,23 @@ def test_whoever_waits_for_a_value_holds_up_nobody() -> None:
         assert waits.result(5) == b"\x00\xff"
 
 
+def test_whoever_waits_stops_when_the_job_is_given_up() -> None:
+    first, _ = stores(2)
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(first.barrier, "never", 60)
+        first.give_up(DmcError("rank 1", "is gone"))
+        with pytest.raises(DmcError, match="rank 1: is gone"):
+            waits.result(5)
+
+
+def test_rank_0_leaves_last() -> None:
+    first, second = stores(2)
+    with pytest.raises(DmcError, match=r"rank 1 has not left within 0.1 s"):
+        first.leave(0.1)
+    second.leave()
+    first.leave()
+
+
 def test_numbers_are_counted_once() -> None:
     assert sorted(map(str, on_all(4, lambda store: store.add("number", 2)))) == ["2", "4", "6", "8"]
 
@@ -68,14 +85,22 @@ def test_a_store_that_ends_is_named() -> None:
         def set(self, key: str, value: bytes) -> None:
             raise ConnectionResetError
 
-        def wait(self, key: str, timeout_s: float) -> bytes | None:
+        def get(self, key: str) -> bytes | None:
             raise EOFError
+
+        def delete(self, key: str) -> None:
+            raise OSError
 
         def add(self, key: str, amount: int) -> int:
             raise RuntimeError
 
     store = Store(World(1, 2, 1, 2, "torchrun"), Gone())
-    for ask in (lambda: store.set("a", b""), lambda: store.peek("a"), lambda: store.add("a", 1)):
+    for ask in (
+        lambda: store.set("a", b""),
+        lambda: store.delete("a"),
+        lambda: store.peek("a"),
+        lambda: store.add("a", 1),
+    ):
         with pytest.raises(DmcError, match="rank 1: the store does not answer"):
             ask()
 

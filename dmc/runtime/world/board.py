@@ -12,30 +12,32 @@ from typing import Any
 from dmc.errors import DmcError
 from dmc.runtime.world.launch import World
 
+_METHODS = ("set", "get", "delete", "add")
+
 
 class Board:
-    """Values by key, for the threads of one process."""
+    """Values by key."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
         self._numbers: dict[str, int] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:
         """See `Keys.set`."""
-        with self._changed:
-            self._values[key] = value
-            self._changed.notify_all()
+        self._values[key] = value
 
-    def wait(self, key: str, timeout_s: float) -> bytes | None:
-        """See `Keys.wait`."""
-        with self._changed:
-            self._changed.wait_for(lambda: key in self._values, timeout_s)
-            return self._values.get(key)
+    def get(self, key: str) -> bytes | None:
+        """See `Keys.get`."""
+        return self._values.get(key)
+
+    def delete(self, key: str) -> None:
+        """See `Keys.delete`."""
+        self._values.pop(key, None)
 
     def add(self, key: str, amount: int) -> int:
         """See `Keys.add`."""
-        with self._changed:
+        with self._lock:
             self._numbers[key] = self._numbers.get(key, 0) + amount
             return self._numbers[key]
 
@@ -58,16 +60,20 @@ class BoardKeys:
         """See `Keys.set`."""
         self._board.set(key, value)
 
-    def wait(self, key: str, timeout_s: float) -> bytes | None:
-        """See `Keys.wait`."""
-        return self._board.wait(key, timeout_s)
+    def get(self, key: str) -> bytes | None:
+        """See `Keys.get`."""
+        return self._board.get(key)
+
+    def delete(self, key: str) -> None:
+        """See `Keys.delete`."""
+        self._board.delete(key)
 
     def add(self, key: str, amount: int) -> int:
         """See `Keys.add`."""
         return self._board.add(key, amount)
 
 
-_Manager.register("board", exposed=("set", "wait", "add"))
+_Manager.register("board", exposed=_METHODS)
 
 
 def serve_board(host: str, secret: bytes) -> tuple[str, int]:
@@ -77,7 +83,7 @@ def serve_board(host: str, secret: bytes) -> tuple[str, int]:
     class Manager(BaseManager):
         pass
 
-    Manager.register("board", callable=lambda: board, exposed=("set", "wait", "add"))
+    Manager.register("board", callable=lambda: board, exposed=_METHODS)
     server = Manager((host, 0), secret).get_server()
     threading.Thread(target=server.serve_forever, name="dmc board", daemon=True).start()
     return server.address  # pyright: ignore[reportReturnType]

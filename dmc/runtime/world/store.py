@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from dmc.errors import DmcError
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class Keys(Protocol):
-    """What a launcher gives: values by key. Each thread may use it, also while another waits in it."""
+    """What a launcher gives: values by key, for any thread. Methods return at once."""
 
     where: str
     """For people: what answers, and where."""
@@ -23,8 +23,12 @@ class Keys(Protocol):
     def set(self, key: str, value: bytes) -> None:
         """Puts a value there, in place of an older one."""
 
-    def wait(self, key: str, timeout_s: float) -> bytes | None:
-        """The value, as soon as there is one; None if there is none in time."""
+    def get(self, key: str) -> bytes | None:
+        """The value, or None if there is none now."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Takes the value away."""
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a number, 0 before, that only this method touches; what it is then."""
@@ -38,6 +42,7 @@ class Store:
         self.world = world
         self._keys = keys
         self._uses: dict[str, int] = {}
+        self._given_up: DmcError | None = None
 
     def set(self, key: str, value: bytes) -> None:
         """Puts a value there, in place of an older one."""
@@ -45,37 +50,75 @@ class Store:
 
     def get(self, key: str, timeout_s: float = TIMEOUT_S) -> bytes:
         """The value, as soon as there is one. Raises DmcError, naming the key, if there is none in time."""
-        value = self._asked(lambda: self._keys.wait(self._own(key), timeout_s))
+        value = self._wait(key, time.monotonic() + timeout_s)
         if value is None:
             raise self._late(f"nobody has set {key!r}", timeout_s)
         return value
 
     def peek(self, key: str) -> bytes | None:
         """The value, or None if there is none now."""
-        return self._asked(lambda: self._keys.wait(self._own(key), 0))
+        return self._asked(lambda: self._keys.get(self._own(key)))
+
+    def delete(self, key: str) -> None:
+        """Takes the value away."""
+        self._asked(lambda: self._keys.delete(self._own(key)))
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a number, 0 before, that only this method touches; what it is then."""
         return self._asked(lambda: self._keys.add(self._own(key), amount))
 
-    def exchange(self, name: str, mine: bytes, timeout_s: float = TIMEOUT_S) -> list[bytes]:
-        """The values that all ranks give, in the order of the ranks; all call it, with one name.
+    def exchange(
+        self, name: str, mine: bytes, timeout_s: float = TIMEOUT_S, ranks: Sequence[int] | None = None
+    ) -> list[bytes]:
+        """The values that `ranks` give, by default all, in their order; all of them call it, with one name.
 
-        A name may be used again. Raises DmcError that names the ranks that gave none in time.
+        A name may be used again by the same ranks. Raises DmcError that names the ranks that gave none in time.
         """
-        self._uses[name] = self._uses.get(name, 0) + 1
-        keys = [f"{name}/{self._uses[name]}/{rank}" for rank in range(self.world.size)]
-        self.set(keys[self.world.rank], mine)
+        members = range(self.world.size) if ranks is None else ranks
+        turn = self._uses[name] = self._uses.get(name, 0) + 1
+        self.set(f"{name}/{turn}/{self.world.rank}", mine)
         end = time.monotonic() + timeout_s
-        found = [self._asked(lambda key=key: self._keys.wait(self._own(key), _left(end))) for key in keys]
-        if missing := [str(rank) for rank, value in enumerate(found) if value is None]:
+        found = {rank: self._wait(f"{name}/{turn}/{rank}", end) for rank in members}
+        if missing := [str(rank) for rank, value in found.items() if value is None]:
             which = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(missing)} have"
             raise self._late(f"{which} not come to {name!r}", timeout_s)
-        return [value for value in found if value is not None]
+        # Whoever has come to this turn has read all of the one before.
+        self.delete(f"{name}/{turn - 1}/{self.world.rank}")
+        return [value for value in found.values() if value is not None]
 
     def barrier(self, name: str, timeout_s: float = TIMEOUT_S) -> None:
         """Returns when all ranks have called it, with one name, which may be used again. Raises as `exchange` does."""
         self.exchange(name, b"", timeout_s)
+
+    def leave(self, timeout_s: float = TIMEOUT_S) -> None:
+        """The last that a rank asks: rank 0, which may keep the values, goes on when nobody needs them any more.
+
+        Raises as `exchange` does, on rank 0.
+        """
+        if self.world.rank:
+            self.set(f"left/{self.world.rank}", b"")
+            return
+        self._given_up = None
+        end = time.monotonic() + timeout_s
+        here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{rank}", end) is None]
+        if here:
+            raise self._late(f"rank {', '.join(here)} has not left", timeout_s)
+
+    def give_up(self, reason: DmcError) -> None:
+        """Whoever waits here, or will, in any thread, raises `reason`."""
+        self._given_up = reason
+
+    def _wait(self, key: str, end: float) -> bytes | None:
+        """The value, as soon as there is one; None if there is none at `end`."""
+        pause = 0.0005
+        while (value := self.peek(key)) is None:
+            if self._given_up is not None:
+                raise self._given_up
+            if time.monotonic() >= end:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return value
 
     def _own(self, key: str) -> str:
         # The launcher keeps values of its own there, and those of ranks that it has started before.
@@ -106,7 +149,3 @@ def open_store(world: World, timeout_s: float = TIMEOUT_S) -> Store:
     from dmc.runtime.world.board import meet_through_mpi
 
     return Store(world, meet_through_mpi(world))
-
-
-def _left(end: float) -> float:
-    return max(0.0, end - time.monotonic())

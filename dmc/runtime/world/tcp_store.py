@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ class TcpKeys:
         host, _, port = world.store.rpartition(":")
         serves = world.rank == 0 and not world.launcher_serves
         try:
-            self._first = _torch().TCPStore(
+            self._store = _torch().TCPStore(
                 host,
                 int(port),
                 is_master=serves,
@@ -32,35 +31,23 @@ class TcpKeys:
         except (RuntimeError, ValueError) as error:
             fact = f"{self.where} cannot be reached within {timeout_s:g} s"
             raise DmcError(f"rank {world.rank}", fact, hint="check MASTER_ADDR and MASTER_PORT") from error
-        self._own = threading.local()
 
     def set(self, key: str, value: bytes) -> None:
         """See `Keys.set`."""
-        self._client.set(key, value)
+        self._store.set(key, value)
 
-    def wait(self, key: str, timeout_s: float) -> bytes | None:
-        """See `Keys.wait`."""
-        client = self._client
-        # Asked first, since a wait that ends in vain is an error, which PyTorch logs.
-        if not client.check([key]):
-            if not timeout_s:
-                return None
-            try:
-                client.wait([key], timedelta(seconds=timeout_s))
-            except _torch().DistStoreError:
-                return None
-        return client.get(key)
+    def get(self, key: str) -> bytes | None:
+        """See `Keys.get`."""
+        # Asked first: what PyTorch's store does not have it waits for, and logs that it did in vain.
+        return self._store.get(key) if self._store.check([key]) else None
+
+    def delete(self, key: str) -> None:
+        """See `Keys.delete`."""
+        self._store.delete_key(key)
 
     def add(self, key: str, amount: int) -> int:
         """See `Keys.add`."""
-        return self._client.add(key, amount)
-
-    @property
-    def _client(self) -> Any:
-        # A connection for each thread: on one, who waits holds up the others.
-        if not hasattr(self._own, "client"):
-            self._own.client = self._first.clone()
-        return self._own.client
+        return self._store.add(key, amount)
 
 
 def _torch() -> Any:
