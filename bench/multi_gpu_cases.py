@@ -50,6 +50,7 @@ def _both(megatron: Callable[..., Any]) -> dict[str, Callable[[], Plan]]:
 
 
 _GPT2, _LLAMA = plans.megatron_gpt2, plans.megatron_llama
+_BF16 = {"zero2_dp2": _data(DP2)["zero2_dp2"], "tp4": _tensor(_GPT2, TP4)["tp4"]}
 # On two GPUs and on four.
 CASES: Mapping[str, Trained] = {
     "gpt2": Trained("gpt2", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2, TP4), **_both(_GPT2)}),

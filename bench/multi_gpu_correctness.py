@@ -1,7 +1,7 @@
 """Ranks on GPUs of their own train as one GPU does: the same losses and parameters, twice with the same bits.
 
 `python -m bench.multi_gpu_correctness prepare DIRECTORY` compiles the cases, on any machine: each model alone and under
-its plans. `… alone DIRECTORY` trains each alone on one GPU, with the parameters drawn there (they are zero in the files).
+its plans. `… alone DIRECTORY` trains each alone on one GPU, with parameters drawn there (in the files they are zero).
 `torchrun --nproc-per-node 2 -m bench.multi_gpu_correctness run DIRECTORY` trains those whose plan has as many ranks as
 were started: half of the steps with the global batch, the others with each rank's own part of it; then all of them
 again from the start. It writes `bench/results/multi_gpu_correctness.json`, with the results of earlier runs on other

@@ -8,7 +8,7 @@ import zlib
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import Program, Space
+from dmc.program.program import Command, Program, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
@@ -58,6 +58,16 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[Channel, ...]
     kernels: dict[str, Kernel]
     programs: tuple[Program, ...]
+
+    def only(self, *kinds: type[Command]) -> Job:
+        """The job with the commands of these kinds alone; buffers, which count commands, are gone."""
+        programs = tuple(
+            msgspec.structs.replace(
+                program, commands=tuple(each for each in program.commands if isinstance(each, kinds)), buffers=()
+            )
+            for program in self.programs
+        )
+        return msgspec.structs.replace(self, programs=programs)
 
     def to_bytes(self) -> bytes:
         """The job as a compact file: schema and content, compressed. Equal jobs give equal bytes."""

@@ -57,7 +57,7 @@ class ReplaySession:
         self._state = _slots(places, signature.state, SHARED)
         self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
         self._outputs = _slots(places, signature.outputs, _HOST)
-        device.prepare(len(program.lanes), code, None if peers is None else peers.open(job))
+        device.prepare(len(program.lanes), code, None if peers is None else peers.open())
         self._arena = device.allocate(program.arenas[SHARED])
         self.write_state(state)
         self._flights: list[_Flight] = []
@@ -74,6 +74,8 @@ class ReplaySession:
         DmcError if the device fails.
         """
         self._check()
+        if self._peers is not None:
+            self._peers.begin(self._last + 1)
         flight = self._flights[self._last % len(self._flights)]
         self.wait(flight.entry)
         flight.let_go()
@@ -157,10 +159,10 @@ class ReplaySession:
         if self._peers is None:
             self._device.wait_for(event)
             return
-        while not self._device.is_past(event):
-            self._peers.check()
-            time.sleep(_PAUSE_S)
-        self._peers.check()
+        with self._peers.waiting():
+            while not self._device.is_past(event):
+                self._peers.check()
+                time.sleep(_PAUSE_S)
 
     def _check(self) -> None:
         if self._closed:

@@ -17,20 +17,19 @@ from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
 from dmc.runtime.checks import check_artifact, rates_of
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.open_session import open_session, rank_of
+from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.planned import PlannedSession
-from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.state import StateDict
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call, unflatten
 from dmc.runtime.world.launch import World, world_from_environment
-from dmc.runtime.world.meeting import meet
 
-_GRAPH = "DMC_CUDA_GRAPH"
+_DEFAULT = RunSettings()
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
@@ -42,7 +41,8 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     (target "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
 
     On GPUs a step of several ranks is loaded in as many processes, started by torchrun, mpirun or srun; see `Step`.
-    The variable DMC_CUDA_GRAPH=0 has commands issued one by one instead of a whole step as one CUDA graph.
+    A rank that is gone, or does not come to a step, ends all of them within 30 s, or what the variable DMC_PATIENCE_S
+    says. DMC_CUDA_GRAPH=0 has commands issued one by one, instead of a whole step as one CUDA graph.
     """
     return Step.load(path, device, verify)
 
@@ -61,21 +61,18 @@ class Step:
         artifact: Artifact,
         device: str | None = None,
         world: World | None = None,
-        is_captured: bool = True,
+        settings: RunSettings = _DEFAULT,
     ) -> None:
         """Opens the device and uploads the state.
 
-        world: of this process, where it is one of several ranks. is_captured: whether a GPU replays a step as one CUDA
-        graph; if not, its commands are issued one by one. Raises ArtifactError or StateError if the artifact
-        contradicts itself or is for another number of ranks, DmcError if there is no such device or no room on it.
+        world: of this process, where it is one of several. Raises ArtifactError or StateError if the artifact
+        contradicts itself or is for another number of ranks, DmcError if there is no such device or no room on it, or
+        if the ranks are about to run different steps.
         """
         check_artifact(artifact)
         check_state(artifact.signature.state, artifact.state)
-        rank = rank_of(artifact, device, world)
-        self._peers = None if rank is None or world is None else meet(world)
-        self._ranks = Ranks(artifact.signature, rank)
-        state = self._ranks.scatter(artifact.signature.state, artifact.state)
-        self._session = open_session(artifact, self._ranks.linked, state, device, self._peers, is_captured)
+        opened = open_step(artifact, device, world, settings)
+        self._ranks, self._session, self._peers = opened.ranks, opened.session, opened.peers
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
@@ -85,8 +82,8 @@ class Step:
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
         """The step in a `.dmc` file; see `dmc.runtime.load`."""
-        world, is_captured = world_from_environment(os.environ), os.environ.get(_GRAPH) != "0"
-        step = cls(Artifact.read(path), device, world, is_captured)
+        world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
+        step = cls(Artifact.read(path), device, world, settings)
         if verify:
             step.verify_next()
         return step
@@ -209,6 +206,8 @@ class Step:
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
+        if self._peers is not None:
+            self._peers.close()
 
     def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
         names = [spec.name for spec in self.signature.batch]
