@@ -71,7 +71,7 @@ def _wrong_size(claim: _Claim, store: Store) -> list[str]:
     world = store.world
     if claim.facts[_RANKS] == str(world.size):
         return []
-    return [f"the step was compiled for {claim.facts[_RANKS]}, and {world.launcher} has started {world.size}"]
+    return [f"the step was compiled for {claim.facts[_RANKS]} ranks; {world.launcher} has started {world.size}"]
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -169,7 +169,7 @@ def read_checkpoint(path: Path, specs: Sequence[StateSpec]) -> tuple[int, Iterat
     own = {state_key(spec): (spec.dtype, spec.shape) for spec in specs}
     written = {name: (tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     if different := sorted(name for name in {**own, **written} if own.get(name) != written.get(name)):
-        fact = f"is of another model or optimizer: {', '.join(different[:8])} {'…' if different[8:] else ''}"
+        fact = f"is of another model or optimizer: {', '.join(different[:8])}{' …' if different[8:] else ''}"
         raise StateError(str(path), fact, hint="compile the step as that one was")
     shards = [Shard(path / _shard(rank), digest) for rank, digest in enumerate(manifest.shards)]
     return manifest.step, (_whole_tensor(state_key(spec), manifest, shards) for spec in specs)
