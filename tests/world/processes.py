@@ -19,7 +19,12 @@ from tests.world.rank import SECRET, Task
 
 RANK = Path(__file__).with_name("rank.py")
 ROOT = Path(__file__).resolve().parents[2]
+# After which nobody waits for a rank any more.
 _LIMIT_S = 60
+LAUNCHERS = {
+    "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"],
+    "mpirun": ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", "2", sys.executable],
+}
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,14 @@ class Ended:
 def run_ranks(task: Task, size: int = 2, started: int | None = None) -> list[Ended]:
     """Runs the ranks of a world of `size`, or the first of them only; whoever is stopped is killed in the end."""
     told = msgspec.json.encode(replace(task, board=serve_board("127.0.0.1", SECRET))).decode()
-    processes = [_start([str(RANK), told], _variables(rank, size)) for rank in range(started or size)]
+    processes = [_start([sys.executable, str(RANK), told], _variables(rank, size)) for rank in range(started or size)]
     return _ended(processes)
 
 
-def launched(launcher: list[str], task: Task) -> str:
-    """What the ranks print that a launcher starts, one line after another."""
-    command = [*launcher, str(RANK), msgspec.json.encode(task).decode()]
-    process = _start(command, {})
+def launched(launcher: str, task: Task) -> str:
+    """What two ranks print that a launcher starts, one line after another."""
+    told = [str(RANK), msgspec.json.encode(task).decode()]
+    process = _start([*LAUNCHERS[launcher], *told], {})
     output, errors = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 0, errors
     return output
@@ -66,7 +71,7 @@ def _start(arguments: list[str], variables: dict[str, str]) -> subprocess.Popen[
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environ = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, *arguments], env=environ, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(arguments, env=environ, stdout=pipe, stderr=pipe, text=True)
 
 
 def _ended(processes: list[subprocess.Popen[str]]) -> list[Ended]:

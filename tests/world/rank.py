@@ -61,10 +61,10 @@ class Task:
     checkpoints: str = ""
 
 
-def batch(artifact: Artifact, step: int) -> list[Array]:
-    """The inputs of a step, in the order of the signature."""
+def batch(specs: Sequence[TensorSpec], step: int) -> list[Array]:
+    """The inputs of a step."""
     draw = np.random.default_rng(step)
-    return [draw.standard_normal(spec.shape).astype(np.float32) for spec in artifact.signature.batch]
+    return [draw.standard_normal(spec.shape).astype(np.float32) for spec in specs]
 
 
 def controls(artifact: Artifact) -> list[Array]:
@@ -106,7 +106,7 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
         fault = fault_of(task.fault, world.rank, step)
         fault(None)
         write(signature.controls, controls(artifact))
-        write(signature.batch, batch(artifact, step))
+        write(signature.batch, batch(signature.batch, step))
         loss = session.step(step, fault)["loss"]
         print(json.dumps({"step": step, "loss": float(loss)}), flush=True)
         if keeper is not None and step % 2 == 0:

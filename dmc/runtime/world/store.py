@@ -75,7 +75,7 @@ class Store:
         A name may be used again by the same ranks. Raises DmcError that names the ranks that gave none in time.
         """
         members = range(self.world.size) if ranks is None else ranks
-        turn = self._uses[name] = self._uses.get(name, 0) + 1
+        turn = self.turn(name)
         self.set(f"{name}/{turn}/{self.world.rank}", mine)
         end = time.monotonic() + timeout_s
         found = {rank: self._wait(f"{name}/{turn}/{rank}", end) for rank in members}
@@ -90,17 +90,23 @@ class Store:
         """Returns when all ranks have called it, with one name, which may be used again. Raises as `exchange` does."""
         self.exchange(name, b"", timeout_s)
 
+    def turn(self, name: str) -> int:
+        """How often this rank has asked for this name, the same on all ranks that ask for it as often."""
+        self._uses[name] = self._uses.get(name, 0) + 1
+        return self._uses[name]
+
     def leave(self, timeout_s: float = TIMEOUT_S) -> None:
-        """The last that a rank asks: rank 0, which may keep the values, goes on when nobody needs them any more.
+        """The last that a rank asks for now: rank 0, which may keep the values, goes on when nobody needs them.
 
         Raises as `exchange` does, on rank 0.
         """
+        turn = self.turn("left")
         if self.world.rank:
-            self.set(f"left/{self.world.rank}", b"")
+            self.set(f"left/{turn}/{self.world.rank}", b"")
             return
         self._given_up = None
         end = time.monotonic() + timeout_s
-        here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{rank}", end) is None]
+        here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{turn}/{rank}", end) is None]
         if here:
             raise self._late(f"rank {', '.join(here)} has not left", timeout_s)
 

@@ -65,6 +65,8 @@ class Watch:
         self._period_s = min(1.0, timeout_s / _BEATS)
         # What is noticed by then is told and done with in time.
         self._limit_s = timeout_s - (2 + _END) * self._period_s
+        # A process may train one step after another.
+        self._name = f"watch/{store.turn('watch')}"
         self._failure: DmcError | None = None
         self._lock = threading.Lock()
         self._failed_at = self._answered_at = self._heard_at = time.monotonic()
@@ -124,7 +126,7 @@ class Watch:
 
     def _round(self) -> None:
         self._beat_once()
-        if (told := self._store.peek("failure")) is not None:
+        if (told := self._store.peek(f"{self._name}/failure")) is not None:
             self._fail(msgspec.json.decode(told, type=_Failure))
         elif self._failure is None:
             self._look_after_next()
@@ -133,12 +135,12 @@ class Watch:
     def _beat_once(self) -> None:
         self._beat += 1
         pulse = _Pulse(self._beat, self._recorder.position())
-        self._store.set(f"pulse/{self._store.world.rank}", msgspec.json.encode(pulse))
+        self._store.set(f"{self._name}/{self._store.world.rank}", msgspec.json.encode(pulse))
 
     def _look_after_next(self) -> None:
         world = self._store.world
         next_ = (world.rank + 1) % world.size
-        data, now = self._store.peek(f"pulse/{next_}"), time.monotonic()
+        data, now = self._store.peek(f"{self._name}/{next_}"), time.monotonic()
         pulse = None if data is None else msgspec.json.decode(data, type=_Pulse)
         if pulse != self._heard:
             self._heard, self._heard_at = pulse, now
@@ -158,10 +160,8 @@ class Watch:
         own, waits_s, limit = self._recorder.step, self._recorder.waits_for_s(), self._limit_s
         other = Position(0, False, False, "before its first step") if self._heard is None else self._heard.position
         if other.has_left:
-            is_missing = waits_s > self._period_s and other.step < own
-            return (
-                f"rank {next_} has ended after step {other.step}, and step {own} waits for it" if is_missing else None
-            )
+            is_missed = waits_s > self._period_s and other.step < own
+            return f"rank {next_} has ended after step {other.step}; step {own} waits for it" if is_missed else None
         if silent_s > limit:
             return f"rank {next_} has given no sign of life for {silent_s:.1f} s; it was last seen {other.text}"
         if waits_s > limit and other.step < own and not other.is_waiting:
@@ -174,8 +174,8 @@ class Watch:
         """Ends the job: the first to say so says why."""
         failure = _Failure(fact, hint)
         try:
-            if self._store.add("failures", 1) == 1:
-                self._store.set("failure", msgspec.json.encode(failure))
+            if self._store.add(f"{self._name}/failures", 1) == 1:
+                self._store.set(f"{self._name}/failure", msgspec.json.encode(failure))
         except DmcError as error:
             failure = _Failure(f"{fact}; {error.fact}", hint)
         self._fail(failure)
