@@ -15,7 +15,7 @@ from dmc.errors import DmcError, StateError
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.world import checkpoint
-from dmc.runtime.world.checkpoint import Checkpoints, latest, read_checkpoint
+from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
 from tests.unit.test_world_store import stores
 
 MESH = {"dp": 2, "tp": 2}
@@ -51,7 +51,7 @@ def save(folder: Path, steps: dict[int, list[np.ndarray]]) -> None:
     opened, ranks = stores(4), Ranks(SIGNATURE)
 
     def keep(rank: int) -> None:
-        keeper = Checkpoints(folder, opened[rank], SIGNATURE)
+        keeper = CheckpointWriter(folder, opened[rank], SIGNATURE)
         for step, arrays in steps.items():
             parts = [ranks.spreads[spec.name].parts(each)[rank] for spec, each in zip(SPECS, arrays, strict=True)]
             keeper.save(step, parts)
@@ -149,7 +149,7 @@ def test_steps_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: 
     may_write, write = threading.Event(), checkpoint.write_shard
     monkeypatch.setattr(checkpoint, "write_shard", lambda path, tensors: may_write.wait(5) and write(path, tensors))
     alone = replace(SIGNATURE, mesh=None, splits={})
-    keeper = Checkpoints(tmp_path, stores(1)[0], alone)
+    keeper = CheckpointWriter(tmp_path, stores(1)[0], alone)
     keeper.save(1, state(1))
     assert latest(tmp_path) is None
     may_write.set()

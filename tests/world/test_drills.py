@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dmc.runtime import Step
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.world.checkpoint import read_checkpoint
+from dmc.runtime import Checkpoints, load
 from tests.world.conftest import Files
 from tests.world.processes import Ended, run_ranks
-from tests.world.rank import Fault, Task
+from tests.world.rank import FAULTS, Fault, Task
 from tests.world.rehearsal import compiled_losses
 
 TIMEOUT_S = 5.0
@@ -41,6 +39,7 @@ def drill(file: Path, kind: str, step: int, place: int | None, checkpoints: str 
         ("stall", 3, None, r"rank 1 has not come to step 3 for .* s; it stands in the user's code after step 2", True),
         ("terminate", 3, PLACE, r"rank 1 was told to end \(SIGTERM\)", True),
     ],
+    ids=lambda each: each if each in FAULTS else "",
 )
 def test_a_fault_ends_all_ranks(
     files: Files, kind: str, step: int, place: int | None, said: str, also_there: bool
@@ -63,6 +62,7 @@ def test_a_fault_ends_all_ranks(
         ),
         ("kill in checkpoint", "rank 1 has given no sign of life"),
     ],
+    ids=lambda each: each if each in FAULTS else "",
 )
 def test_a_job_resumes_from_the_last_whole_checkpoint(files: Files, tmp_path: Path, kind: str, said: str) -> None:
     first, _ = drill(files.ranks, kind, 4, None, str(tmp_path))
@@ -74,13 +74,20 @@ def test_a_job_resumes_from_the_last_whole_checkpoint(files: Files, tmp_path: Pa
         assert one.losses == other.losses[2:]
         assert one.state == other.state
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000004", "step-00000006"]
-    _goes_on_alone(files.alone, tmp_path / "step-00000004", never_stopped[0].losses[4:])
+    _goes_on_alone(files.alone, tmp_path, never_stopped[0].losses[4:])
 
 
-def _goes_on_alone(file: Path, checkpoint: Path, losses: list[float]) -> None:
-    """Another mesh, of one rank, goes on with the same losses but for the order of sums."""
-    artifact = Artifact.read(file)
-    done, state = read_checkpoint(checkpoint, artifact.signature.state)
-    step = Step(replace(artifact, state=tuple(state)))
-    assert step.steps_done == done == 4
-    np.testing.assert_allclose(compiled_losses(step, done + 1, len(losses)), losses, rtol=1e-5)
+def _goes_on_alone(file: Path, checkpoints: Path, losses: list[float]) -> None:
+    """A mesh of one rank goes on from step 4 with the same losses, but for the order of sums; and resumes itself."""
+    shutil.rmtree(checkpoints / "step-00000006")
+    step = load(file)
+    keeper = Checkpoints(step, checkpoints)
+    assert keeper.resume() == 4
+    own = compiled_losses(step, 5, 1)
+    keeper.save()
+    keeper.wait()
+    np.testing.assert_allclose(own + compiled_losses(step, 6, 1), losses, rtol=1e-5)
+    again = load(file)
+    assert Checkpoints(again, checkpoints).resume() == 5
+    assert compiled_losses(again, 6, 1) == pytest.approx(losses[-1:], rel=1e-5)
+    np.testing.assert_equal(again.state_dict(), step.state_dict())

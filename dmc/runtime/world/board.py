@@ -18,6 +18,8 @@ _METHODS = ("set", "get", "delete", "add")
 class Board:
     """Values by key."""
 
+    where = "this process"
+
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
         self._numbers: dict[str, int] = {}

@@ -51,7 +51,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     tensors: dict[str, _Tensor]
 
 
-class Checkpoints:
+class CheckpointWriter:
     """Writes the checkpoints of a job into a directory that all its ranks see; all of them make the same calls."""
 
     def __init__(self, directory: Path, store: Store, signature: Signature, keep: int = 2) -> None:

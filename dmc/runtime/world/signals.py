@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import threading
+from typing import Any
 
 
 class Terminations:
@@ -19,19 +20,25 @@ class Terminations:
         is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         self._is_taken = is_free and threading.current_thread() is threading.main_thread()
         if self._is_taken:
-            signal.signal(signal.SIGTERM, lambda *_: None)
+            signal.signal(signal.SIGTERM, _leave_it)
             self._previous = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for so long; whether SIGTERM has come."""
+        """Waits for so long; whether SIGTERM has come, and nobody has taken it over since."""
         readable, _, _ = select.select([self._read], [], [], timeout_s)
-        return bool(readable) and signal.SIGTERM in os.read(self._read, 64)
+        came = bool(readable) and signal.SIGTERM in os.read(self._read, 64)
+        return came and signal.getsignal(signal.SIGTERM) is _leave_it
 
     def close(self) -> None:
         """Gives it back."""
         if self._is_taken and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._previous)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if signal.getsignal(signal.SIGTERM) is _leave_it:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._is_taken = False
         os.close(self._read)
         os.close(self._write)
+
+
+def _leave_it(signum: int, frame: Any) -> None:
+    """Leaves the signal to whoever waits for it."""

@@ -155,3 +155,10 @@ def open_store(world: World, timeout_s: float = TIMEOUT_S) -> Store:
     from dmc.runtime.world.board import meet_through_mpi
 
     return Store(world, meet_through_mpi(world))
+
+
+def alone() -> Store:
+    """The store of a process that is a world of its own."""
+    from dmc.runtime.world.board import Board
+
+    return Store(World(0, 1, 0, 1, "nobody"), Board())
