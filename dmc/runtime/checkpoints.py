@@ -1,4 +1,4 @@
-"""Checkpoints of a training, written beside the steps, from which it goes on, on any mesh."""
+"""Checkpoints of a training job, written asynchronously, to resume from on any mesh."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dmc.runtime.world.store import alone
 
 
 class Checkpoints:
-    """The checkpoints of a step in a directory, which all its ranks see; all ranks make the same calls.
+    """The checkpoints of a step in a directory shared by its ranks, all of which make the same calls.
 
-    `for i in range(checkpoints.resume(), 1000):` takes the steps that are left, and `if i % 100 == 99:
-    checkpoints.save()` in it keeps what they made; `checkpoints.wait()` at the end returns when it is kept.
+    `for i in range(checkpoints.resume(), 1000):` runs the remaining steps; `checkpoints.save()` in its body starts to
+    write a checkpoint, and `checkpoints.wait()` behind it waits for the last one.
     """
 
     def __init__(self, step: Step, directory: str | os.PathLike[str], keep: int = 2) -> None:
-        """keep: how many of the last remain. Raises OSError where the directory cannot be made."""
+        """keep: how many checkpoints to keep. Raises OSError if the directory cannot be created."""
         self._step, self._directory = step, Path(directory)
         signature, peers = step.signature, step.peers
         if peers is None:
-            # One process has the whole state, whatever its mesh.
+            # A single process has the global state, whatever the mesh.
             signature = dataclasses.replace(signature, mesh=None, splits={})
         self._writer = CheckpointWriter(self._directory, alone() if peers is None else peers.store, signature, keep)
 
     def resume(self) -> int:
-        """Loads the last whole checkpoint, if there is one; how many steps the state has done then.
+        """Loads the last complete checkpoint, if there is one; returns the number of steps done.
 
-        Raises StateError where it is damaged, or of another model or optimizer.
+        Raises StateError if it is damaged, or of another model or optimizer.
         """
         last, specs = latest(self._directory), self._step.signature.state
         if last is not None:
@@ -40,12 +40,12 @@ class Checkpoints:
         return self._step.steps_done
 
     def save(self) -> None:
-        """Begins to write the state behind the steps so far; waits for these, and for the checkpoint before.
+        """Starts to write the current state; waits for the steps in flight and the previous checkpoint only.
 
-        Raises DmcError where that could not be written, by any rank.
+        Raises DmcError if the previous checkpoint could not be written on any rank.
         """
         self._writer.save(self._step.steps_done, self._step.own_state())
 
     def wait(self) -> None:
-        """Returns when all is written. Raises as `save`."""
+        """Waits for the checkpoint being written. Raises DmcError if it could not be written."""
         self._writer.wait()

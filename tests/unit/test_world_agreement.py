@@ -1,4 +1,4 @@
-"""All ranks are about to run the same, or none starts; each rank is a thread here."""
+"""Ranks start only if all agree; each rank is a thread here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FACTS = {"plan": "a" * 64, "code": "b" * 64, "number of ranks": "3"}
 
 
 def refusals(changes: dict[int, dict[str, str]], size: int = 3, trouble: str = "") -> list[str]:
-    """What each rank says, or nothing where it starts. changes: of the facts of a rank. trouble: of the last rank."""
+    """Each rank's error, or "" if it starts. changes: to the facts of a rank. trouble: of the last rank."""
     opened = stores(size)
 
     def ask(rank: int) -> str:
@@ -40,18 +40,18 @@ def test_ranks_that_agree_start() -> None:
             3,
             "",
             [
-                "rank 1 has another plan than rank 0 (cccccccccccc, not aaaaaaaaaaaa)",
-                "rank 2 has another driver than rank 0 (580, not none)",
+                "the plan of rank 1 differs from that of rank 0 (cccccccccccc, not aaaaaaaaaaaa)",
+                "the driver of rank 2 differs from that of rank 0 (580, not none)",
             ],
         ),
         ({}, 2, "", ["the step was compiled for 3 ranks; torchrun has started 2"]),
-        ({}, 3, "cuda:2: there is no such device", ["rank 2 cannot: cuda:2: there is no such device"]),
+        ({}, 3, "cuda:2: there is no such device", ["rank 2 cannot start: cuda:2: there is no such device"]),
     ],
 )
-def test_all_ranks_say_who_differs_in_what(
+def test_all_ranks_name_those_that_differ(
     changes: dict[int, dict[str, str]], size: int, trouble: str, lines: list[str]
 ) -> None:
-    expected = "\n".join(["the ranks: do not start:", *(f"  {line}" for line in lines), "  hint: start every rank"])
+    expected = "\n".join(["the ranks: do not start:", *(f"  {line}" for line in lines), "  hint: start all ranks"])
     said = refusals(changes, size, trouble)
     assert len(set(said)) == 1
     assert said[0].startswith(expected)

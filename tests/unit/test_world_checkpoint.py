@@ -1,4 +1,4 @@
-"""Checkpoints of a mesh are read as whole tensors; damaged ones, and those of other models, are refused."""
+"""Checkpoints of a mesh are read as global tensors; damaged ones, and those of other models, are refused."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_what_ranks_write_is_read_whole(tmp_path: Path) -> None:
     written = {step: state(step) for step in (1, 2, 3)}
     assert latest(tmp_path) is None
     save(tmp_path, written)
-    # The last two remain.
+    # The last two are kept.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
     last = latest(tmp_path)
     assert last is not None
     step, arrays = read_checkpoint(last, SPECS)
     assert step == 3
     assert bits(list(arrays)) == bits(written[3])
-    # Nobody writes what another does: all shards together are as large as the state, but for their headers.
+    # Replicas are written once: without their headers, the shards are as large as the state.
     sizes = [
         int(np.prod(spec.shape)) * np.dtype(each.dtype).itemsize for spec, each in zip(SPECS, written[3], strict=True)
     ]
@@ -111,8 +111,8 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: p
     with pytest.raises(DmcError) as error:
         save(tmp_path, {2: state(2)})
     path = tmp_path / ".step-00000002" / "rank-00002.safetensors"
-    assert error.value.fact == f"rank 2 cannot write it: {path}: No space left on device"
-    assert error.value.hint == f"make room; resume from {tmp_path / 'step-00000001'}"
+    assert error.value.fact == f"rank 2 could not write it: {path}: No space left on device"
+    assert error.value.hint == f"free disk space, then resume from {tmp_path / 'step-00000001'}"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -121,7 +121,7 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: p
     [
         ("cut", "rank-00001.safetensors: is damaged"),
         ("take", "rank-00001.safetensors: no such file"),
-        ("manifest", "step-00000001: is no checkpoint"),
+        ("manifest", "step-00000001: is not a checkpoint"),
     ],
 )
 def test_damage_is_seen(tmp_path: Path, damage: str, fact: str) -> None:

@@ -1,4 +1,4 @@
-"""The transport between processes on CPUs gives what the interpreter of jobs does; each rank is a thread here."""
+"""Collectives between CPU processes agree with the interpreter of jobs; each rank is a thread here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(kind: Any, reduction: Any, dtype: str) -> Collective:
 
 
 def channels() -> list[Channels]:
-    """Those of each rank, on one channel of a group that is not in the order of the ranks."""
+    """Each rank's, with one channel whose group is not in rank order."""
     programs = tuple(Program(rank, {}, (Lane("c", "comm", "c"),), (), ()) for rank in range(RANKS))
     job = Job({"a": RANKS}, (Channel("c", groups=(GROUP,)),), {}, programs)
     return [Channels(job, rank, HostCommunicators(store, 5)) for rank, store in enumerate(stores(RANKS))]

@@ -1,4 +1,4 @@
-"""What goes wrong at one rank ends the others in time, with an error that says what; then the job goes on."""
+"""Faults of one rank end all ranks in time, with an error that names it; then the job resumes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.world.rehearsal import compiled_losses
 
 TIMEOUT_S = 5.0
 STEPS = 6
-# A reduce_scatter stands behind it.
+# Just before a reduce_scatter.
 PLACE = 20
 
 
 def drill(file: Path, kind: str, step: int, place: int | None, checkpoints: str = "") -> tuple[Ended, Ended]:
-    """What rank 0 and rank 1 say of a fault of rank 1."""
+    """How rank 0 and rank 1 end after a fault of rank 1."""
     task = Task(str(file), STEPS, TIMEOUT_S, fault=Fault(kind, 1, step, place), checkpoints=checkpoints)
     first, second = run_ranks(task)
     assert first.code == 1, first.errors
@@ -33,11 +33,11 @@ def drill(file: Path, kind: str, step: int, place: int | None, checkpoints: str 
 @pytest.mark.parametrize(
     ("kind", "step", "place", "said", "also_there"),
     [
-        ("kill", 3, PLACE, "rank 1 has given no sign of life for .* s; it was last seen", False),
-        ("stop", 1, PLACE, "rank 1 has given no sign of life for .* s; it was last seen", False),
-        ("raise", 4, None, r"rank 1 has raised ValueError: no such batch \(.*rank.py:\d+\)", False),
-        ("stall", 3, None, r"rank 1 has not come to step 3 for .* s; it stands in the user's code after step 2", True),
-        ("terminate", 3, PLACE, r"rank 1 was told to end \(SIGTERM\)", True),
+        ("kill", 3, PLACE, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
+        ("stop", 1, PLACE, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
+        ("raise", 4, None, r"rank 1 raised ValueError: no such batch \(.*rank.py:\d+\)", False),
+        ("stall", 3, None, r"rank 1 has not reached step 3 for .* s; it is in user code after step 2", True),
+        ("terminate", 3, PLACE, r"rank 1 was terminated \(SIGTERM\)", True),
     ],
     ids=lambda each: each if each in FAULTS else "",
 )
@@ -45,10 +45,10 @@ def test_a_fault_ends_all_ranks(
     files: Files, kind: str, step: int, place: int | None, said: str, also_there: bool
 ) -> None:
     first, second = drill(files.ranks, kind, step, place)
-    here = rf"this rank stands in step {step}, command \d+ of \d+: reduce_scatter of gradient of [02]\.\w+ over dp"
+    here = rf"this rank is in step {step}, command \d+ of \d+: reduce_scatter of gradient of [02]\.\w+ over dp"
     assert re.search(rf"rank 0: {said}.*\n  {here} \(ranks 0, 1\)", first.errors), first.errors
     assert len(first.losses) == step - 1
-    # A main thread that hangs does not keep its process.
+    # A main thread that hangs does not keep its process alive.
     assert bool(re.search(f"dmc: error: rank 1: {said}", second.errors)) == also_there
     assert second.code == (1 if also_there or kind == "raise" else -9)
 
@@ -58,9 +58,9 @@ def test_a_fault_ends_all_ranks(
     [
         (
             "fill the disk",
-            r"the checkpoint of step 4: rank 1 cannot write it: .*rank-00001.*File too large.*\n.*step-00000002",
+            r"the checkpoint of step 4: rank 1 could not write it: .*rank-00001.*File too large.*\n.*step-00000002",
         ),
-        ("kill in checkpoint", "rank 1 has given no sign of life"),
+        ("kill in checkpoint", "rank 1 has sent no heartbeat"),
     ],
     ids=lambda each: each if each in FAULTS else "",
 )
@@ -78,7 +78,7 @@ def test_a_job_resumes_from_the_last_whole_checkpoint(files: Files, tmp_path: Pa
 
 
 def _goes_on_alone(file: Path, checkpoints: Path, losses: list[float]) -> None:
-    """A mesh of one rank goes on from step 4 with the same losses, but for the order of sums; and resumes itself."""
+    """A single rank resumes at step 4 with the same losses, up to the order of sums, and writes a checkpoint itself."""
     shutil.rmtree(checkpoints / "step-00000006")
     step = load(file)
     keeper = Checkpoints(step, checkpoints)
