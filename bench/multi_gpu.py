@@ -1,11 +1,12 @@
 """GPT-2 124M on several GPUs, in bf16 with f32 state: dmc beside DDP and FSDP2 under torch.compile, in one run.
 
 `python -m bench.multi_gpu prepare DIRECTORY` compiles plans and batches, on any machine, and predicts their steps.
-`torchrun --nproc-per-node N -m bench.multi_gpu run DIRECTORY` measures those with N ranks (1: a step without a mesh),
-and adds to `bench/results/multi_gpu.json`: for each model, plan, system, number of ranks and batch a GPU the median
-step (of five rounds of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and
-`exposed_ms`: the step less the same step without its movements between ranks, replayed as a graph of its own;
-`movements_ms` is a step of these movements alone. Losses of the first steps are compared with the first system's.
+`torchrun --nproc-per-node N -m bench.multi_gpu run DIRECTORY --out FILE` measures those with N ranks (1: a step without
+a mesh), and adds to FILE: for each model, plan, system, number of ranks and batch a GPU the median step (of five rounds
+of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and `exposed_ms`: the step less the
+same step without its movements between ranks, replayed as a graph of its own; `movements_ms` is a step of these
+movements alone. `… collect DIRECTORY` compares the losses in the files of a directory and writes
+`bench/results/multi_gpu.json`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Step = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Result:
-    """One system. losses: of the first steps. agrees: with the first system's. Times in milliseconds, but host_us."""
+    """One system. losses: of the first steps. agrees: with those of dmc, or the first found. step_ms: a median."""
 
     model: str
     plan: str
@@ -56,13 +57,14 @@ class Result:
     exposed_ms: float | None = None
     movements_ms: float | None = None
     predicted_ms: float | None = None
+    device: str = ""
     agrees: bool | None = None
 
 
 def main() -> int:
-    """Prepares or runs; the exit code of `run` is 1 where losses differ."""
+    """Does what the command line asks for; the exit code of `collect` is 1 where losses differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("prepare", "run"))
+    parser.add_argument("mode", choices=("prepare", "run", "collect"))
     parser.add_argument("directory", type=Path)
     parser.add_argument("--ranks", nargs="+", type=int, default=(1, 2, 4))
     parser.add_argument("--batches", nargs="+", type=int, default=(16, 8, 4, 2))
@@ -77,7 +79,7 @@ def main() -> int:
                 for plan in options.plans if ranks > 1 else ("alone",):
                     prepare(plan, ranks, batch, options.directory)
         return 0
-    return run(options)
+    return collect(options.directory, options.out) if options.mode == "collect" else run(options)
 
 
 def _path(directory: Path, plan: str, ranks: int, batch: int) -> Path:
@@ -133,20 +135,32 @@ def run(options: argparse.Namespace) -> int:
     """Measures what was asked for, one after another; the first rank writes after each."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    found: list[Result] = []
     for batch in options.batches:
         for system in options.systems:
             given = own_batches(rank, ranks, batch)
-            for measured in _of_system(system, given, rank, ranks, batch, options):
-                first = next((each for each in found if each.batch_per_rank == batch), measured)
-                errors = [abs(a - b) / abs(b) for a, b in zip(measured.losses, first.losses, strict=True)]
-                found.append(replace(measured, agrees=max(errors) <= TOLERANCE))
+            for result in _of_system(system, given, rank, ranks, batch, options):
                 gc.collect()
                 torch.cuda.empty_cache()
                 if rank == 0:
-                    print(json.dumps(asdict(found[-1])), flush=True)
-                    _write(options.out, found[-1])
-    return 0 if rank or all(each.agrees for each in found) else 1
+                    print(json.dumps(asdict(result)), flush=True)
+                    _write(options.out, [result])
+    return 0
+
+
+def collect(directory: Path, out: Path) -> int:
+    """Joins what was measured, and says of each result whether its losses are those of the others."""
+    files = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+    found = [Result(**each) for file in files for each in file.get("results", ()) if "batch_per_rank" in each]
+    found.sort(key=lambda each: (each.ranks, -each.batch_per_rank, each.system != "dmc", each.system, each.plan))
+    first: dict[tuple[int, int], Result] = {}
+    for each in found:
+        first.setdefault((each.ranks, each.batch_per_rank), each)
+    _write(out, [replace(each, agrees=_agrees(each, first[each.ranks, each.batch_per_rank])) for each in found])
+    return 0 if all(_agrees(each, first[each.ranks, each.batch_per_rank]) for each in found) else 1
+
+
+def _agrees(result: Result, other: Result) -> bool:
+    return all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(result.losses, other.losses, strict=True))
 
 
 def _of_system(
@@ -274,16 +288,18 @@ def _measured(plan: str, system: str, ranks: int, batch: int, losses: tuple[floa
         host.append(time.perf_counter() - begin)
         float(last)
     step_ms, host_us = 1e3 * statistics.median(rounds), 1e6 * statistics.median(host)
-    return Result(MODEL, plan, system, ranks, batch, step_ms, host_us, 0, losses)
+    device = torch.cuda.get_device_name()
+    return Result(MODEL, plan, system, ranks, batch, step_ms, host_us, 0, losses, device=device)
 
 
-def _write(path: Path, result: Result) -> None:
-    """Adds a result in place of an older one of the same case."""
+def _write(path: Path, results: Sequence[Result]) -> None:
+    """Adds results in place of older ones of the same cases."""
     known = json.loads(path.read_text())["results"] if path.exists() else []
     case = ("model", "plan", "system", "ranks", "batch_per_rank")
-    new = asdict(result)
-    kept = [each for each in known if any(each[name] != new[name] for name in case)]
-    write_record(path, {"device": torch.cuda.get_device_name(), "results": [*kept, new]})
+    new = [asdict(each) for each in results]
+    cases = {tuple(each[name] for name in case) for each in new}
+    kept = [each for each in known if tuple(each[name] for name in case) not in cases]
+    write_record(path, {"results": [*kept, *new]})
 
 
 if __name__ == "__main__":
