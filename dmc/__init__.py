@@ -32,7 +32,7 @@ __all__ = [
     "runtime",
 ]
 
-# Name -> the module that has it, and its attribute there (None: the module itself).
+# Name -> the module that defines it, and its attribute there (None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
     "Checkpoints": ("dmc.runtime.checkpoints", "Checkpoints"),
     "Mesh": ("dmc.mesh", "Mesh"),
@@ -59,13 +59,13 @@ def __getattr__(name: str) -> Any:
 
 
 def _incomplete(name: str, error: ModuleNotFoundError) -> Exception:
-    """What to say where the compiler's dependencies are not installed."""
+    """The error to raise where the compiler's dependencies are not installed."""
     if error.name is None or error.name.split(".")[0] == "dmc":
         return error
     from dmc.errors import DmcError
 
     hint = "pip install 'dmc[compile]'; to run compiled steps without it, call dmc.runtime.load"
-    return DmcError(f"dmc.{name}", f"needs the package {error.name!r}, which is not installed", hint)
+    return DmcError(f"dmc.{name}", f"requires the package {error.name!r}, which is not installed", hint)
 
 
 def __dir__() -> list[str]:
