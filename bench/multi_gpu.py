@@ -5,8 +5,8 @@
 a mesh), and adds to FILE: for each model, plan, system, number of ranks and batch a GPU the median step (of five rounds
 of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and `exposed_ms`: the step less the
 same step without its movements between ranks, replayed as a graph of its own; `movements_ms` is a step of these
-movements alone, `serial_ms` one without overlap: all in one lane. `… collect DIRECTORY` compares the losses in files of a
-directory and writes `bench/results/multi_gpu.json`.
+movements alone, `serial_ms` one without overlap: all in one lane. `… collect DIRECTORY` compares the losses in files
+of a directory and writes `bench/results/multi_gpu.json`.
 """
 
 from __future__ import annotations
