@@ -5,8 +5,8 @@
 a mesh), and adds to FILE: for each model, plan, system, number of ranks and batch a GPU the median step (of five rounds
 of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and `exposed_ms`: the step less the
 same step without its movements between ranks, replayed as a graph of its own; `movements_ms` is a step of these
-movements alone. `… collect DIRECTORY` compares the losses in the files of a directory and writes
-`bench/results/multi_gpu.json`.
+movements alone, `serial_ms` one without overlap: all in one lane. `… collect DIRECTORY` compares the losses in files
+of a directory and writes `bench/results/multi_gpu.json`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.gpu_step import start
+from bench.multi_gpu_peers import MODEL, PEERS, mean, peer_step
 from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "multi_gpu.json"
-MODEL = "gpt2_124m"
 PLANS = ("dp", "zero2")
-PEERS = {"ddp": "dp", "fsdp2": "zero3"}
 BATCHES, COMPARED, STEPS, ROUNDS, ISSUED = 4, 6, 10, 5, 10
 # Of a loss in bf16: six steps of rounding each.
 TOLERANCE = 5e-3
@@ -56,6 +54,7 @@ class Result:
     losses: tuple[float, ...]
     exposed_ms: float | None = None
     movements_ms: float | None = None
+    serial_ms: float | None = None
     predicted_ms: float | None = None
     device: str = ""
     agrees: bool | None = None
@@ -173,7 +172,8 @@ def _of_system(
 
 
 def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: int) -> Result:
-    from dmc.program import Await, Collective, Launch, Move, Record
+    from dmc.lowering.one_lane import in_one_lane
+    from dmc.program import Await, Collective, Job, Launch, Move, Record
     from dmc.runtime import Artifact, Step
     from dmc.runtime.world.launch import world_from_environment
 
@@ -195,75 +195,32 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
     if ranks == 1:
         return replace(result, exposed_ms=0.0)
 
-    def alone(*kinds: type) -> float:
-        other = Step(replace(artifact, job=artifact.job.only(*kinds)), "cuda", world)
+    def alone(job: Job) -> float:
+        other = Step(replace(artifact, job=job), "cuda", world)
         measured = _measured(plan, "", ranks, batch, (), lambda index: other.call_flat(arrays[index % BATCHES]))
         other.close()
         return measured.step_ms
 
-    computed, moved = alone(Launch, Move, Record, Await), alone(Collective, Record, Await)
-    return replace(result, exposed_ms=result.step_ms - computed, movements_ms=moved)
+    return replace(
+        result,
+        exposed_ms=result.step_ms - alone(artifact.job.only(Launch, Move, Record, Await)),
+        movements_ms=alone(artifact.job.only(Collective, Record, Await)),
+        serial_ms=alone(in_one_lane(artifact.job)),
+    )
 
 
 def _peer(system: str, given: list[dict[str, torch.Tensor]], rank: int, ranks: int, batch: int) -> Result:
     torch.compiler.reset()
-    step, net = _peer_step(system, ranks)
+    step = peer_step(system, ranks)
     on_gpu = [{name: value.cuda() for name, value in each.items()} for each in given]
     losses: list[float] = []
     for index in range(COMPARED):
         loss = step(on_gpu[index % BATCHES])
-        losses.append(float(_mean(loss, ranks)))
+        losses.append(float(mean(loss, ranks)))
     torch.cuda.reset_peak_memory_stats()
     plan = PEERS[system] if ranks > 1 else "alone"
     result = _measured(plan, system, ranks, batch, tuple(losses), lambda index: step(on_gpu[index % BATCHES]))
-    del net
     return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
-
-
-def _mean(loss: torch.Tensor, ranks: int) -> torch.Tensor:
-    if ranks > 1:
-        torch.distributed.all_reduce(loss, torch.distributed.ReduceOp.AVG)
-    return loss
-
-
-def _peer_step(system: str, ranks: int) -> tuple[Callable[[dict[str, torch.Tensor]], torch.Tensor], torch.nn.Module]:
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    from torch.nn.parallel import DistributedDataParallel
-
-    if ranks > 1 and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
-    net = MODELS[MODEL].build(0.0).cuda()
-    _load(net, start(MODEL))
-    run: Any = net
-    if ranks > 1 and system == "ddp":
-        run = torch.compile(DistributedDataParallel(net, gradient_as_bucket_view=True))
-    elif ranks > 1:
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        blocks: Any = net.transformer
-        for block in blocks.h:
-            block.compile()
-            fully_shard(block, mp_policy=policy)
-        fully_shard(net, mp_policy=policy)
-    else:
-        run = torch.compile(net)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
-
-    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = run(**batch).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    return step, net
-
-
-def _load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:
-    with torch.no_grad():
-        for name, parameter in net.named_parameters(remove_duplicate=False):
-            parameter.copy_(torch.from_numpy(values[name]))
 
 
 def _measured(plan: str, system: str, ranks: int, batch: int, losses: tuple[float, ...], step: Step) -> Result:

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from dmc.errors import DmcError
 from dmc.program import Channel, Collective, CollectiveKind, Job, Program, Range
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator
-from dmc.runtime.world.launch import World
-from dmc.runtime.world.peers import Peers
 
 STREAM = 7
 SOURCE, TARGET = Range("device", 0, 32), Range("device", 64, 32)
@@ -98,10 +95,11 @@ def test_movements(kind: CollectiveKind, more: dict[str, Any], calls: list[Any])
     assert maker.calls == calls
 
 
-def test_a_channel_that_failed_is_an_error_of_the_rank() -> None:
-    store: Any = None
-    peers = Peers(World(1, 2, 1, 2, "torchrun"), store, Maker("unhandled system error"))
-    peers.check()
-    peers.open(_job(Channel("dp", ("dp",)), dp=2))
-    with pytest.raises(DmcError, match=r"rank 1: has lost the others \(channel dp: unhandled system error\)"):
-        peers.check()
+def test_a_channel_that_failed_is_named_and_all_are_given_up() -> None:
+    job = _job(Channel("dp", ("dp",)), Channel("tp", ("tp",)), dp=2, tp=2)
+    assert Channels(job, 0, Maker()).failed() is None
+    maker = Maker("unhandled system error")
+    channels = Channels(job, 0, maker)
+    assert channels.failed() == "channel dp: unhandled system error"
+    channels.abort()
+    assert maker.calls == [("abort", (0, 2)), ("abort", (0, 1))]
