@@ -1,4 +1,4 @@
-"""What a step is given, checked before anything runs."""
+"""Checks of what a step is given, before anything runs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rates_of(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
     if len(rates) != groups:
         raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
     if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
-        raise InputError("lr", f"expected finite numbers not below 0, got {bad[0]}")
+        raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
     return np.asarray(rates, np.float32)
 
 
 def check_artifact(artifact: Artifact) -> None:
-    """Raises ArtifactError where the signature asks for what this runtime does not give."""
+    """Raises ArtifactError where the signature requires what this runtime does not support."""
     signature = artifact.signature
     facts: list[str] = []
     kinds = artifact.target.split("+")
@@ -38,10 +38,10 @@ def check_artifact(artifact: Artifact) -> None:
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
-        facts.append("does not begin its outputs with 'loss' and 'finite'")
+        facts.append("has outputs that do not begin with 'loss' and 'finite'")
     if sum(spec.role == "counter" for spec in signature.state) != 1:
         facts.append("has not exactly one step counter in its state")
     if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
-        facts.append(f"names an input {', '.join(sorted(taken))}, which a call needs for itself: rename the input")
+        facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")

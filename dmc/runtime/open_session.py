@@ -1,4 +1,4 @@
-"""Which session runs an artifact, and on which device."""
+"""Chooses the session that runs an artifact, and its device."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def open_session(
 ) -> AnySession:
     """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
 
-    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact contradicts
-    itself or was not compiled for the device, DmcError if there is no such device or no room on it.
+    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact is inconsistent
+    or was not compiled for the device, DmcError if there is no such device or not enough memory on it.
     """
     kind, ordinal = _device(artifact, device)
     if kind == "cpu":

@@ -28,9 +28,9 @@ _PAUSE_S = 2e-5
 class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
-    The device arena is allocated once, and pinned host memory for each step in flight, so that the host fills that of
-    the next step while one runs. For each the step is captured once as a graph; from then on a step is one graph
-    launch: nothing is allocated and nothing is decided in it.
+    The device arena is allocated once, pinned host memory once per step in flight, so that the host fills that of the
+    next step while one runs. For each the step is captured once as a graph; from then on a step is one graph launch,
+    without allocations or host decisions.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class ReplaySession:
     ) -> None:
         """Allocates, writes `state` (one array per `signature.state`), meets the other ranks, and captures.
 
-        signature: of this rank (`Ranks.linked`). peers: the other ranks, without which the job has one. is_captured:
-        whether a step is one graph; if not, each step issues all its commands. Raises ArtifactError for a job that has
-        not the tensors of the signature; DmcError where the device has no room.
+        signature: of this rank (`Ranks.linked`). peers: the other ranks; None for a job of one rank. is_captured:
+        whether a step is one CUDA graph; if not, each step issues all its commands. Raises ArtifactError for a job that
+        lacks tensors of the signature; DmcError where device memory is exhausted.
         """
         program = job.programs[0 if peers is None else peers.world.rank]
         places = Places([program])
@@ -68,9 +68,10 @@ class ReplaySession:
             self._flights.append(_Flight(host, device.captured(work) if is_captured else work))
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous.
+        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
+        one.
 
-        Arrays fit `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
+        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
         DmcError if the device fails.
         """
         self._check()
@@ -130,10 +131,10 @@ class ReplaySession:
             self._device.upload(self._arena.ptr + slot.range.offset, np.ascontiguousarray(array).tobytes())
 
     def close(self) -> None:
-        """Waits for what is queued, then frees the memory; may be called twice."""
+        """Waits for queued work, then frees the memory; may be called twice."""
         if self._closed:
             return
-        # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
+        # A failed step is reported to whoever waits for its loss; here it only means that nothing is running.
         with contextlib.suppress(DmcError):
             self._drain()
         self._closed = True
@@ -170,7 +171,7 @@ class ReplaySession:
 
 
 class _Flight:
-    """What one step in flight owns: its pinned memory, what runs it, and when it is done."""
+    """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
 
     def __init__(self, host: Any, run: Callable[[], None]) -> None:
         self.run = run
@@ -185,15 +186,15 @@ class _Flight:
         return typed(self._bytes[slot.range.offset : slot.range.end], slot)
 
     def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
-        """What the host reads when the step is done."""
+        """The outputs, to be read when the step is done."""
         return self._readings.give(map(self.tensor, slots))
 
     def let_go(self) -> None:
-        """Before its memory is used again: outputs that somebody still holds are taken out of it."""
+        """Before its memory is reused: copies out outputs that are still referenced."""
         self._readings.keep()
 
     def release(self) -> None:
-        """Lets go of the memory; nothing runs any more."""
+        """Releases the memory; nothing is running any more."""
         self._readings.release()
         del self._bytes, self._memory, self.run
 
@@ -201,7 +202,7 @@ class _Flight:
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
     slots = [slot for _, slot in places.of(specs)]
     for slot in slots:
-        # What has no elements has no place either.
+        # An empty tensor has no place.
         if slot.range.length and slot.range.space != space:
             fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
             raise ArtifactError("the plan", fact, hint="compile the step again")

@@ -1,4 +1,4 @@
-"""The compiled training step, as its user holds it."""
+"""The compiled training step, as users see it."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Step:
     """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
 
-    device: "cpu", "cuda" or "cuda:1", where the target's first device is not meant. Schema, checksums and versions are
-    verified before anything of the file runs. verify: the first call is compared with the CPU's plan in the same file
-    (target "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
+    device: "cpu", "cuda" or "cuda:1"; by default the target's first device. Schema, checksums and versions are verified
+    before anything in the file runs. verify: the first call is compared with the CPU's plan in the same file (target
+    "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
 
-    On GPUs a step of several ranks is loaded in as many processes, started by torchrun, mpirun or srun; see `Step`.
-    A rank that is gone, or does not come to a step, ends all of them within 30 s, or what the variable DMC_PATIENCE_S
-    says. DMC_CUDA_GRAPH=0 has commands issued one by one, instead of a whole step as one CUDA graph.
+    On GPUs, a step of several ranks is loaded in one process per rank, started by torchrun, mpirun or srun; see `Step`.
+    If a rank dies, or does not arrive at a step, all ranks end within 30 s, or the seconds in the environment variable
+    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph.
     """
     return Step.load(path, device, verify)
 
 
 class Step:
-    """A compiled training step; parameters and optimizer state stay inside, in device memory.
+    """A compiled training step; parameters and optimizer state stay in device memory.
 
-    A step of several ranks is one process for each on GPUs, and one for all on a CPU. A process that is one rank takes
-    the global batch or its own part of it. It gives the loss of the global batch, and its own parts of other outputs.
-    What is about the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`, `differing_replicas`) all ranks
-    do at the same time.
+    A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
+    with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
+    parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
+    `differing_replicas`) is collective: all ranks call it.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Step:
     ) -> None:
         """Opens the device and uploads the state.
 
-        world: of this process, where it is one of several. Raises ArtifactError or StateError if the artifact
-        contradicts itself or is for another number of ranks, DmcError if there is no such device or no room on it, or
+        world: this process among those that a launcher started. Raises ArtifactError or StateError if the artifact is
+        inconsistent or for another number of ranks, DmcError if there is no such device or not enough memory on it, or
         if the ranks are about to run different steps.
         """
         check_artifact(artifact)
@@ -90,16 +90,16 @@ class Step:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the first rank, or all of them: the one that speaks for all."""
+        """Whether this process has rank 0: the one that prints and writes."""
         return self._ranks.held[0] == 0
 
     @property
     def signature(self) -> Signature:
-        """What the step takes and gives."""
+        """The step's arguments and results."""
         return self._artifact.signature
 
     def ledger(self) -> Ledger:
-        """What the ranks of the step send each other, and why; `print(step.ledger().table())` shows it.
+        """The communication between the step's ranks, and its reasons; `print(step.ledger().table())` shows it.
 
         Empty for a step of one rank.
         """
@@ -115,39 +115,39 @@ class Step:
     ) -> Any:
         """One training step on one batch; returns at once with the loss, or with (loss, auxiliary outputs).
 
-        The batch is nested as the example was that the step was compiled with: torch tensors, numpy arrays, or numbers
-        for shape (), of exactly the shapes and element types of `signature.batch`; the memory may be reused as soon
-        as this returns. lr: one learning rate for all parameter groups or one for each; by default those that the
-        optimizer was made with. At most two steps are in flight.
+        The batch is nested like the example at compilation: torch tensors, numpy arrays, or numbers for shape (), with
+        exactly the shapes and element types of `signature.batch`; the memory may be reused as soon as this returns. lr:
+        one learning rate for all parameter groups or one for each; by default those of the optimizer. At most two steps
+        are in flight.
 
-        check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is
-        then as it was before. Raises InputError, state untouched, if the batch or `lr` does not fit; DmcError if an
-        earlier step has failed on the device.
+        check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is then
+        unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step
+        has failed on the device.
         """
         return self._run(flatten_call(self.signature, batch, batch_kw), lr, check_finite)
 
     def call_flat(
         self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
     ) -> Any:
-        """As a call, with the batch tensors by their names in `signature.batch` instead of nested."""
+        """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
         return self._run(self._in_order(batch), lr, check_finite)
 
     def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
-        """Takes a step, waits for it, and gives all that it left: outputs and state, by their names in `signature`."""
+        """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
         outputs = self._issue(self._in_order(batch), lr, check_finite=False)
         return self._left(outputs)
 
     def verify_next(self) -> None:
-        """Compares the next call with the same step on the CPU, as the same plan says it; the call waits for both.
+        """Compares the next call with the same plan executed on the CPU; the call waits for both.
 
         That call raises VerificationError where outputs or state differ by more than rounding, naming them. Raises
-        ArtifactError where the step was not planned for a CPU, too, and where it runs on one.
+        ArtifactError where the step was not also planned for a CPU, or runs on one.
         """
         if "cpu" not in self._artifact.target.split("+"):
-            fact = f"was compiled for {self._artifact.target}, and holds no code for a CPU to compare with"
+            fact = f"was compiled for {self._artifact.target}, and contains no CPU code to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         if isinstance(self._session, PlannedSession):
-            fact = "runs on the CPU itself, which it would be compared with"
+            fact = "already runs on the CPU, the reference of the comparison"
             raise ArtifactError("the step", fact, hint='load it with device="cuda"')
         self._verifies = True
 
@@ -156,15 +156,18 @@ class Step:
         return states.build(self.signature.state, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the whole state with a dictionary as `state_dict` gives, of numpy arrays or torch tensors.
+        """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
 
-        Raises StateError that lists every name that does not fit; the state is then untouched.
+        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values. Raises StateError
+        listing every name that does not match; the state is then unchanged.
         """
         specs = self.signature.state
-        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+        given = states.flatten(specs, state)
+        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
-        """A copy of what one rank of the mesh holds, as `state_dict`; split tensors have the shape of its part.
+        """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
 
         Raises InputError for a rank that the step does not have.
         """
@@ -175,7 +178,7 @@ class Step:
         return states.build(specs, [self._part(index, rank) for index in range(len(specs))])
 
     def differing_replicas(self) -> tuple[str, ...]:
-        """The state tensors of which two ranks that should hold the same do not, bit for bit; () where all agree."""
+        """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""
         specs, own = self.signature.state, [self._digests(rank) for rank in self._ranks.held]
         if self._peers is not None:
             texts = self._peers.store.exchange("replicas", " ".join(own[0]).encode())
@@ -188,11 +191,11 @@ class Step:
         return tuple(differing)
 
     def snapshot(self) -> Artifact:
-        """The step and its present state as a value; waits for the steps in flight."""
+        """The step and its current state as a value; waits for the steps in flight."""
         return dataclasses.replace(self._artifact, state=tuple(self._state()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the step and its present state as one `.dmc` file; a crash on the way leaves an old file whole.
+        """Writes the step and its current state as one `.dmc` file; a crash meanwhile leaves an old file intact.
 
         Waits for the steps in flight; of several processes the first writes. Raises OSError if the file cannot be
         written.
@@ -213,14 +216,14 @@ class Step:
         names = [spec.name for spec in self.signature.batch]
         if set(names) != set(batch):
             fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
-            raise InputError("call", fact, hint="name each batch tensor once")
+            raise InputError("call", fact, hint="pass each batch tensor exactly once")
         return [batch[name] for name in names]
 
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
+            hint = "the state is unchanged: skip the batch or lower the learning rate"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
 
@@ -235,18 +238,18 @@ class Step:
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
         outputs = self._outputs(*issued)
         if expected is not None and (found := expected.differences(self._left(outputs))):
-            fact = f"is not what the CPU computes by the same plan\n  {shown(found)}"
+            fact = f"differs from the CPU's result for the same plan\n  {shown(found)}"
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return outputs
 
     def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
-        """An input: the whole, or the part of the one rank that this process is."""
+        """An input: the whole tensor, or in a process with one rank that rank's part."""
         part, _ = self._ranks.seen(spec)
         is_part = getattr(value, "shape", spec.shape) == part.shape
         return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
 
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
-        """What the CPU makes of this step."""
+        """The CPU's outcome of this step."""
         before = self.snapshot()
         other = Step(before, "cpu")
         try:
@@ -258,14 +261,14 @@ class Step:
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")
 
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
-        """What a step gave, and the state behind it."""
+        """The outputs of a step, and the state after it."""
         pairs = zip(self.signature.outputs, outputs, strict=True)
-        # A process that is one rank has its part of the others.
+        # A process with one rank has only its part of some outputs.
         left = {spec.name: output.numpy() for spec, output in pairs if output.shape == spec.shape}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
-        """The outputs of a step, of which the ranks of this process give their parts."""
+        """The outputs of a step, assembled from the parts of the held ranks."""
         ranks = len(self._ranks.held)
         outputs: list[LazyArray] = []
         for index, (spec, spread) in enumerate(map(self._ranks.seen, self.signature.outputs)):
