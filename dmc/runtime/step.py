@@ -53,7 +53,7 @@ class Step:
     A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
     with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
     parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
-    `differing_replicas`) is collective: all ranks call it.
+    `differing_replicas`) is collective: all ranks call it. `peers`: the other ranks; None for a process with all ranks.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Step:
         check_artifact(artifact)
         check_state(artifact.signature.state, artifact.state)
         opened = open_step(artifact, device, world, settings)
-        self._ranks, self._session, self._peers = opened.ranks, opened.session, opened.peers
+        self._ranks, self._session, self.peers = opened.ranks, opened.session, opened.peers
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
@@ -180,8 +180,8 @@ class Step:
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""
         specs, own = self.signature.state, [self._digests(rank) for rank in self._ranks.held]
-        if self._peers is not None:
-            texts = self._peers.store.exchange("replicas", " ".join(own[0]).encode())
+        if self.peers is not None:
+            texts = self.peers.store.exchange("replicas", " ".join(own[0]).encode())
             own = [text.decode().split() for text in texts]
         differing: list[str] = []
         for index, spec in enumerate(specs):
@@ -203,14 +203,19 @@ class Step:
         snapshot = self.snapshot()
         if self.is_first:
             snapshot.write(path)
-        if self._peers is not None:
-            self._peers.store.barrier("save")
+        if self.peers is not None:
+            self.peers.store.barrier("save")
 
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
-        if self._peers is not None:
-            self._peers.close()
+        if self.peers is not None:
+            self.peers.close()
+
+    def own_state(self) -> list[np.ndarray]:
+        """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
+        read = self._whole if self._ranks.is_all else self._session.read_state
+        return [read(index) for index in range(len(self.signature.state))]
 
     def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
         names = [spec.name for spec in self.signature.batch]

@@ -68,8 +68,8 @@ def test_shuffle_visits_every_batch_once_a_round(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mask": None}, "holds x, y, ids; the step takes x, y, ids, mask"),
-        ({"more": np.zeros(2)}, "holds x, y, ids, mask, more; the step takes x, y, ids, mask"),
+        ({"mask": None}, "contains x, y, ids; the step takes x, y, ids, mask"),
+        ({"more": np.zeros(2)}, "contains x, y, ids, mask, more; the step takes x, y, ids, mask"),
         ({"x": np.zeros((3, 4, 3), np.float32)}, "expected one leading dimension of batches, got x f32[3, 4, 3]"),
         ({"x": np.zeros((2, 9, 3), np.float32)}, "input 'x': expected f32[4, 3], got f32[9, 3]"),
         ({"ids": np.zeros((2, 4), np.int32)}, "input 'ids': expected i64[4], got i32[4]"),

@@ -23,7 +23,7 @@ from dmc.runtime.world import checkpoint
 from dmc.runtime.world.agreement import agree, facts_of
 from dmc.runtime.world.board import BoardKeys
 from dmc.runtime.world.channels import Channels
-from dmc.runtime.world.checkpoint import Checkpoints, latest, read_checkpoint
+from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
 from dmc.runtime.world.host import HostCommunicators
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.runtime.world.recorder import Recorder
@@ -97,7 +97,7 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
         pairs = zip(specs, arrays, strict=True)
         session.write([(spec.name, ranks.spreads[spec.name].parts(array)[world.rank]) for spec, array in pairs])
 
-    keeper = Checkpoints(Path(task.checkpoints), store, signature) if task.checkpoints else None
+    keeper = CheckpointWriter(Path(task.checkpoints), store, signature) if task.checkpoints else None
     last = latest(Path(task.checkpoints)) if task.checkpoints else None
     done, state = (0, iter(artifact.state)) if last is None else read_checkpoint(last, signature.state)
     write(signature.state, state)

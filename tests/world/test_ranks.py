@@ -47,10 +47,10 @@ def test_another_file_on_one_rank_starts_nothing(files: Files, tmp_path: Path) -
     replace(artifact, state=tuple(state)).write(tmp_path / "1.dmc")
     for ended in run_ranks(Task(str(tmp_path / "{rank}.dmc"), STEPS, 20)):
         assert ended.code == 1
-        assert "the ranks: do not start:\n  rank 1 has another state than rank 0" in ended.errors
+        assert "the ranks: do not start:\n  the state of rank 1 differs from that of rank 0" in ended.errors
 
 
 def test_a_missing_rank_is_named(files: Files) -> None:
     (ended,) = run_ranks(Task(str(files.ranks), STEPS, 2), started=1)
     assert ended.code == 1
-    assert "rank 0: rank 1 has not come to 'start' within 2 s" in ended.errors
+    assert "rank 0: rank 1 did not reach 'start' within 2 s" in ended.errors

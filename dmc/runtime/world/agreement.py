@@ -1,4 +1,4 @@
-"""Before the first step every rank compares what it is about to run with rank 0, and starts only if all agree."""
+"""Before the first step all ranks compare plan, code, state and versions with rank 0, and start only if all agree."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RANKS = "number of ranks"
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """What a rank is about to run, and what keeps it from that, if anything does."""
+    """What a rank is about to run, and what prevents it, if anything."""
 
     facts: dict[str, str]
     trouble: str
 
 
 def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
-    """What all ranks must have alike, by what it is called. more: what else, by name, as `driver="580.1"`."""
+    """What must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
     signature = json.dumps(artifact.signature.to_json(), sort_keys=True).encode()
     certificate = artifact.certificate
     return {
@@ -40,22 +40,22 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
 
 
 def agree(store: Store, facts: Mapping[str, str], trouble: str = "", timeout_s: float = TIMEOUT_S) -> None:
-    """Returns where all ranks have the same facts (`facts_of`), are as many as the plan is for, and have no trouble.
+    """Returns if all ranks have the same facts (`facts_of`), their number is that of the plan, and none has trouble.
 
-    trouble: what keeps this rank from starting, as a GPU that is missing. Where any rank differs, or has trouble, all
-    raise DmcError, which says who and in what; so they do where a rank does not come in time.
+    trouble: what prevents this rank from starting, for example a missing GPU. Otherwise all ranks raise DmcError that
+    names each rank that differs and what differs; on timeout, the missing ranks.
     """
     mine = msgspec.json.encode(_Claim(dict(facts), trouble))
     claims = [msgspec.json.decode(each, type=_Claim) for each in store.exchange("start", mine, timeout_s)]
     if found := _troubles(claims) or _differences(claims) or _wrong_size(claims[0], store):
-        # Whoever keeps the values waits until all have read them.
+        # Rank 0, which may be the server, waits until all ranks have read.
         store.leave(timeout_s)
-        hint = "start every rank from one file, with one dmc, on machines of one kind, each with a GPU of its own"
+        hint = "start all ranks with the same file and the same version of dmc, each with a GPU of its own"
         raise DmcError("the ranks", "do not start:\n" + "\n".join(f"  {line}" for line in found), hint)
 
 
 def _troubles(claims: Sequence[_Claim]) -> list[str]:
-    return [f"rank {rank} cannot: {claim.trouble}" for rank, claim in enumerate(claims) if claim.trouble]
+    return [f"rank {rank} cannot start: {claim.trouble}" for rank, claim in enumerate(claims) if claim.trouble]
 
 
 def _differences(claims: Sequence[_Claim]) -> list[str]:
@@ -63,7 +63,7 @@ def _differences(claims: Sequence[_Claim]) -> list[str]:
     for rank, claim in enumerate(claims):
         for name in [name for name in {**first, **claim.facts} if first.get(name) != claim.facts.get(name)]:
             own, other = (facts.get(name, "none")[:12] or "none" for facts in (claim.facts, first))
-            lines.append(f"rank {rank} has another {name} than rank 0 ({own}, not {other})")
+            lines.append(f"the {name} of rank {rank} differs from that of rank 0 ({own}, not {other})")
     return lines
 
 
@@ -71,7 +71,7 @@ def _wrong_size(claim: _Claim, store: Store) -> list[str]:
     world = store.world
     if claim.facts[_RANKS] == str(world.size):
         return []
-    return [f"the step was compiled for {claim.facts[_RANKS]}, and {world.launcher} has started {world.size}"]
+    return [f"the step was compiled for {claim.facts[_RANKS]} ranks; {world.launcher} has started {world.size}"]
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -1,8 +1,8 @@
-"""Checkpoints of all ranks: written beside the steps, each rank its part; whole, or not there at all.
+"""Sharded checkpoints: each rank writes its part, asynchronously; commits are atomic over all ranks.
 
-`step-00000100/` holds a shard of each rank and `manifest.json`, which says where each tensor's parts are. It has
-another name until all of it is on the disk. Of the ranks that hold the same, one writes it. Tensors are described as
-they lay on the mesh of the job that wrote them, so that a job on any other mesh reads them.
+`step-00000100/` contains one shard per rank and `manifest.json`, which locates the parts of each tensor. The directory
+has a temporary name until everything is on disk. Of several replicas, one rank writes. The manifest describes the
+layout of tensors on the mesh of the job that wrote them, so that jobs on any mesh can read them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dmc.runtime.world.store import Store
 SCHEMA = 1
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8})")
-# For a rank that writes longer; one that is gone is noticed by others.
+# For slow disks; ranks that die are noticed otherwise.
 _TIMEOUT_S = 1800.0
 
 
 class _Tensor(msgspec.Struct, frozen=True):
-    """How a tensor lies: its whole shape, how it is split, and the shard of each of its different parts."""
+    """The layout of a tensor: its global shape, how it is split, and the shard of each distinct part."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """mesh: axis to size, of the job that wrote. shards: SHA-256 of each, in the order of the ranks."""
+    """mesh: of the job that wrote it, axis to size. shards: SHA-256 of each, in rank order."""
 
     schema: int
     step: int
@@ -51,11 +51,11 @@ class _Manifest(msgspec.Struct, frozen=True):
     tensors: dict[str, _Tensor]
 
 
-class Checkpoints:
-    """Writes the checkpoints of a job into a directory that all its ranks see; all of them make the same calls."""
+class CheckpointWriter:
+    """Writes the checkpoints of a job to a directory shared by its ranks, all of which make the same calls."""
 
     def __init__(self, directory: Path, store: Store, signature: Signature, keep: int = 2) -> None:
-        """keep: how many of the last remain. What a job that ended has left half-written is removed."""
+        """keep: how many checkpoints to keep. Incomplete ones, of earlier jobs, are removed."""
         self._directory, self._store, self._signature, self._keep = directory, store, signature, keep
         self._mesh = dict(signature.mesh or {})
         self._writer: threading.Thread | None = None
@@ -67,23 +67,23 @@ class Checkpoints:
         store.barrier("checkpoints")
 
     def save(self, step: int, parts: Sequence[np.ndarray]) -> None:
-        """Begins to write what this rank holds behind a step: an array for each of `signature.state`, not shared.
+        """Starts to write this rank's state after a step: an array for each of `signature.state`, owned by the callee.
 
-        Returns at once, or when the checkpoint before is written. Raises DmcError where that failed, on any rank.
+        Waits for the previous checkpoint only. Raises DmcError if that failed on any rank.
         """
         self.wait()
         self._writer = threading.Thread(target=self._write, args=(step, parts), name="dmc checkpoint", daemon=True)
         self._writer.start()
 
     def wait(self) -> None:
-        """Returns when nothing is being written any more. Raises as `save`."""
+        """Waits for the checkpoint being written. Raises like `save`."""
         if self._writer is not None:
             self._writer.join()
             self._writer = None
         self.check()
 
     def check(self) -> None:
-        """Raises DmcError where a checkpoint could not be written, on any rank."""
+        """Raises DmcError if a checkpoint could not be written on any rank."""
         if self._error is not None:
             raise self._error
 
@@ -105,23 +105,25 @@ class Checkpoints:
         self._all(step, lambda: self._commit(step, place, digests) if rank == 0 else "")
 
     def _all(self, step: int, do: Callable[[], str]) -> list[str]:
-        """What `do` gives on all ranks, when all have done it; raises DmcError where one could not."""
+        """The results of `do` on all ranks; raises DmcError if it failed on any of them."""
         try:
             told = ["done", do()]
         except OSError as error:
             told = ["failed", f"{error.filename or self._directory}: {error.strerror or error}"]
         given = self._store.exchange("checkpoint", msgspec.json.encode(told), _TIMEOUT_S)
         every: list[list[str]] = [msgspec.json.decode(each) for each in given]
-        failed = [f"rank {rank} cannot write it: {text}" for rank, (how, text) in enumerate(every) if how == "failed"]
+        failed = [
+            f"rank {rank} could not write it: {text}" for rank, (how, text) in enumerate(every) if how == "failed"
+        ]
         if failed:
             if self._store.world.rank == 0:
                 shutil.rmtree(self._directory / f".{_name(step)}", ignore_errors=True)
-            hint = f"make room; resume from {latest(self._directory) or 'the start'}"
+            hint = f"free disk space, then resume from {latest(self._directory) or 'the start'}"
             raise DmcError(f"the checkpoint of step {step}", "; ".join(failed), hint)
         return [text for _, text in every]
 
     def _commit(self, step: int, place: Path, digests: Sequence[str]) -> str:
-        """Gives the checkpoint its name, when all its parts are there."""
+        """Writes the manifest and renames the directory, once all shards are on disk."""
         specs, shards = self._signature.state, self._shards()
         tensors = {
             state_key(spec): _Tensor(spec.dtype, spec.shape, self._signature.splits_of(spec), each)
@@ -138,39 +140,41 @@ class Checkpoints:
             shutil.rmtree(target)
         place.rename(target)
         sync_directory(self._directory)
-        for old in _whole(self._directory)[: -self._keep]:
+        for old in _complete(self._directory)[: -self._keep]:
             shutil.rmtree(old)
         return ""
 
     def _shards(self) -> list[tuple[int, ...]]:
-        """For each tensor of the state the ranks that write it, one for each of its different parts."""
+        """For each tensor of the state the ranks that write it, one for each distinct part."""
         spreads = [Spread(spec.shape, self._signature.splits_of(spec), self._mesh) for spec in self._signature.state]
-        # Ranks that hold the same take turns.
+        # Replicas take turns.
         return [tuple(ranks[index % len(ranks)] for ranks in spread.replicas) for index, spread in enumerate(spreads)]
 
 
 def latest(directory: Path) -> Path | None:
-    """The last whole checkpoint in a directory, if there is one."""
-    found = _whole(directory)
+    """The last complete checkpoint in a directory, if there is one."""
+    found = _complete(directory)
     return found[-1] if found else None
 
 
 def read_checkpoint(path: Path, specs: Sequence[StateSpec]) -> tuple[int, Iterator[np.ndarray]]:
-    """The steps done, and one after another the whole tensors that `specs` name.
+    """The number of steps done, and the global tensors of `specs`, read one by one.
 
-    Raises StateError where the checkpoint is damaged, or of another model or optimizer.
+    Raises StateError if the checkpoint is damaged, or of another model or optimizer.
     """
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=_Manifest)
     except (OSError, msgspec.DecodeError) as error:
-        raise StateError(str(path), f"is no checkpoint ({error})", hint="name a directory step-00000…") from error
+        raise StateError(str(path), f"is not a checkpoint ({error})", hint="pass a directory step-…") from error
     if manifest.schema != SCHEMA:
-        raise StateError(str(path), f"is of schema {manifest.schema}; this dmc reads {SCHEMA}", hint="use that dmc")
+        raise StateError(
+            str(path), f"is of schema {manifest.schema}; this dmc reads {SCHEMA}", hint="use another version of dmc"
+        )
     own = {state_key(spec): (spec.dtype, spec.shape) for spec in specs}
     written = {name: (tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     if different := sorted(name for name in {**own, **written} if own.get(name) != written.get(name)):
-        fact = f"is of another model or optimizer: {', '.join(different[:8])} {'…' if different[8:] else ''}"
-        raise StateError(str(path), fact, hint="compile the step as that one was")
+        fact = f"is of another model or optimizer: {', '.join(different[:8])}{' …' if different[8:] else ''}"
+        raise StateError(str(path), fact, hint="compile the step with that model and optimizer")
     shards = [Shard(path / _shard(rank), digest) for rank, digest in enumerate(manifest.shards)]
     return manifest.step, (_whole_tensor(state_key(spec), manifest, shards) for spec in specs)
 
@@ -187,7 +191,7 @@ def _written(place: Path, name: str, tensors: Mapping[str, np.ndarray]) -> str:
     return write_shard(place / name, tensors)
 
 
-def _whole(directory: Path) -> list[Path]:
+def _complete(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("step-*") if _NAME.fullmatch(path.name))
 
 

@@ -1,6 +1,6 @@
-"""Movements between processes on CPUs, through the store: slow, for tests, with the interface of NCCL.
+"""Collectives between CPU processes, through the key-value store: slow, for tests, with the interface of NCCL.
 
-Values are combined in the order of the group, narrow ones in f32, as the rehearsal does: the bits are the same.
+Reductions are in the order of the group, of narrow types in f32, as in the rehearsal: results are bitwise the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HostCommunicators:
 
 
 class HostCommunicator:
-    """See `Communicator`. Addresses are of this process's memory; a call returns when its work is done."""
+    """See `Communicator`. Addresses are in the memory of this process; a call returns when its work is done."""
 
     def __init__(self, store: Store, name: str, group: tuple[int, ...], timeout_s: float) -> None:
         self._store, self._name, self._group, self._timeout_s = store, name, group, timeout_s
@@ -84,11 +84,11 @@ class HostCommunicator:
         self._store.delete(key)
 
     def group(self) -> contextlib.AbstractContextManager[None]:
-        """See `Communicator`; nobody waits to send."""
+        """See `Communicator`; sends never wait."""
         return contextlib.nullcontext()
 
     def failed(self) -> str | None:
-        """See `Communicator`; a call that fails raises."""
+        """See `Communicator`; calls raise when they fail."""
         return None
 
     def abort(self) -> None:
@@ -100,7 +100,7 @@ class HostCommunicator:
         return self._group.index(self._store.world.rank)
 
     def _gathered(self, source: int, count: int, dtype: str) -> list[Array]:
-        """What lies there at each member, in the order of the group."""
+        """The values of all members, in the order of the group."""
         if self._is_aborted:
             raise DmcError(self._name, "was aborted")
         mine = _memory(source, count, dtype).tobytes()
@@ -116,7 +116,7 @@ class HostCommunicator:
 
 
 class _Memory:
-    """Bytes of this process, for numpy."""
+    """Memory of this process, as numpy sees it."""
 
     def __init__(self, address: int, length: int) -> None:
         self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (length,), "typestr": "|u1"}

@@ -1,4 +1,4 @@
-"""The flight recorder of a rank: where it stands, and how long its last steps took."""
+"""The flight recorder of a rank: where it is, and how long its last steps took."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KEPT = 4
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a rank stands, as it tells the others.
+    """Where a rank is.
 
-    step: the last that it has begun, counted from 1. is_waiting: whether its host waits for that, or for what others
-    give to it. has_left: whether it is done. text: the same, for people.
+    step: the last that it has begun, from 1; 0 before the first. is_waiting: whether its host waits for the step.
+    has_left: whether it has ended normally. text: the same, for messages.
     """
 
     step: int
@@ -32,7 +32,7 @@ class Position(msgspec.Struct, frozen=True):
 
 @dataclass
 class Recorder:
-    """Is told what a rank does, by its main thread; is asked by any thread."""
+    """Written by the main thread of a rank, read by any thread."""
 
     program: Program
     step: int = 0
@@ -43,19 +43,19 @@ class Recorder:
     _steps: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def begin(self, step: int) -> None:
-        """The rank begins a step."""
+        """Records that a step begins."""
         now = time.monotonic()
         if self.step:
             self._steps.append((self.step, now - self._began))
         self.step, self._began, self._command = step, now, None
 
     def reach(self, command: int | None) -> None:
-        """The rank begins a command, by its place in the program; with None it has ended them all."""
+        """Records that a command begins, by its index in the program; None after the last."""
         self._command = command
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Inside, the host of the rank waits for its step."""
+        """Records that the host waits for its step, as long as the context is open."""
         self._waits_since = time.monotonic()
         try:
             yield
@@ -63,16 +63,16 @@ class Recorder:
             self._waits_since = None
 
     def waits_for_s(self) -> float:
-        """For how many seconds the host has been waiting; 0 where it does not wait."""
+        """How long the host has been waiting; 0 if it is not."""
         since = self._waits_since
         return 0.0 if since is None else time.monotonic() - since
 
     def position(self) -> Position:
-        """Where the rank stands."""
+        """Where the rank is."""
         return Position(self.step, self._waits_since is not None, self.has_left, self._told())
 
     def last_steps(self) -> str:
-        """How long the last steps took, for people."""
+        """How long the last steps took, for messages."""
         ended = [f"step {step} {_seconds(took)}" for step, took in self._steps]
         return ", ".join([*ended, f"step {self.step} {_seconds(time.monotonic() - self._began)} so far"])
 
@@ -86,7 +86,7 @@ class Recorder:
             return f"in step {self.step}, command {place} of {len(self.program.commands)}: {self._what(place)}"
         if self._waits_since is not None:
             return f"in step {self.step}"
-        return f"in the user's code after step {self.step}{_main_thread()}"
+        return f"in user code after step {self.step}{_main_thread()}"
 
     def _what(self, place: int) -> str:
         match command := self.program.commands[place]:
@@ -102,7 +102,7 @@ class Recorder:
 
 
 def _main_thread() -> str:
-    """The file and line that the main thread executes."""
+    """The file and line that the main thread is executing."""
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
     frame = frames.get(threading.main_thread().ident or 0)
     return "" if frame is None else f" ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -1,4 +1,4 @@
-"""A rank's part of a checkpoint: one safetensors file."""
+"""One rank's shard of a checkpoint: a safetensors file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _RESTORE = "resume from another checkpoint"
 
 
 def write_shard(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
-    """Writes the file, down to the disk; its SHA-256. Raises OSError."""
+    """Writes the file and flushes it to disk; returns its SHA-256. Raises OSError."""
     try:
-        # A scalar comes back from numpy with a dimension.
+        # `ascontiguousarray` gives a scalar a dimension.
         save_file({name: np.ascontiguousarray(each).reshape(each.shape) for name, each in tensors.items()}, path)
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
@@ -33,10 +33,10 @@ def write_shard(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
 
 
 class Shard:
-    """A file whose tensors are read when they are asked for."""
+    """A file whose tensors are mapped into memory on demand."""
 
     def __init__(self, path: Path, sha256: str) -> None:
-        """Raises StateError where the file is missing or another than was written."""
+        """Raises StateError if the file is missing or its checksum does not match."""
         self._path = path
         try:
             with path.open("rb") as file:
@@ -51,10 +51,10 @@ class Shard:
         self._header: dict[str, Any] = json.loads(header)
 
     def tensor(self, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A tensor, by its name in the file; what is read of it comes from the disk. Raises StateError."""
+        """A tensor by its name in the file, read from disk on access. Raises StateError."""
         entry, type_ = self._header.get(name), dtype_of(dtype)
         if entry is None or (entry["dtype"], tuple(entry["shape"])) != (type_.safetensors, shape):
-            raise StateError(str(self._path), f"holds no {name!r} of that type and shape", hint=_RESTORE)
+            raise StateError(str(self._path), f"contains no {name!r} of that type and shape", hint=_RESTORE)
         first, end = entry["data_offsets"]
         if first == end:
             return np.empty(shape, type_.numpy)

@@ -1,4 +1,4 @@
-"""SIGTERM, by which a launcher ends ranks, as something that a thread can wait for."""
+"""SIGTERM, by which launchers end ranks, as an event that a thread can wait for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import select
 import signal
 import threading
+from typing import Any
 
 
 class Terminations:
-    """Takes SIGTERM over, if nobody else has, and if the main thread makes it: no other may.
+    """Handles SIGTERM, if nobody else does and it is created by the main thread, as Python requires.
 
-    The main thread may hang where Python cannot interrupt it; what C writes to a pipe arrives all the same.
+    Python's own handlers wait for the main thread, which may hang in C; the wakeup pipe is written to in any case.
     """
 
     def __init__(self) -> None:
@@ -19,19 +20,25 @@ class Terminations:
         is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         self._is_taken = is_free and threading.current_thread() is threading.main_thread()
         if self._is_taken:
-            signal.signal(signal.SIGTERM, lambda *_: None)
+            signal.signal(signal.SIGTERM, _to_pipe)
             self._previous = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for so long; whether SIGTERM has come."""
+        """Waits for SIGTERM; whether it has come, and no other handler has been installed since."""
         readable, _, _ = select.select([self._read], [], [], timeout_s)
-        return bool(readable) and signal.SIGTERM in os.read(self._read, 64)
+        came = bool(readable) and signal.SIGTERM in os.read(self._read, 64)
+        return came and signal.getsignal(signal.SIGTERM) is _to_pipe
 
     def close(self) -> None:
-        """Gives it back."""
+        """Restores the default."""
         if self._is_taken and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._previous)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if signal.getsignal(signal.SIGTERM) is _to_pipe:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._is_taken = False
         os.close(self._read)
         os.close(self._write)
+
+
+def _to_pipe(signum: int, frame: Any) -> None:
+    """Does nothing: the signal is read from the pipe."""

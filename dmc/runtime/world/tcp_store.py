@@ -1,4 +1,4 @@
-"""The store of PyTorch's launcher. The one place of the runtime that imports PyTorch, which torchrun comes with."""
+"""The key-value store of torchrun. The only module of the runtime that imports PyTorch, which torchrun is part of."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dmc.runtime.world.launch import World
 
 
 class TcpKeys:
-    """Values by key in a `torch.distributed.TCPStore`."""
+    """Keys in a `torch.distributed.TCPStore`."""
 
     def __init__(self, world: World, timeout_s: float) -> None:
-        """Raises DmcError where PyTorch is not installed, or nobody answers in time."""
+        """Raises DmcError if PyTorch is not installed, and on timeout."""
         self.where = f"the store of {world.launcher} at {world.store}"
         host, _, port = world.store.rpartition(":")
         serves = world.rank == 0 and not world.launcher_serves
@@ -25,7 +25,7 @@ class TcpKeys:
                 is_master=serves,
                 timeout=timedelta(seconds=timeout_s),
                 wait_for_workers=False,
-                # The same process may meet others at the same place for `torch.distributed`, too.
+                # `torch.distributed` may use the same address in the same process.
                 multi_tenant=True,
             )
         except (RuntimeError, ValueError) as error:
@@ -38,7 +38,7 @@ class TcpKeys:
 
     def get(self, key: str) -> bytes | None:
         """See `Keys.get`."""
-        # Asked first: what PyTorch's store does not have it waits for, and logs that it did in vain.
+        # Checked first: `get` waits for a missing key, and PyTorch logs every timeout.
         return self._store.get(key) if self._store.check([key]) else None
 
     def delete(self, key: str) -> None:
@@ -55,4 +55,4 @@ def _torch() -> Any:
         return importlib.import_module("torch.distributed")
     except ModuleNotFoundError as error:
         hint = "install PyTorch, or start the ranks with mpirun, without MASTER_ADDR, where mpi4py is installed"
-        raise DmcError("ranks", "meet at MASTER_ADDR through PyTorch, which is not installed", hint) from error
+        raise DmcError("ranks", "need PyTorch to meet at MASTER_ADDR, and it is not installed", hint) from error
