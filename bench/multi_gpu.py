@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,9 @@ def main() -> int:
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.mode == "prepare":
-        for batch in options.batches:
-            for ranks in options.ranks:
-                for plan in options.plans if ranks > 1 else ("alone",):
-                    prepare(plan, ranks, batch, options.directory)
+        for batch, ranks in product(options.batches, options.ranks):
+            for plan in _plans(options, ranks):
+                prepare(plan, ranks, batch, options.directory)
         return 0
     return collect(options.directory, options.out) if options.mode == "collect" else run(options)
 
@@ -134,16 +134,23 @@ def run(options: argparse.Namespace) -> int:
     """Measures what was asked for, one after another; the first rank writes after each."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    for batch in options.batches:
-        for system in options.systems:
-            given = own_batches(rank, ranks, batch)
-            for result in _of_system(system, given, rank, ranks, batch, options):
-                gc.collect()
-                torch.cuda.empty_cache()
-                if rank == 0:
-                    print(json.dumps(asdict(result)), flush=True)
-                    _write(options.out, [result])
+    for batch, system in product(options.batches, options.systems):
+        given = own_batches(rank, ranks, batch)
+        for result in _of_system(system, given, rank, ranks, batch, options):
+            _tell(result, rank, options.out)
     return 0
+
+
+def _tell(result: Result, rank: int, out: Path) -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+    if rank == 0:
+        print(json.dumps(asdict(result)), flush=True)
+        _write(out, [result])
+
+
+def _plans(options: argparse.Namespace, ranks: int) -> Sequence[str]:
+    return options.plans if ranks > 1 else ("alone",)
 
 
 def collect(directory: Path, out: Path) -> int:
@@ -167,7 +174,7 @@ def _of_system(
 ) -> Sequence[Result]:
     if system in PEERS:
         return [_peer(system, given, rank, ranks, batch)]
-    paths = [_path(options.directory, plan, ranks, batch) for plan in (options.plans if ranks > 1 else ("alone",))]
+    paths = [_path(options.directory, plan, ranks, batch) for plan in _plans(options, ranks)]
     return [_dmc(path, given, ranks, batch) for path in paths if path.exists()]
 
 

@@ -149,8 +149,7 @@ def run(model: str, plan: str, ranks: int, directory: Path) -> Result:
     step = load(directory / f"{model}@{plan}.dmc", device="cuda")
     loaded = time.perf_counter() - begin
     start, whole = drawn_state(step), batches_of(model, directory)
-    rank = int(os.environ["RANK"])
-    given = [whole, [own_part(step, batch, rank) for batch in whole]]
+    given = [whole, [own_part(step, batch, int(os.environ["RANK"])) for batch in whole]]
     step.load_state_dict(start)
     losses = train(step, given)
     trained = step.state_dict()["model"]
@@ -163,8 +162,7 @@ def run(model: str, plan: str, ranks: int, directory: Path) -> Result:
     stored = dict(np.load(directory / f"{model}.alone.npz"))
     error = max(abs(a - b) / abs(b) for a, b in zip(losses, stored["losses"].tolist(), strict=True))
     errors = {n: change_error(stored[f"start.{n}"], trained[n], stored[f"end.{n}"]) for n in trained}
-    worst = max(errors, key=errors.__getitem__)
-    precision = step.snapshot().precision
+    worst, precision = max(errors, key=errors.__getitem__), step.snapshot().precision
     result = Result(
         model=model,
         plan=plan,

@@ -78,7 +78,7 @@ def compile(
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
-    rehearsal; on GPUs each is a process, started by torchrun, mpirun or srun.
+    rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
     plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on
     it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
@@ -88,14 +88,15 @@ def compile(
     in one lane, with IREE's code for every kernel, bitwise equal to a replay for target "cuda:iree". On a CPU, IREE's
     runtime executes it in either case.
     machine: the machine for which the step is scheduled (`dmc.machine.machine_names()`); by default the target's, with
-    as many devices as the mesh has ranks.
+    one device per rank of the mesh.
     memory_cap: bytes of device memory that a rank may use; a step that needs more is refused. Without a cap, the
     schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of
     ZeRO-3).
     seed: the seed of dropout. The same seed gives the same bits.
-    verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
-    state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
-    time; otherwise a note says so. Neither the model nor the compiled step is affected.
+    verify: whether to compare the first step with PyTorch eager's on the
+    example: the loss, outputs, buffers, optimizer state, and gradients through the updated parameters. By default only
+    where eager takes less than a tenth of compile time; otherwise a note says so. Neither the model nor the compiled
+    step is affected.
     dump_dir: where to write the module in each form.
     observer: notified when stages begin and end (`dmc.observer.Observer`).
 
@@ -194,7 +195,7 @@ def _check_plan(mesh: Any, plan: Any) -> None:
 
 
 def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
-    """Raises PlanError for a mesh on a GPU where IREE's runtime executes the plan: it runs one rank."""
+    """Raises PlanError for a mesh on a GPU with IREE's runtime, which runs only one rank."""
     if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')

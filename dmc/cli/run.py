@@ -1,7 +1,7 @@
 """`dmc run step.dmc --steps N --batches file.npz`: continues training, printing the loss of every step.
 
-A step of several ranks on GPUs is started by `torchrun --nproc-per-node 2 -m dmc run …`, `mpirun` or `srun`: then the
-first rank prints and writes.
+A step of several ranks on GPUs is started with `torchrun --nproc-per-node 2 -m dmc run …`, `mpirun` or `srun`; rank 0
+prints and writes.
 """
 
 from __future__ import annotations

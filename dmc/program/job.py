@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from itertools import product
 
 import msgspec
 
@@ -58,6 +59,18 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[Channel, ...]
     kernels: dict[str, Kernel]
     programs: tuple[Program, ...]
+
+    def groups(self, channel: Channel) -> tuple[tuple[int, ...], ...]:
+        """The groups of ranks of a channel in declared order, the ranks of each in the order of the group."""
+        if channel.groups:
+            return channel.groups
+        axes = tuple(self.mesh)
+        found: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+        for rank, place in enumerate(product(*map(range, self.mesh.values()))):
+            at = dict(zip(axes, place, strict=True))
+            others = tuple(at[axis] for axis in axes if axis not in channel.axes)
+            found.setdefault(others, {})[tuple(at[axis] for axis in channel.axes)] = rank
+        return tuple(tuple(rank for _, rank in sorted(group.items())) for group in found.values())
 
     def only(self, *kinds: type[Command]) -> Job:
         """The job with the commands of these kinds alone; buffers, which count commands, are gone."""

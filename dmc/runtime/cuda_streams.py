@@ -54,7 +54,7 @@ class CudaStreams:
     def prepare(self, lanes: int, code: DeviceCode, channels: Channels | None = None) -> None:
         """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it.
 
-        channels: those of a rank that does not run alone.
+        channels: the communicators, for a job of several ranks.
         """
         self._channels = channels
         self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
@@ -179,7 +179,7 @@ class CudaStreams:
         self._streams[lane].wait_event(event)
 
     def captured(self, work: Callable[[], None]) -> Callable[[], None]:
-        """`work`, which forks from lane 0 and joins it, as one graph; returns what launches it."""
+        """Captures `work`, which forks from lane 0 and joins it, as one graph; the result launches the graph."""
         stream, self._capturing = self._streams[0], []
         stream.begin_capture()
         try:

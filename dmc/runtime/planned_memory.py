@@ -80,7 +80,7 @@ def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
 
 
 class Places:
-    """The slots of the tensors of programs: for each tensor one per rank, in rank order."""
+    """The slots of the programs' tensors: for each tensor one per rank, in rank order."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self._ranks = [program.rank for program in programs]

@@ -42,7 +42,7 @@ class Spread:
         return [self.part(whole, rank) for rank in self.ranks]
 
     def part(self, array: np.ndarray, rank: int) -> np.ndarray:
-        """A rank's part of the whole tensor; an array of the shape of a part is taken for that rank's part."""
+        """A rank's part of the whole tensor; an array of the shape of a part is taken to be that rank's part."""
         is_part = not self._index or array.shape == self.part_shape
         return array if is_part else array[self._index[rank]]
 
@@ -66,9 +66,9 @@ class Ranks:
     """How all tensors of a step are placed on the ranks of its mesh. A step without a mesh is one rank, which has whole
     tensors.
 
-    held: the ranks of this process: all of them, or one.
-    linked: the calling convention of these ranks linked into one program: for each tensor of the step's signature one
-    per rank, `<name>@<rank>`, in rank order. Without a mesh it is the step's own.
+    held: the ranks in this process: all of them, or one.
+    linked: the calling convention of the held ranks linked into one program: for each tensor of the step's signature
+    one per held rank, `<name>@<rank>`, in rank order. Without a mesh it is the step's own.
     """
 
     def __init__(self, signature: Signature, only: int | None = None) -> None:
@@ -83,7 +83,7 @@ class Ranks:
     def scatter(self, specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The held ranks' parts of one array for each of `specs`, in the order of the linked step.
 
-        A single rank may be given its own part of a tensor instead of the whole.
+        A process with one rank may pass that rank's part instead of the whole array.
         """
         pairs = zip(specs, arrays, strict=True)
         return [self.spreads[spec.name].part(array, rank) for spec, array in pairs for rank in self.held]

@@ -45,9 +45,9 @@ class ReplaySession:
     ) -> None:
         """Allocates, writes `state` (one array per `signature.state`), meets the other ranks, and captures.
 
-        signature: of this rank (`Ranks.linked`). peers: the other ranks, if the job has any. is_captured: whether a
-        step is one graph; otherwise each step issues all its commands. Raises ArtifactError for a job that lacks
-        tensors of the signature; DmcError where device memory is exhausted.
+        signature: of this rank (`Ranks.linked`). peers: the other ranks; None for a job of one rank. is_captured:
+        whether a step is one CUDA graph; if not, each step issues all its commands. Raises ArtifactError for a job that
+        lacks tensors of the signature; DmcError where device memory is exhausted.
         """
         program = job.programs[0 if peers is None else peers.world.rank]
         places = Places([program])
@@ -171,7 +171,7 @@ class ReplaySession:
 
 
 class _Flight:
-    """The resources of one step in flight: its pinned memory, what runs it, and its completion event."""
+    """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
 
     def __init__(self, host: Any, run: Callable[[], None]) -> None:
         self.run = run

@@ -40,9 +40,9 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     before anything in the file runs. verify: the first call is compared with the CPU's plan in the same file (target
     "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
 
-    On GPUs a step of several ranks is loaded in as many processes, started by torchrun, mpirun or srun; see `Step`. A
-    rank that dies, or does not reach a step, ends all of them within 30 s, or the seconds in DMC_PATIENCE_S.
-    DMC_CUDA_GRAPH=0 issues commands one by one, instead of a whole step as one CUDA graph.
+    On GPUs, a step of several ranks is loaded in one process per rank, started by torchrun, mpirun or srun; see `Step`.
+    If a rank dies, or does not arrive at a step, all ranks end within 30 s, or the seconds in the environment variable
+    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph.
     """
     return Step.load(path, device, verify)
 
@@ -50,9 +50,10 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 class Step:
     """A compiled training step; parameters and optimizer state stay in device memory.
 
-    A step of several ranks is one process per rank on GPUs, and one for all on a CPU. A process that is one rank takes
-    the global batch or its own part, and returns the global loss and its own parts of other outputs. Methods on the
-    whole state are collective: all ranks call them. `peers`: the other ranks, if this process is one of several.
+    A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
+    with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
+    parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
+    `differing_replicas`) is collective: all ranks call it. `peers`: the other ranks; None for a process with all ranks.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Step:
     ) -> None:
         """Opens the device and uploads the state.
 
-        world: of this process, if it is one of several. Raises ArtifactError or StateError if the artifact is
+        world: this process among those that a launcher started. Raises ArtifactError or StateError if the artifact is
         inconsistent or for another number of ranks, DmcError if there is no such device or not enough memory on it, or
         if the ranks are about to run different steps.
         """
@@ -89,7 +90,7 @@ class Step:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the first rank, or all of them: the one that speaks for all."""
+        """Whether this process has rank 0: the one that prints and writes."""
         return self._ranks.held[0] == 0
 
     @property
@@ -98,7 +99,10 @@ class Step:
         return self._artifact.signature
 
     def ledger(self) -> Ledger:
-        """The communication between ranks, and its reasons; `print(step.ledger().table())` shows it."""
+        """The communication between the step's ranks, and its reasons; `print(step.ledger().table())` shows it.
+
+        Empty for a step of one rank.
+        """
         return self._artifact.ledger
 
     @property
@@ -209,7 +213,7 @@ class Step:
             self.peers.close()
 
     def own_state(self) -> list[np.ndarray]:
-        """Copies of the state as this process has it: whole tensors, or the parts of the one rank that it is."""
+        """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
         read = self._whole if self._ranks.is_all else self._session.read_state
         return [read(index) for index in range(len(self.signature.state))]
 
@@ -244,7 +248,7 @@ class Step:
         return outputs
 
     def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
-        """An input: the whole, or the part of the one rank that this process is."""
+        """An input: the whole tensor, or in a process with one rank that rank's part."""
         part, _ = self._ranks.seen(spec)
         is_part = getattr(value, "shape", spec.shape) == part.shape
         return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
@@ -264,12 +268,12 @@ class Step:
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
         """The outputs of a step, and the state after it."""
         pairs = zip(self.signature.outputs, outputs, strict=True)
-        # A process that is one rank has only its part of other outputs.
+        # A process with one rank has only its part of some outputs.
         left = {spec.name: output.numpy() for spec, output in pairs if output.shape == spec.shape}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
-        """The outputs of a step, assembled from the parts of this process's ranks."""
+        """The outputs of a step, assembled from the parts of the held ranks."""
         ranks = len(self._ranks.held)
         outputs: list[LazyArray] = []
         for index, (spec, spread) in enumerate(map(self._ranks.seen, self.signature.outputs)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmc.mesh import Mesh
 from dmc.program import Collective, Job
 from dmc.runtime.world.communicator import Communicator, Communicators
 
@@ -17,11 +16,10 @@ class Channels:
 
     def __init__(self, job: Job, rank: int, communicators: Communicators) -> None:
         """Makes them, in declared order. All ranks of the job do so; raises DmcError where one cannot be made."""
-        mesh = Mesh(links=None, **job.mesh)
         self._communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {
             (channel.name, group): communicators.make(group)
             for channel in job.channels
-            for group in channel.groups or mesh.groups(channel.axes)
+            for group in job.groups(channel)
             if rank in group
         }
         self._rank = rank
