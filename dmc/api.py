@@ -37,10 +37,11 @@ class CompiledStep(Step):
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model.
+        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
+        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
         """
         state = super().state_dict()
-        for part in (state["model"], state["optimizer"]):
+        for part in (state["model"], state["optimizer"], state.get("other", {})):
             part.update({name: _to_tensor(array) for name, array in part.items()})
         return state
 

@@ -13,13 +13,19 @@ class Target:
     compiler.
 
     The compiler runs anywhere: no GPU is needed to compile for one. has_kernels: whether kernels of `dmc.kernels` and
-    libraries run on it, or IREE's code alone.
+    libraries run on it, or IREE's code alone. most_bindings: the most buffers that IREE's runtime accepts for a kernel.
     """
 
     name: str
     machine: str
     iree_flags: tuple[str, ...]
     has_kernels: bool = False
+    most_bindings: int = 32
+
+    @property
+    def most_values(self) -> int:
+        """The operands and results that a kernel should have at most: IREE binds some buffers of its own."""
+        return self.most_bindings * 3 // 4
 
 
 def _cpu(processor: str) -> Target:
@@ -30,7 +36,8 @@ def _cpu(processor: str) -> Target:
 CPU = _cpu("host")
 # IREE does not support Hopper; sm_80 code runs on all later GPUs.
 CUDA = Target("cuda", "h200", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"), has_kernels=True)
-CUDA_BY_IREE = replace(CUDA, has_kernels=False)
+# Its plan is that of IREE's runtime (`executor="iree"`), whoever carries it out.
+CUDA_BY_IREE = replace(CUDA, has_kernels=False, most_bindings=16)
 
 TARGETS = {target.name: target for target in (CPU, CUDA)}
 

@@ -19,6 +19,8 @@ Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
 # Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
+# Normalisations: their schemas do not say that they write the running mean and variance.
+_UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
 
 
 def parameters_of(module: nn.Module) -> Registry:
@@ -61,7 +63,12 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
 def may_write(target: Any) -> bool:
     """Whether an operation changes one of its operands."""
     schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
+    return updates_statistics(target) or (schema is not None and schema.is_mutable)
+
+
+def updates_statistics(target: Any) -> bool:
+    """Whether an operation is `(x, weight, bias, mean, variance, training, …)` and may write mean and variance."""
+    return target in _UPDATES_STATISTICS
 
 
 def without_torch_functions() -> Any:

@@ -126,12 +126,15 @@ class Step:
         return states.build(self.signature.state, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the whole state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
+        """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
 
-        Raises StateError listing every name that does not match; the state is then unchanged.
+        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values. Raises StateError
+        listing every name that does not match; the state is then unchanged.
         """
         specs = self.signature.state
-        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+        given = states.flatten(specs, state)
+        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
         """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.

@@ -31,11 +31,20 @@ Hook = Callable[[torch.Tensor], torch.Tensor | None]
 class Capture:
     """The forward pass and loss as ATen operations, not yet decomposed, with the inputs by name.
 
-    The graph takes the state tensors that `inputs` names, in order, then the batch; it returns the loss, then the
-    auxiliary outputs, then the new values of the buffers in `replaced`. `state` maps the user's names to tensors, a
-    tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
-    "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as they
-    were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand for.
+    <<<<<<< HEAD
+        The graph takes the state tensors that `inputs` names, in order, then the batch; it returns the loss, then the
+        auxiliary outputs, then the new values of the buffers in `replaced`. `state` maps the user's names to tensors, a
+        tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
+        "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as they
+        were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand for.
+    =======
+        The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
+        auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to
+        tensors, a tied one once; `aliases` maps a name to the further names of its tensor, `kinds` to "parameter", "buffer"
+        or "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
+        they were before any conversion. hooks: those of parameters' gradients. calls: what nodes of Python calls stand for.
+        saved: the keys of the model's `state_dict()`.
+    >>>>>>> first
     """
 
     graph: fx.GraphModule
@@ -51,6 +60,7 @@ class Capture:
     memory: Mapping[str, torch.Tensor]
     hooks: Mapping[str, tuple[Hook, ...]]
     calls: tuple[PythonCall, ...]
+    saved: frozenset[str]
 
 
 def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtype | None) -> Capture:
@@ -95,6 +105,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
         memory={name: memory.get(name, tensor) for name, tensor in state.items()},
         hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
+        saved=frozenset(model.state_dict()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Decompositions, after differentiation, into operations that torch-mlir lowers well, and to linalg only.
+"""What survives differentiation, in operations that torch-mlir lowers to linalg alone, and well.
 
 * decompositions: the table
 * nonfinite: infinities and NaN
@@ -6,5 +6,6 @@
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
 * scalars: Python scalars as operands
+* sums: sums, means, variances, norms, products of three
 * selection: largest and smallest elements, sorting
 """

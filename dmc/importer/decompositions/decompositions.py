@@ -1,4 +1,4 @@
-"""How operations that remain after differentiation become ones that torch-mlir lowers to linalg only.
+"""How operations that survive differentiation become ones that torch-mlir lowers to linalg alone.
 
 Scatters, scans and sorts would leave linalg (`tm_tensor`) and, on some backends, be non-deterministic; they are
 written as comparisons with a range and a reduction, whose order of summation is fixed.
@@ -6,7 +6,6 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer.decompositions import angles, functions, nonfinite, power, scalars, selection
+from dmc.importer.decompositions import angles, functions, nonfinite, power, scalars, selection, sums
 from dmc.importer.decompositions.functions import NARROW
 
 aten = torch.ops.aten
@@ -25,35 +24,12 @@ MAX_ROUNDS = selection.MAX_ROUNDS
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions, overridden by ours."""
-    own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, _OWN)
+    own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, sums.OWN, _OWN)
     return dict(ChainMap(*reversed(own), get_decomposition_table()))
 
 
-def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Narrow types are summed in f32, as in PyTorch; torch-mlir would accumulate in the type itself."""
-    if x.dtype not in NARROW:
-        return NotImplemented
-    return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
-
-
-def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    if x.dtype not in NARROW:
-        return NotImplemented
-    return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
-
-
-def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if x.dtype not in NARROW or dtype is not None:
-        return NotImplemented
-    return torch.linalg.vector_norm(x.float(), ord, dim, keepdim).to(x.dtype)
-
-
-def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> Tensor:
-    return torch.linalg.vector_norm(x, 2 if p is None else p, dim, keepdim)
-
-
 def _average_pool(pool: Any, rank: int) -> Callable[..., Any]:
-    """`pool` of a batch in a wide type: what torch-mlir accepts, and accumulates without intermediate rounding."""
+    """`pool` of a batch in a wide type: what torch-mlir takes, and adds up without rounding each time."""
 
     def decomposed(x: Tensor, *window: Any) -> Any:
         if x.dtype not in NARROW and x.dim() == rank:
@@ -66,7 +42,7 @@ def _average_pool(pool: Any, rank: int) -> Callable[..., Any]:
 
 
 def _convolution_backward(dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, *options: Any) -> Any:
-    """Computed apart from the other gradients, that of the bias is an ordinary sum."""
+    """Apart from the rest of the gradient, that of the bias is a sum like any other."""
     *window, (wants_x, wants_weight, wants_bias) = options
     if not wants_bias:
         return NotImplemented
@@ -80,7 +56,7 @@ def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
 
 
 def _along(scatter: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`scatter` on vectors; a row, an index or a source may be a scalar."""
+    """`scatter` on vectors, for which a number may stand in a row, an index and a source."""
 
     def decomposed(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
         rows = (each if each.dim() else each.reshape(1) for each in (x, index, source))
@@ -92,15 +68,13 @@ def _along(scatter: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @_along
 def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """The last of several writes to one element wins, as in PyTorch on the CPU."""
+    """The last of several writes to one place wins, as in PyTorch on the CPU."""
     dim = _normal(dim, x)
     _refuse_partial("scatter", x, dim, index)
     source = _as_wide_as(index, source)
     if index.shape[dim] > MAX_ROUNDS:
         raise ImportFailure(
-            None,
-            f"a scatter of {index.shape[dim]} elements per row is not supported",
-            hint="use a mask and torch.where",
+            None, f"a scatter of {index.shape[dim]} elements a row is not compiled", hint="use a mask and torch.where"
         )
     places = _range(x, dim)
     for k in range(index.shape[dim]):
@@ -120,14 +94,14 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
-    """Treats a scalar operand as a row of one element."""
+    """Of a number, or by one, as of and by a row of one element."""
     if x.dim() and index.dim():
         return NotImplemented
     return x.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
 
 
 def _as_wide_as(index: Tensor, source: Tensor) -> Tensor:
-    """The part of the source that the index reads; the source may be larger."""
+    """What the index reads of the source, which may be larger."""
     for dim, size in enumerate(index.shape):
         source = source.narrow(dim, 0, size)
     return source
@@ -139,7 +113,7 @@ def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumula
     prefix = all(index is not None for index in indices[: len(leading)])
     if not accumulate or not prefix or any(index.dtype == torch.bool for index in leading):
         raise ImportFailure(
-            None, "assignment at computed indices is not supported", hint="use a mask and torch.where instead"
+            None, "assignment at computed indices is not compiled", hint="use a mask and torch.where instead"
         )
     sizes = list(x.shape[: len(leading)])
     rest = list(x.shape[len(leading) :])
@@ -150,24 +124,7 @@ def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumula
     for size in sizes:
         rows *= size
     spread = values.expand([*place.shape, *rest]).reshape(place.numel(), -1)
-    return x + _row_sums(spread, place.reshape(-1), rows).view(x.shape)
-
-
-def _row_sums(x: Tensor, place: Tensor, rows: int) -> Tensor:
-    """For each of `rows`, the sum of the rows of `x` assigned to it.
-
-    The composite multiplies by zeros and ones, and zero times infinity is NaN, so non-finite elements are counted
-    separately.
-    """
-    if not x.is_floating_point():
-        return torch.ops.dmc.embedding_backward(x, place, rows, -1)
-    up, down = (nonfinite.is_nan(x) | (x == infinity) for infinity in (math.inf, -math.inf))
-    # In the composite's accumulation type: a narrow type would round large counts.
-    parts = [torch.where(up | down, 0.0, x.float()), up.float(), down.float()]
-    sums = torch.ops.dmc.embedding_backward(torch.cat(parts, 1), place, rows, -1)
-    total, ups, downs = (sums.narrow(1, part * x.shape[1], x.shape[1]) for part in range(3))
-    total = torch.where(ups > 0.0, math.inf, total) - torch.where(downs > 0.0, math.inf, 0.0)
-    return total.to(x.dtype)
+    return x + torch.ops.dmc.embedding_backward(spread, place.reshape(-1), rows, -1).view(x.shape)
 
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -182,7 +139,7 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
-    """Negative padding crops, as the gradient of a padding does."""
+    """A negative number cuts elements off, as the gradient of a padding does."""
     if min(pad, default=0) >= 0:
         return NotImplemented
     for place in range(0, len(pad), 2):
@@ -193,7 +150,7 @@ def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
 
 
 def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor:
-    """torch-mlir treats a shift by more than the size as negative."""
+    """torch-mlir takes a shift by more than the size for one by less than nothing."""
     if not dims:
         return _roll(x.reshape(-1), shifts, [0]).view(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
@@ -209,7 +166,7 @@ def _select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
 
 
 def _slice_scatter(x: Tensor, source: Tensor, *place: Any) -> Any:
-    """The result has the target's type; torch-mlir would use the type of the written value."""
+    """The result is of the target's type; torch-mlir would give that of what is written."""
     return NotImplemented if source.dtype == x.dtype else aten.slice_scatter.default(x, source.to(x.dtype), *place)
 
 
@@ -239,7 +196,7 @@ def _normal(dim: int, x: Tensor) -> int:
 
 def _refuse_partial(op: str, x: Tensor, dim: int, index: Tensor) -> None:
     if any(index.shape[d] != x.shape[d] for d in range(x.dim()) if d != dim):
-        raise ImportFailure(None, f"{op} with an index of another shape is not supported", hint="expand the index")
+        raise ImportFailure(None, f"{op} with an index of another shape is not compiled", hint="expand the index")
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
@@ -251,12 +208,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.convolution_backward.default: _convolution_backward,
-    aten.sum.default: _sum,
-    aten.sum.dim_IntList: _sum,
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.linalg_vector_norm.default: _vector_norm,
-    aten.norm.ScalarOpt_dim: _norm,
     aten.avg_pool2d.default: _average_pool(aten.avg_pool2d.default, 4),
     aten.avg_pool3d.default: _average_pool(aten.avg_pool3d.default, 5),
     aten.constant_pad_nd.default: _constant_pad,

@@ -13,11 +13,12 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, may_write
+from dmc.importer.torch_internals import is_written, may_write, storage_key, updates_statistics
 
 higher_order = torch.ops.higher_order
 
@@ -43,6 +44,8 @@ class Forward(fx.Interpreter):
         """The result of one operation; its backward operations inherit its origin."""
         try:
             result = super().run_node(n)
+            if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
+                result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n.target):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:
@@ -74,6 +77,8 @@ class Forward(fx.Interpreter):
             return None
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
+        if updates_statistics(target):
+            _check_statistics_apart(*args[:6])
         rule = RULES.get(target)
         if rule is None:
             refuse_randomness(target, args, kwargs)
@@ -105,6 +110,17 @@ def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
                 f"writes into '{name}', which is not a buffer, so a compiled step would lose the change",
                 hint="write into a copy (.clone()), or register the tensor with register_buffer",
             )
+
+
+def _check_statistics_apart(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool) -> None:
+    """Eager writes running statistics while it still reads what it normalises: in which order depends on its code."""
+    written = [each for each in (mean, variance) if each is not None and training]
+    if storage_key(x) in map(storage_key, written):
+        raise ImportFailure(
+            None,
+            "normalises its own running statistics, which it changes meanwhile",
+            hint="normalise a copy (.clone())",
+        )
 
 
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:

@@ -50,7 +50,7 @@ def fuse(graph: fx.GraphModule) -> None:
         fused.meta.update(node.meta)
         node.replace_all_uses_with(fused)
         writes[fused] = writes[node]
-    graph.graph.eliminate_dead_code(is_impure_node=_has_effect)
+    _erase_unused(graph.graph)
     graph.recompile()
 
 
@@ -175,6 +175,13 @@ def _dtype(node: fx.Node) -> torch.dtype | None:
 
 def _is_floating(node: fx.Node) -> bool:
     return _dtype(node) in (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _erase_unused(graph: fx.Graph) -> None:
+    """Without the graphs of regions, as `eliminate_dead_code` would erase there what effects it does not know of."""
+    for node in reversed(list(graph.nodes)):
+        if not node.users and not _has_effect(node):
+            graph.erase_node(node)
 
 
 def _has_effect(node: fx.Node) -> bool:
