@@ -32,12 +32,10 @@ def add_parser(commands: Any) -> None:
         "--device", metavar="NAME", help="a device other than the default: cpu, cuda or, for example, cuda:1"
     )
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
-<<<<<<< HEAD
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step to this file")
-=======
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here, at the end or on Ctrl-C")
-    parser.add_argument("--save-every", type=_positive, metavar="N", help="write it after every N steps, too")
->>>>>>> first
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the trained step to this file, at the end or on Ctrl-C"
+    )
+    parser.add_argument("--save-every", type=_positive, metavar="N", help="also write it after every N steps")
     parser.set_defaults(command=run)
 
 
@@ -61,14 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
     if arguments.verify:
-<<<<<<< HEAD
         print(f"step {first} agrees with the CPU's result for the same plan")
-    if arguments.output:
-        step.save(arguments.output)
-=======
-        print(f"step {first} is what the CPU computes by the same plan")
     saving.at_end()
->>>>>>> first
     return 0
 
 
@@ -95,15 +87,10 @@ def _typed(array: np.ndarray) -> np.ndarray:
     return array.view(dtype_of("bf16").numpy) if array.dtype == np.dtype("V2") else array
 
 
-<<<<<<< HEAD
-def _train(step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace) -> Iterator[tuple[int, float]]:
-    """Yields (number, loss); the next step is queued before a loss is read, so that the device never idles."""
-=======
 def _train(
     step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace, saving: Saving
 ) -> Iterator[tuple[int, float]]:
-    """Yields (number, loss); the next step is queued before the loss of one is read, so that neither waits."""
->>>>>>> first
+    """Yields (number, loss); the next step is queued before a loss is read, so that the device never idles."""
     order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
     previous = None
     for number, index in enumerate(order):

@@ -54,14 +54,9 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
 def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray | None]:
     """One array per spec, out of a state dictionary of numpy arrays or torch tensors; nothing is cast.
 
-<<<<<<< HEAD
-    A tied tensor may appear under any of its names, or under several if they agree. Raises StateError listing every
-    name that is missing, unexpected, or has another shape or element type.
-=======
     None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, and what "other" holds,
-    where that is absent. A tied tensor may come under any of its names, or under several if they agree. Raises
-    StateError that lists every name that is missing, unexpected, or of another shape or element type.
->>>>>>> first
+    where that is absent. A tied tensor may appear under any of its names, or under several if they agree. Raises
+    StateError listing every name that is missing, unexpected, or has another shape or element type.
     """
     _check_sections(specs, state)
     facts = list(_name_facts(specs, state))
@@ -76,24 +71,12 @@ def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.nda
     return arrays
 
 
-<<<<<<< HEAD
 _HINT = "start from step.state_dict(), which has every name, and replace values"
-
-
-def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> None:
-    expected = {"model", "optimizer", *(_SECTION[spec.role] for spec in specs)}
-    if missing := sorted(expected - set(state)):
-        raise StateError("state dictionary", f"lacks the section {', '.join(map(repr, missing))}", hint=_HINT)
-    if unexpected := sorted(set(state) - expected):
-        raise StateError("state dictionary", f"has unexpected {', '.join(map(repr, unexpected))}", hint=_HINT)
-    for section in ("model", "optimizer"):
-=======
-_HINT = "start from step.state_dict(), which has every name, and replace what differs"
 _NUMBERS = ("counter", "seed")
 
 
 def _places(spec: StateSpec) -> list[tuple[str, str]]:
-    """(section, name) of every place where a tensor stands in a state dictionary."""
+    """(section, name) of every place of a tensor in a state dictionary."""
     section = _SECTION[spec.role]
     return [("other" if name in spec.transient else section, name) for name in (spec.name, *spec.aliases)]
 
@@ -106,9 +89,8 @@ def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Non
         missing = ", ".join(map(repr, sorted(required - given)))
         raise StateError("state dictionary", f"lacks the section {missing}", hint=_HINT)
     if unexpected := sorted(given - known):
-        raise StateError("state dictionary", f"has no use for {', '.join(map(repr, unexpected))}", hint=_HINT)
+        raise StateError("state dictionary", f"has unexpected {', '.join(map(repr, unexpected))}", hint=_HINT)
     for section in given & {"model", "optimizer", "other"}:
->>>>>>> first
         if not isinstance(state[section], Mapping):
             raise StateError(f"section {section!r}", f"expected a dict, got {type(state[section]).__name__}", _HINT)
 
@@ -131,13 +113,8 @@ def _nearest(name: str, candidates: set[str]) -> str:
     return f" (nearest: {close[0]!r})" if close else ""
 
 
-<<<<<<< HEAD
-def _find(spec: StateSpec, state: Mapping[str, Any]) -> list[np.ndarray]:
-    """The array of one spec; None where its name is missing, which `_name_facts` reports."""
-=======
 def _find(spec: StateSpec, state: Mapping[str, Any]) -> np.ndarray | None:
     """The array of one spec; None where its section is absent, or its name, which `_name_facts` reports."""
->>>>>>> first
     section = _SECTION[spec.role]
     if spec.role in _NUMBERS:
         if section not in state:
@@ -151,12 +128,6 @@ def _find(spec: StateSpec, state: Mapping[str, Any]) -> np.ndarray | None:
     for (where, name), array in zip(given[1:], arrays[1:], strict=True):
         # Compared as bytes: a NaN equals itself here.
         if array is not arrays[0] and array.tobytes() != arrays[0].tobytes():
-<<<<<<< HEAD
-            fact = f"differs from {names[0]!r}, but both are the same tensor"
-            raise StateError(f"{section}: {name!r}", fact, hint="give both names the same values")
-    return arrays[:1]
-=======
-            fact = f"differs from {given[0][1]!r}, but the two are one tensor"
+            fact = f"differs from {given[0][1]!r}, but both are the same tensor"
             raise StateError(f"{where}: {name!r}", fact, hint="give both names the same values")
     return arrays[0] if arrays else None
->>>>>>> first
