@@ -21,8 +21,7 @@ Clock = Mapping[str, int]
 
 @dataclass(frozen=True)
 class AssignQueues(Pass):
-    """Gives every movement between ranks the communicator of its group, and orders movements that may not run
-    concurrently.
+    """Gives each movement between ranks its group's communicator, and orders those that may not run concurrently.
 
     `all_reduce(%x) {group = <@mesh, ["dp"]>}` gets `channel = @dp`; one `dm.channel` is declared per group, in the
     order of first use. Communicators that share two or more ranks could deadlock if ranks ran their movements in
