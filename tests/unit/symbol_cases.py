@@ -195,12 +195,12 @@ CASES = (
     ),
     Case(
         "instance_twice",
-        "instance 4 is taken by the dm.start at",
+        "instance 4 is already used by the dm.start at",
         _in_function(_start(4, _BROADCAST, "a") + "\n  // HERE\n" + _start(4, _BROADCAST, "b")),
     ),
     Case(
         "instance_of_a_message",
-        "instance 1 is taken by the dm.start at",
+        "instance 1 is already used by the dm.start at",
         _in_function(
             _start(1, _SEND.replace("%x", "%a"), "")
             + "\n"
@@ -255,14 +255,14 @@ CASES = (
     ),
     Case(
         "decomposition_reaches_itself",
-        "decomposition @loop reaches itself",
+        "decomposition @loop is recursive",
         "func.func private @loop(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
         + _composite("loop")
         + "\n  return %c : tensor<8xf32>\n}",
     ),
     Case(
         "decompositions_reach_each_other",
-        "reaches itself",
+        "is recursive",
         "func.func private @even(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
         + _composite("odd").replace("  // HERE\n", "")
         + "\n  return %c : tensor<8xf32>\n}\nfunc.func private @odd(%x: tensor<8xf32>) -> tensor<8xf32> {\n"

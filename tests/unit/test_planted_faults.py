@@ -52,7 +52,7 @@ def test_kernels_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(form_kernels._Step, "kernel", kernel)  # pyright: ignore[reportPrivateUsage]
     story = _refused(context)
-    assert story.startswith("stage scheduled, @") and "computes, of " in story
+    assert story.startswith("stage scheduled, @") and "computes from " in story
     assert "differs from form placed" in story and len(swapped) == 1
 
 

@@ -142,20 +142,20 @@ def test_code_that_breaks_its_contract_is_refused() -> None:
 
 def test_a_race_names_both_sides() -> None:
     commands = (*COMMANDS[:5], replace(COMMANDS[5], event=0), UPDATE)
-    story = "lane compute, command 6, launch of @update (h.0): V2: touches device [512, 576) while all_reduce #0 "
+    story = "lane compute, command 6, launch of @update (h.0): V2: accesses device [512, 576) while all_reduce #0 "
     _refuses(_job(_commands(*commands)), "V2", f"{story}(gradient of h.0) (command 3, lane dp) may still do")
 
 
 def test_a_missing_record() -> None:
     commands = (GRADIENT, GRADIENT, *COMMANDS[2:])
-    _refuses(_job(_commands(*commands)), "V1", "await of event 0: V1: waits for event 0 for ever: nothing records it")
+    _refuses(_job(_commands(*commands)), "V1", "await of event 0: V1: waits for event 0 forever: nothing records it")
 
 
 def test_what_a_command_taken_out_was_for() -> None:
     """Buffers still count it; the race that it leaves is told, or else that something is missing."""
-    story = "command 5, launch of @update (h.0): V2: touches device [512, 576) while all_reduce #0"
+    story = "command 5, launch of @update (h.0): V2: accesses device [512, 576) while all_reduce #0"
     _refuses(_job(_commands(*COMMANDS[:5], UPDATE)), "V2", story)
-    story = "buffer 'h.0': V3: lives from command 0 to 6, but there are 6 commands, counted from 0\n"
+    story = "buffer 'h.0': V3: is live from command 0 to 6, but there are 6 commands, counted from 0\n"
     _refuses(_job(_commands(*COMMANDS[1:])), "V3", story + "  hint: put back the commands that are missing (1)")
 
 
@@ -165,7 +165,7 @@ def test_a_mesh_of_other_ranks() -> None:
 
 
 def test_a_kernel_that_does_not_exist() -> None:
-    story = "V3: its kernel @grid is not among the 2 of the job\n  hint: did you mean @grad?"
+    story = "V3: its kernel @grid is not among the job's 2\n  hint: did you mean @grad?"
     _refuses(_job(_commands(replace(GRADIENT, kernel="grid"), *COMMANDS[1:])), "V3", story)
 
 
@@ -228,6 +228,6 @@ def test_channels_that_share_ranks_take_turns() -> None:
     apart = job(Record(1, 9), Await(2, 9))
     check_communicators(apart, tuple(map(order_of, apart.programs)))
     together = job()
-    with pytest.raises(ProofError, match="and both are of ranks \\[0, 1\\]") as caught:
+    with pytest.raises(ProofError, match="and both involve ranks \\[0, 1\\]") as caught:
         check_communicators(together, tuple(map(order_of, together.programs)))
     assert caught.value.property == "V5b"
