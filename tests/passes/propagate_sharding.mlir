@@ -95,7 +95,7 @@ func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
 // A sum that a loop takes stays partial until the loop has ended.
 // CHECK-LABEL: func.func @step
 // CHECK: arith.addf {{.*}} {dm.partial = {dp = #dm.reduction<"sum">}
-// CHECK: } {dm.reason = "as its body gives it", dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]}
+// CHECK: } {dm.reason = "as its body returns it", dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> tensor<f32> {
   %zero = arith.constant dense<0.0> : tensor<f32>
