@@ -101,7 +101,7 @@ CASES = (
     ),
     Case(
         "all_to_all_slices",
-        "dimension 0 is 4, which the 8 ranks of",
+        "dimension 0 is 4, which is not divisible by the 8 ranks of",
         _movement(
             "all_to_all",
             "split_dim = 0 : i64, concat_dim = 0 : i64",
@@ -177,10 +177,10 @@ CASES = (
     ),
     Case("send_alone", "instance 1 has no dm.recv", _in_function("  // HERE\n" + _SEND)),
     Case("recv_alone", "instance 1 has no dm.send", _in_function("  // HERE\n" + _RECV)),
-    Case("send_twice", "instance 1 is taken", _in_function(_SEND + "\n  // HERE\n" + _SEND + "\n" + _RECV)),
+    Case("send_twice", "instance 1 is already used", _in_function(_SEND + "\n  // HERE\n" + _SEND + "\n" + _RECV)),
     Case(
         "recv_twice",
-        "instance 1 is taken",
+        "instance 1 is already used",
         _in_function(_SEND + "\n" + _RECV + "\n  // HERE\n" + _RECV.replace("%r", "%s")),
     ),
     Case(
