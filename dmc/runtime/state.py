@@ -54,9 +54,9 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
 def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray | None]:
     """One array per spec, out of a state dictionary of numpy arrays or torch tensors; nothing is cast.
 
-    None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, and what "other" holds,
-    where that is absent. A tied tensor may appear under any of its names, or under several if they agree. Raises
-    StateError listing every name that is missing, unexpected, or has another shape or element type.
+    None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, and the contents of
+    "other", where that is absent. A tied tensor may appear under any of its names, or under several if they agree.
+    Raises StateError listing every name that is missing, unexpected, or has another shape or element type.
     """
     _check_sections(specs, state)
     facts = list(_name_facts(specs, state))
