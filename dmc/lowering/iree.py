@@ -27,6 +27,8 @@ _FUSED_FIRST = (
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
+_TENSOR_CORES = "mma.sync"
+_ENTRY = re.compile(r"\.visible \.entry (\w+)")
 # IREE names a target by all features of its processor.
 _LONGEST = 300
 
@@ -73,6 +75,15 @@ def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
     return output
 
 
+def check_products(ptx: str) -> None:
+    """Raises DmcError for code of IREE's with products on tensor cores (see `dmc.target.CUDA`)."""
+    place = ptx.find(_TENSOR_CORES)
+    if place >= 0:
+        *_, entry = _ENTRY.findall(ptx[:place])
+        fact = "IREE multiplies narrow numbers by code that reads beyond its operands"
+        raise DmcError(f"kernel entry {entry}", fact, hint='use precision="fp32", or report the model')
+
+
 def _errors(report: str) -> str:
     said = report.partition("Diagnostics:")[2].partition("Invoked with:")[0].strip() or report
     lines = [line[:_LONGEST] for line in said.splitlines() if "error:" in line]
@@ -80,7 +91,7 @@ def _errors(report: str) -> str:
 
 
 def check_bindings(schedule: str, target: Target) -> None:
-    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail when it is loaded or called."""
+    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail where it is to run."""
     for name, buffers in _DISPATCH.findall(schedule):
         count = len(_BUFFER.findall(buffers))
         if count > target.most_bindings:

@@ -41,7 +41,8 @@ class Fusion:
 def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
-    A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of operations but for a heap, as long as values have few readers.
+    A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of
+    operations but for a heap, as long as values have few readers.
     """
     merging = _Merging(graph, most_values)
     merging.run()

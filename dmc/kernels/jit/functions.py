@@ -1,6 +1,6 @@
 """Functions of f32 that Triton's language lacks or approximates coarsely, to a few units in the last place.
 
-Made of nothing but what its interpreter knows, too. NaN gives NaN. `multiply` and others are for reductions.
+Made of what its interpreter knows, too, but for `fmod`. NaN gives NaN. `multiply` and others are for reductions.
 """
 
 import triton
@@ -87,7 +87,7 @@ def power(x, y):
 
 @triton.jit
 def rest(x, y):
-    """What division leaves, as C's `fmod`. Triton's `%` is inexact for large quotients, and x where both are infinite."""
+    """The exact remainder, as C's `fmod`: Triton's `%` is off for large quotients, and x for an infinite y."""
     return libdevice.fmod(x, y)
 
 
