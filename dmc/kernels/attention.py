@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dmc.kernels.dropout import Dropout, dropout_of, refuses_dropout
+from dmc.kernels.dropout import LANES, Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
@@ -114,7 +114,8 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
     batch, heads, rows, width = named.q.shape
     columns, value_width = named.k.shape[2], named.v.shape[3]
     scale = problem.number("scale")
-    dropout = dropout_of(problem, batch * heads * rows * columns, columns)
+    tile = Tile(chosen["rows"], chosen["columns"], chosen.warps)
+    dropout = dropout_of(problem, batch * heads * rows * columns, columns, tile)
     return AttentionShape(
         rows=rows,
         columns=columns,
@@ -216,7 +217,7 @@ def _forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
-    turned = _shape(problem, candidate(rows=chosen["k_rows"], columns=chosen["k_columns"]))
+    turned = _shape(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
     count = len(problem.operands)
     out, logsumexp, seed, draw = operands(*range(count - 4, count))
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
@@ -236,10 +237,9 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
     """The packed bits that say what dropout keeps."""
-    if shape.dropout is None or not shape.stored:
+    if not shape.stored:
         return ()
-    lanes = shape.dropout.lanes
-    return (TensorType("i16" if lanes > 8 else "i8", (*q.shape[:3], shape.columns // lanes)),)
+    return (TensorType("i8", (*q.shape[:2], shape.columns // LANES, shape.rows)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:

@@ -81,6 +81,14 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
+def _hardly_dropped(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.dropout(x, 1e-6)
+
+
+def _hardly_kept(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=1.0 - 1e-6)
+
+
 OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "nonzero": (_nonzero, "nonzero"),
     "boolean-index": (_boolean_index, "index|nonzero"),
@@ -92,6 +100,8 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "to-unsigned": (_to_unsigned, "unsigned"),
     "another-layout": (_columns_as_strided, "does not lie row by row"),
     "unique": (_unique, "unique"),
+    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which is drawn in steps of 1/65536"),
+    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which is drawn in steps of 1/65536"),
 }
 
 
