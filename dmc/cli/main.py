@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A note says how to replay a stage that failed.
         print("\n  ".join([f"dmc: error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
     except BrokenPipeError:
-        # Whoever read our output has enough; without this, Python would complain once more when it flushes at exit.
+        # The reader of our output is gone; without this, Python would report that again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"dmc: error: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`dmc run step.dmc --steps N --batches file.npz`: trains on, printing the loss of every step."""
+"""`dmc run step.dmc --steps N --batches file.npz`: continues training, printing the loss of every step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file")
     parser.add_argument("--steps", type=_positive, required=True, metavar="N", help="training steps to run")
     parser.add_argument(
-        "--batches", required=True, metavar="NPZ", help="arrays named as the inputs, one batch per leading index"
+        "--batches", required=True, metavar="NPZ", help="arrays named like the inputs, one batch per leading index"
     )
     parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
-    parser.add_argument("--shuffle", type=int, metavar="SEED", help="a new order of the batches in every round")
-    parser.add_argument("--device", metavar="NAME", help="a device other than the default: cpu, cuda or, say, cuda:1")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="shuffle the batches in every epoch")
+    parser.add_argument(
+        "--device", metavar="NAME", help="a device other than the default: cpu, cuda or, for example, cuda:1"
+    )
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step to this file")
     parser.set_defaults(command=run)
 
 
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.perf_counter() - start
     print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
     if arguments.verify:
-        print(f"step {first} is what the CPU computes by the same plan")
+        print(f"step {first} agrees with the CPU's result for the same plan")
     if arguments.output:
         step.save(arguments.output)
     return 0
@@ -59,8 +61,8 @@ def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
         raise InputError(str(path), f"is not an .npz file ({error})", hint="write one with numpy.savez") from error
     names = [spec.name for spec in step.signature.batch]
     if sorted(names) != sorted(batches):
-        fact = f"holds {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
-        raise InputError(str(path), fact, hint="name the arrays as the inputs, see `dmc inspect`")
+        fact = f"contains {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
+        raise InputError(str(path), fact, hint="name the arrays like the inputs, see `dmc inspect`")
     counts = {array.shape[0] if array.ndim else 0 for array in batches.values()}
     if len(counts) != 1 or counts == {0}:
         sizes = ", ".join(f"{name} {describe(mlir_name(a.dtype), a.shape)}" for name, a in batches.items())
@@ -74,7 +76,7 @@ def _typed(array: np.ndarray) -> np.ndarray:
 
 
 def _train(step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace) -> Iterator[tuple[int, float]]:
-    """Yields (number, loss); the next step is queued before the loss of one is read, so that neither waits."""
+    """Yields (number, loss); the next step is queued before a loss is read, so that the device never idles."""
     order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
     previous = None
     for number, index in enumerate(order):

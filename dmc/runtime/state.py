@@ -1,4 +1,4 @@
-"""State dictionaries: the state of a step by the names its user knows."""
+"""State dictionaries: the state of a step by the user's names."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
 def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray]:
     """One array per spec, out of a state dictionary of numpy arrays or torch tensors; nothing is cast.
 
-    A tied tensor may come under any of its names, or under several if they agree. Raises StateError that lists every
-    name that is missing, unexpected, or of another shape or element type.
+    A tied tensor may appear under any of its names, or under several if they agree. Raises StateError listing every
+    name that is missing, unexpected, or has another shape or element type.
     """
     _check_sections(specs, state)
     facts = list(_name_facts(specs, state))
@@ -63,11 +63,11 @@ def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.nda
         except StateError as error:
             facts.append(f"{error.place}: {error.fact}")
     if facts:
-        raise StateError("state dictionary", "does not fit\n  " + "\n  ".join(facts), hint=_HINT)
+        raise StateError("state dictionary", "does not match\n  " + "\n  ".join(facts), hint=_HINT)
     return arrays
 
 
-_HINT = "start from step.state_dict(), which has every name, and replace what differs"
+_HINT = "start from step.state_dict(), which has every name, and replace values"
 
 
 def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Non
     if missing := sorted(expected - set(state)):
         raise StateError("state dictionary", f"lacks the section {', '.join(map(repr, missing))}", hint=_HINT)
     if unexpected := sorted(set(state) - expected):
-        raise StateError("state dictionary", f"has no use for {', '.join(map(repr, unexpected))}", hint=_HINT)
+        raise StateError("state dictionary", f"has unexpected {', '.join(map(repr, unexpected))}", hint=_HINT)
     for section in ("model", "optimizer"):
         if not isinstance(state[section], Mapping):
             raise StateError(f"section {section!r}", f"expected a dict, got {type(state[section]).__name__}", _HINT)
@@ -99,7 +99,7 @@ def _nearest(name: str, candidates: set[str]) -> str:
 
 
 def _find(spec: StateSpec, state: Mapping[str, Any]) -> list[np.ndarray]:
-    """The array of one spec; none where its name is missing, which `_name_facts` reports."""
+    """The array of one spec; None where its name is missing, which `_name_facts` reports."""
     section = _SECTION[spec.role]
     if section in ("step", "seed"):
         number = to_array(state[section], spec, section, StateError)
@@ -111,6 +111,6 @@ def _find(spec: StateSpec, state: Mapping[str, Any]) -> list[np.ndarray]:
     for name, array in zip(names[1:], arrays[1:], strict=True):
         # Compared as bytes: a NaN equals itself here.
         if array is not arrays[0] and array.tobytes() != arrays[0].tobytes():
-            fact = f"differs from {names[0]!r}, but the two are one tensor"
+            fact = f"differs from {names[0]!r}, but both are the same tensor"
             raise StateError(f"{section}: {name!r}", fact, hint="give both names the same values")
     return arrays[:1]

@@ -1,6 +1,6 @@
-"""The random bits of `dmc.importer.composites.philox`, by numpy.
+"""The random bits of `dmc.importer.composites.philox`, in numpy.
 
-Each block is computed once, for the eight elements that share it, and in memory that stays in the cache.
+Each block is computed once, for the eight elements that share it, in memory that stays in the cache.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dmc.importer.composites.philox import MULTIPLIERS, ROUNDS, WEYL
 
 Words = NDArray[np.uint64]
 
-# Philox blocks that are computed together: their words fit the cache of a core.
+# Philox blocks computed together: their words fit the cache of a core.
 BLOCKS = 1 << 14
-# Elements that share whole blocks, blocks and words of a block.
+# 32 consecutive elements share four blocks of four words.
 _GROUP, _BLOCKS_OF_GROUP, _WORDS_OF_BLOCK = 32, 4, 4
 _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
 
 
 def uniform_bits(count: int, seed: int, draw: int) -> NDArray[np.uint16]:
-    """16 bits for each of so many elements. seed, draw: of 64 bits, signed or not."""
+    """16 bits per element. seed, draw: of 64 bits, signed or not."""
     groups = -(-count // _GROUP)
-    # A word's low half comes first in memory.
+    # Little-endian, so that the low half of a word comes first.
     words = np.empty((groups, _WORDS_OF_BLOCK, _BLOCKS_OF_GROUP), "<u4")
     step = BLOCKS // _BLOCKS_OF_GROUP
     for first in range(0, groups, step):
@@ -37,7 +37,7 @@ def uniform_bits(count: int, seed: int, draw: int) -> NDArray[np.uint16]:
 
 
 def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:
-    """The four words of each of `count` blocks, each in 64 bits, as products need them."""
+    """The four words of each of `count` blocks, each in 64 bits, as products require."""
     block = np.arange(first, first + count, dtype=np.uint64)
     a, b = _halves(block)
     c, d = _halves(np.full(1, draw & 2**64 - 1, np.uint64))

@@ -81,6 +81,10 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
+def _own_statistics(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
+
+
 def _hardly_dropped(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.dropout(x, 1e-6)
 
@@ -96,12 +100,13 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "branch-on-data": (_branch_on_data, "data|item|bool"),
     "complex": (_complex, "complex|fft"),
     "sparse": (_sparse, "sparse"),
-    "svd": (_svd, r"no lowering of 'aten\._linalg_svd'"),
+    "svd": (_svd, r"no lowering for 'aten\._linalg_svd'"),
     "to-unsigned": (_to_unsigned, "unsigned"),
-    "another-layout": (_columns_as_strided, "does not lie row by row"),
+    "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
-    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which is drawn in steps of 1/65536"),
-    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which is drawn in steps of 1/65536"),
+    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 or 1"),
+    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 0 or 1"),
+    "own-statistics": (_own_statistics, "its own running statistics"),
 }
 
 

@@ -53,7 +53,7 @@ def test_one_name_of_a_tied_tensor_is_enough(dropped: str) -> None:
 def test_tied_names_must_agree() -> None:
     state = _state()
     state["model"]["head.scale"] = np.zeros(2, ml_dtypes.bfloat16)
-    with pytest.raises(StateError, match=r"model: 'head.scale': differs from 'scale', but the two are one tensor"):
+    with pytest.raises(StateError, match=r"model: 'head.scale': differs from 'scale', but both are the same tensor"):
         states.flatten(SIGNATURE.state, state)
 
 
@@ -82,7 +82,7 @@ def test_missing_section(section: str) -> None:
 def test_a_plain_model_dictionary_is_refused() -> None:
     with pytest.raises(StateError, match="lacks the section 'model', 'optimizer'"):
         states.flatten(SIGNATURE.state, _state()["model"])
-    with pytest.raises(StateError, match="has no use for 'epoch'"):
+    with pytest.raises(StateError, match="has unexpected 'epoch'"):
         states.flatten(SIGNATURE.state, {**_state(), "epoch": 3})
 
 
