@@ -44,7 +44,8 @@ class Call:
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
     frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
-    is static stands in it, so that there is no `shape`.
+    is static stands in it, so that there is no `shape`. registers: the most that a thread may take; 0 for as many as it
+    wants.
     """
 
     function: str
@@ -54,6 +55,7 @@ class Call:
     warps: int = 4
     stages: int = 2
     source: str = ""
+    registers: int = 0
 
 
 @dataclass(frozen=True)
