@@ -87,7 +87,7 @@ def power(x, y):
 
 @triton.jit
 def rest(x, y):
-    """What division leaves, as C's `fmod`. Triton's `%` is inexact for large quotients, and x where both are infinite."""
+    """The remainder of division, as C's `fmod`. Triton's `%` is inexact for large quotients, and x for infinities."""
     return libdevice.fmod(x, y)
 
 
