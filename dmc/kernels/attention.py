@@ -18,6 +18,8 @@ from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
 from dmc.kernels.references import attention as reference
 
 Strides = tuple[int, ...]
+# Rows, columns, warps and stages of a launch.
+Sizes = tuple[int, int, int, int]
 _MAX_WIDTH = 128
 _MIN_BLOCK = 16
 
@@ -185,37 +187,28 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = _Operands.of(problem)
     if named.q.dtype == "f32":
-        return (_pair(32, 32, 4, 2, 32, 32, 4, 2), _pair(64, 32, 8, 2, 32, 64, 8, 2))
+        return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
     if max(named.q.shape[3], named.v.shape[3]) > 64:
         return (
-            _pair(64, 64, 4, 2, 64, 64, 4, 2),
-            _pair(128, 64, 8, 2, 64, 128, 8, 2),
-            _pair(64, 32, 4, 3, 32, 64, 4, 2),
+            _pair((64, 64, 4, 2), (64, 64, 4, 2)),
+            _pair((128, 64, 8, 2), (64, 128, 8, 2)),
+            _pair((64, 32, 4, 3), (32, 64, 4, 2)),
         )
     if problem.number("p"):
         # With so few registers a thread, three blocks share a multiprocessor.
-        return (_pair(64, 64, 4, 3, 64, 64, 4, 3, registers=168), _pair(64, 64, 4, 3, 128, 64, 4, 2))
+        return (_pair((64, 64, 4, 3), (64, 64, 4, 3), registers=168), _pair((64, 64, 4, 3), (128, 64, 4, 2)))
     return (
-        _pair(64, 64, 4, 3, 128, 64, 4, 2),
-        _pair(64, 64, 4, 3, 64, 64, 4, 3),
-        _pair(64, 64, 4, 3, 32, 64, 4, 3),
-        _pair(64, 32, 4, 3, 128, 64, 8, 2),
+        _pair((64, 64, 4, 3), (128, 64, 4, 2)),
+        _pair((64, 64, 4, 3), (64, 64, 4, 3)),
+        _pair((64, 64, 4, 3), (32, 64, 4, 3)),
+        _pair((64, 32, 4, 3), (128, 64, 8, 2)),
     )
 
 
-def _pair(
-    rows: int,
-    columns: int,
-    warps: int,
-    stages: int,
-    k_rows: int,
-    k_columns: int,
-    k_warps: int,
-    k_stages: int,
-    registers: int = 0,
-) -> Candidate:
-    second = {"k_rows": k_rows, "k_columns": k_columns, "k_warps": k_warps, "k_stages": k_stages}
-    return candidate(warps, stages, rows=rows, columns=columns, **second, registers=registers)
+def _pair(first: Sizes, second: Sizes, registers: int = 0) -> Candidate:
+    rows, columns, warps, stages = first
+    others = dict(zip(("k_rows", "k_columns", "k_warps", "k_stages"), second, strict=True))
+    return candidate(warps, stages, rows=rows, columns=columns, **others, registers=registers)
 
 
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:

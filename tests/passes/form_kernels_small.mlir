@@ -1,6 +1,5 @@
 // RUN: dmc-opt %s -p dm-form-kernels --split-input-file | %FileCheck %s
-// RUN: sed 's/"cuda"/"cpu"/' %s > %t.mlir
-// RUN: dmc-opt %t.mlir -p dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=CPU
+// RUN: sed 's/"cuda"/"cpu"/' %s | dmc-opt - -p dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=CPU
 
 // On a GPU, small kernels over the same loops that are independent of each other share a launch, at the first's place.
 // CHECK-LABEL: func.func @step
