@@ -7,6 +7,7 @@ of range makes NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, fx
 
 from dmc.importer import origin
 from dmc.importer.torch_internals import argument_names
-from dmc.runtime.index_bounds import IndexBound
+from dmc.runtime.signature import IndexBound
 
 aten = torch.ops.aten
 _MOVES = {
@@ -72,7 +73,8 @@ def _loss(_: fx.Node, given: Mapping[str, Any]) -> tuple[Any, int, int | None, s
     scores, target = given["self"].meta["val"], given["target"].meta["val"]
     if target.is_floating_point():
         return None
-    return given["target"], scores.shape[min(1, scores.dim() - 1)], given.get("ignore_index", -100), "the loss's classes"
+    classes = scores.shape[min(1, scores.dim() - 1)]
+    return given["target"], classes, given.get("ignore_index", -100), "the classes of the loss"
 
 
 _READERS: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], tuple[Any, int, int | None, str] | None]] = {
@@ -109,4 +111,4 @@ def _box(read: Tensor, tensor: Tensor) -> tuple[tuple[int, int], ...] | None:
         return None
     places = torch.unravel_index(numbers, tensor.shape)
     box = tuple((int(place.min()), int(place.max()) + 1) for place in places)
-    return box if numbers.numel() == torch.Size([end - first for first, end in box]).numel() else None
+    return box if numbers.numel() == prod(end - first for first, end in box) else None
