@@ -215,7 +215,11 @@ class Watch:
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self.close(error)
-        self._previous_hook(kind, error, trace)
+        if error is self._failure:
+            # Where this rank stood says nothing of what happened elsewhere.
+            print(f"dmc: error: {error}", file=sys.stderr, flush=True)
+        else:
+            self._previous_hook(kind, error, trace)
 
 
 def _shown(error: BaseException) -> str:
