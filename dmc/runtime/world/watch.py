@@ -101,9 +101,9 @@ class Watch:
         # Rank 0 does not wait for ranks that are dead or late.
         with contextlib.suppress(DmcError):
             self._store.leave(patience_s)
-        sys.excepthook = self._previous_hook
         atexit.unregister(self.close)
         if self._failure is None:
+            sys.excepthook = self._previous_hook
             self._guardian.join()
             self._terminations.close()
 
