@@ -53,16 +53,28 @@ def test_a_host_that_issues_commands_knows_where_it_is() -> None:
     assert recorder.position().text == "at its end, after step 7"
 
 
-def test_a_device_tells_by_the_movements_that_have_ended() -> None:
-    copies: list[tuple[int, ...]] = []
-    memory = SimpleNamespace(ptr=1000)
-    device: Any = SimpleNamespace(
-        allocate=lambda length: memory,
+def device(copies: list[tuple[int, ...]]) -> Any:
+    """A device whose memory begins at 1000 and that writes its copies down."""
+    return SimpleNamespace(
+        allocate=lambda length: SimpleNamespace(ptr=1000),
         upload=lambda pointer, data: copies.append((pointer, *np.frombuffer(data, np.int64))),
         allocate_pinned=Pinned,
         copy=lambda *given: copies.append(given),
     )
-    progress, recorder = Progress(device, PROGRAM), Recorder(PROGRAM)
+
+
+def test_movements_that_follow_each_other_are_told_apart() -> None:
+    progress = Progress(device([]), Program(0, {}, LANES, (), (reduce(1, "first"), reduce(1, "second"))))
+    found: list[int | None] = []
+    for number in (0, 1, 2):
+        progress._done[1] = number  # pyright: ignore[reportPrivateUsage]
+        found.append(progress.unfinished())
+    assert found == [0, 1, None]
+
+
+def test_a_device_tells_by_the_movements_that_have_ended() -> None:
+    copies: list[tuple[int, ...]] = []
+    progress, recorder = Progress(device(copies), PROGRAM), Recorder(PROGRAM)
     recorder.unfinished = lambda: None if (place := progress.unfinished()) is None else (3, place)
     progress.mark(2, 3)
     # What is copied to the lane's number is the place behind the movement's.

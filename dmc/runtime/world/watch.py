@@ -216,7 +216,7 @@ class Watch:
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self.close(error)
         if error is self._failure:
-            # Where this rank stood says nothing of what happened elsewhere.
+            # A traceback would only show where this rank waited.
             print(f"dmc: error: {error}", file=sys.stderr, flush=True)
         else:
             self._previous_hook(kind, error, trace)
