@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program import Collective, Lane
+from dmc.program import Collective
 from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import open_library
 from dmc.runtime.world.channels import Channels
 
 # Above this size a kernel must opt in to shared memory.
 _FREE_SHARED = 48 << 10
-# Lower goes first. A movement that waits for room on the device holds up all ranks, which wait for it in turn.
-_PRIORITY = {"compute": 0, "comm": -5, "copy_in": 0, "copy_out": 0}
 
 
 def open_device(ordinal: int = 0) -> CudaStreams:
@@ -53,13 +51,13 @@ class CudaStreams:
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
 
-    def prepare(self, lanes: Sequence[Lane], code: DeviceCode, channels: Channels | None = None) -> None:
+    def prepare(self, lanes: int, code: DeviceCode, channels: Channels | None = None) -> None:
         """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it.
 
         channels: the communicators, for a job of several ranks.
         """
         self._channels = channels
-        self._streams = [self._cuda.Stream(non_blocking=True, priority=_PRIORITY[lane.queue]) for lane in lanes]
+        self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
         modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
         for dispatch in dispatches:

@@ -58,7 +58,7 @@ class ReplaySession:
         self._state = _slots(places, signature.state, SHARED)
         self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
         self._outputs = _slots(places, signature.outputs, _HOST)
-        device.prepare(program.lanes, code, None if peers is None else peers.open())
+        device.prepare(len(program.lanes), code, None if peers is None else peers.open())
         self._arena = device.allocate(program.arenas[SHARED])
         self.write_state(state)
         self._flights: list[_Flight] = []

@@ -43,7 +43,7 @@ class Device:
         event = SimpleNamespace(record=self._asked("record"), synchronize=self._synchronize, done=True)
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(**asked),
-            Stream=lambda non_blocking, priority: stream,
+            Stream=lambda non_blocking: stream,
             Event=lambda disable_timing: event,
             function=SimpleNamespace(Module=lambda: module),
             Memory=lambda length: SimpleNamespace(ptr=1 << 20),
