@@ -51,10 +51,9 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 class Step:
     """A compiled training step; parameters and optimizer state stay in device memory.
 
-    A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
-    with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
-    parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
-    `differing_replicas`) is collective: all ranks call it. `peers`: the other ranks; None for a process with all ranks.
+    On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
+    takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
+    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any.
     """
 
     def __init__(
@@ -83,8 +82,7 @@ class Step:
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
         """The step in a `.dmc` file; see `dmc.runtime.load`."""
-        world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
-        step = cls(Artifact.read(path), device, world, settings)
+        step = cls(Artifact.read(path), device, world_from_environment(os.environ), RunSettings.of(os.environ))
         if verify:
             step.verify_next()
         return step
