@@ -5,6 +5,7 @@ A recipe knows nothing of Triton. `dmc.kernels.code` compiles it for a GPU; the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,12 +40,26 @@ class Table:
 
 
 @dataclass(frozen=True)
+class View:
+    """A buffer as an array of `shape`, its elements `strides` apart, which a kernel copies a `tile` of at a time.
+
+    The GPU's copy engine does that (TMA): the last dimension is contiguous, the other strides and the buffer's address
+    are multiples of 16 bytes, and what lies outside of `shape` is read as 0 and not written.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    tile: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Call:
     """One launch of so many programs.
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
     frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
-    is static stands in it, so that there is no `shape`.
+    is static stands in it, so that there is no `shape`. views: for each buffer, if the kernel gets a tensor descriptor
+    instead of a pointer, what it describes. plain: what is launched instead where such a buffer is not aligned.
     """
 
     function: str
@@ -54,6 +69,17 @@ class Call:
     warps: int = 4
     stages: int = 2
     source: str = ""
+    views: tuple[View | None, ...] = ()
+    plain: Call | None = None
+
+    def parameters(self) -> tuple[tuple[Buffer, View | None], ...]:
+        """Each buffer, and how the kernel sees it if not by a pointer."""
+        return tuple(zip(self.buffers, self.views or (None,) * len(self.buffers), strict=True))
+
+    def aligned(self, loose: Collection[Buffer]) -> Call:
+        """The launch for buffers of which those in `loose` are not aligned."""
+        mapped = (buffer for buffer, view in self.parameters() if view is not None)
+        return self.plain if self.plain is not None and any(each in loose for each in mapped) else self
 
 
 @dataclass(frozen=True)

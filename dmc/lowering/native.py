@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 from msgspec.structs import replace as replace_fields
@@ -14,7 +15,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.kernels.code import Entry, KernelCode
+from dmc.kernels.code import Entry, KernelCode, Map
 from dmc.kernels.generated import Declined, generate
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import TensorType
@@ -24,11 +25,13 @@ from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
 from dmc.lowering.products import product_of
 from dmc.program import Job, Launch, aligned
-from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, Product, Step
+from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, Product, Step, TensorMap
 from dmc.program.ptx_accesses import parameter_accesses
 
 # Of the buffers of code of ours, in bytes, where nothing else is said.
 _ALIGNMENT = 16
+# The types of what tensor maps show.
+_MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 
 
 def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
@@ -180,9 +183,16 @@ def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
     return places, size
 
 
+def _tensor_map(made: Map) -> TensorMap:
+    return TensorMap(_MAPPED[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
+
+
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
     """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
-    writes = {entry.buffers[i] for i in parameter_accesses(entry.ptx)[entry.name].written if i < len(entry.buffers)}
+    maps = [None if each is None else _tensor_map(each) for each in entry.maps]
+    firsts = list(accumulate((1 if each is None else each.parameters for each in maps), initial=0))
+    written_by_code = parameter_accesses(entry.ptx)[entry.name].written
+    writes = {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written_by_code}
 
     def access(buffer: Buffer) -> Access:
         if buffer not in writes:
@@ -198,7 +208,9 @@ def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place],
             case _:
                 return scratch[buffer.index]
 
-    bindings = tuple(Binding(access(buffer), place(buffer)) for buffer in entry.buffers)
+    bindings = tuple(
+        Binding(access(buffer), place(buffer), each) for buffer, each in zip(entry.buffers, maps, strict=True)
+    )
     ordered = tuple(
         (i, j)
         for result, operand in taken.recipe.in_place

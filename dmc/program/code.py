@@ -14,6 +14,7 @@ Role = Literal["read", "write", "scratch"]
 # What is done with a buffer: it is read, written, or both.
 Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
+ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 # The module that IREE makes of all its kernels.
 MAIN = "iree"
 
@@ -38,15 +39,48 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
         return self.offset < other.end and other.offset < self.end
 
 
+class TensorMap(msgspec.Struct, frozen=True, array_like=True):
+    """A buffer as an array of `shape`, its elements `strides` apart, of which the GPU copies a box at a time.
+
+    The last dimension is contiguous. swizzle: how a box lies in shared memory, as CUDA numbers it
+    (`CUtensorMapSwizzle`).
+    """
+
+    dtype: Literal["f32", "bf16", "f16"]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+    @property
+    def length(self) -> int:
+        """The bytes from its first element to behind its last."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * ITEM_BYTES[self.dtype]
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters it is to an entry: the map itself, then its shape and its strides."""
+        return 1 + 2 * len(self.shape)
+
+
 class Binding(msgspec.Struct, frozen=True, array_like=True):
-    """A buffer of a dispatch, and what the dispatch does with it."""
+    """A buffer of a dispatch, and what the dispatch does with it. map: how the entry gets it, if not by a pointer."""
 
     access: Access
     place: Place
+    map: TensorMap | None = None
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters it is to an entry."""
+        return 1 if self.map is None else self.map.parameters
 
 
 class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
     """Runs `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers, then `nulls` null pointers.
+
+    Instead of a pointer a binding may have a tensor map: its 128 bytes, its shape in 32 bits each, its strides in 64.
 
     grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory of a block. ordered: the pairs
     (read, written) of bindings of which the one may lie on the other where the code goes element by element. module: of

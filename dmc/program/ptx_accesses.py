@@ -13,7 +13,7 @@ _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|f
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
 # Labels and scopes may stand before a statement, and a predicate before an instruction.
 _BEFORE = r"(?:[{}\s]|[\w$]+:)*"
-_INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%?\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 # `tmp`: what LLVM calls the half of a number that it throws away, in a scope of its own.
@@ -30,6 +30,9 @@ _ALIGNMENT = re.compile(r"\.align\s+(\d+)")
 _WIDEST = 32
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
+# A tensor map, as a parameter; what it maps begins at a multiple of 16 bytes.
+_MAP = re.compile(r"\.align\s+64\s+\.b8\s+([\w$.]+)\[128\]")
+_MAP_ALIGNMENT = 16
 # The frame of an entry, which is its own too: what it is called, and what stands for it among the parameters.
 _FRAME_NAME, _FRAME = "__local_depot", -1
 
@@ -38,16 +41,17 @@ _FRAME_NAME, _FRAME = "__local_depot", -1
 class Accesses:
     """What an entry does through its parameters, which are known by number.
 
-    written: the pointers through which it may write. cached: those through which it reads as if nobody wrote there
-    while it runs (`ld.global.nc`). alignments: of each parameter what its address must be a multiple of, as it is
-    declared or as the widest access needs; 1 of what is no pointer.
-    is_known: whether every address that it writes to was computed from one of its pointers.
+    written: the pointers and tensor maps through which it may write. cached: those through which it reads as if nobody
+    wrote there while it runs (`ld.global.nc`, and copies of boxes). alignments: of each parameter what its address must
+    be a multiple of, as it is declared or as the widest access needs; 1 of what is no pointer.
+    is_known: whether every address that it writes to was computed from one of its pointers. maps: the tensor maps.
     """
 
     written: frozenset[int]
     cached: frozenset[int]
     alignments: tuple[int, ...]
     is_known: bool
+    maps: frozenset[int] = frozenset()
 
 
 def parameter_accesses(ptx: str) -> dict[str, Accesses]:
@@ -69,14 +73,18 @@ def parameter_accesses(ptx: str) -> dict[str, Accesses]:
 def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
     """Of an entry with these parameters and this body."""
     pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
-    body = _Body(pointers, list(_instructions(lines)))
+    maps = {match[1]: i for i, each in enumerate(parameters) if (match := _MAP.search(each))}
+    body = _Body(pointers | maps, list(_instructions(lines)), frozenset(maps.values()))
     written, is_known = body.writes()
     # Those of inline assembly may be called anything, and are not followed.
     names = [name.strip() for each in _DECLARED.findall(lines) for name in each.split(",")]
     is_named = all(name.startswith("%") or _REGISTER.fullmatch(name) for name in names)
     widths = body.widths()
-    alignments = tuple(max(_declared(each), widths.get(i, 1)) for i, each in enumerate(parameters))
-    return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named)
+    alignments = tuple(
+        _MAP_ALIGNMENT if i in body.maps else max(_declared(each), widths.get(i, 1))
+        for i, each in enumerate(parameters)
+    )
+    return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named, body.maps)
 
 
 def _declared(parameter: str) -> int:
@@ -120,6 +128,12 @@ class _Instruction:
         return count * bits * more // 8
 
     @property
+    def is_cached(self) -> bool:
+        """Whether it reads as if nobody wrote there in the meantime; the copy engine sees no writes of threads."""
+        parts = self.name.split(".")
+        return "nc" in parts or self.kind == "ldu" or ("tensor" in parts and self.space == "shared")
+
+    @property
     def is_load(self) -> bool:
         """Whether its result comes from memory."""
         return self.name.startswith(("ld", "wmma.load", "atom"))
@@ -135,13 +149,15 @@ def _instructions(body: str) -> Iterator[_Instruction]:
 
 @dataclass
 class _Body:
-    """pointers: parameters by name. sources: for each register those that it may be computed from.
+    """pointers: parameters by name; maps: those that are tensor maps, to which their own address leads.
 
-    spilled: those from which anything was computed that the entry keeps in its own memory.
+    sources: for each register those that it may be computed from. spilled: those from which anything was computed that
+    the entry keeps in its own memory.
     """
 
     pointers: dict[str, int]
     instructions: Sequence[_Instruction]
+    maps: frozenset[int]
     sources: dict[str, set[int]] = field(default_factory=dict)
     spilled: set[int] = field(default_factory=set)
 
@@ -151,8 +167,8 @@ class _Body:
             pass
 
     def cached(self) -> set[int]:
-        """The pointers that are read through a cache which sees no writes of the same launch."""
-        loads = (each for each in self.instructions if "nc" in each.name.split(".") or each.kind == "ldu")
+        """The pointers that are read in a way which sees no writes of the same launch."""
+        loads = (each for each in self.instructions if each.is_cached)
         return set().union(*(self._taken(each.addresses) for each in loads)) - {_FRAME}
 
     def widths(self) -> dict[int, int]:
@@ -182,10 +198,16 @@ class _Body:
         # What has an address first computes nothing.
         if not each.operands or each.operands[0].startswith("["):
             return 0
-        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
+        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:]) | self._mapped(each)
         # What comparisons give is no address.
         registers = [name for name in _REGISTER.findall(each.operands[0]) if not name.startswith("%p")]
         return sum(_add(self.sources.setdefault(name, set()), made) for name in registers)
+
+    def _mapped(self, each: _Instruction) -> set[int]:
+        """The tensor maps of which an instruction takes the address."""
+        if not self.maps or each.kind != "mov":
+            return set()
+        return {self.pointers[name] for name in each.operands[1:] if name in self.pointers} & self.maps
 
     def _loaded(self, load: _Instruction) -> set[int]:
         if load.space == "param":

@@ -6,13 +6,15 @@ import contextlib
 import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
+from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import open_library
+from dmc.runtime.tensor_maps import TensorMaps
 
 # Above this a block must ask for its shared memory.
 _FREE_SHARED = 48 << 10
@@ -45,6 +47,7 @@ class CudaStreams:
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
         self._products: dict[Product, Any] = {}
+        self._maps: TensorMaps | None = None
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
 
@@ -134,9 +137,18 @@ class CudaStreams:
         """See `dmc.runtime.replay.Streams`."""
         # CuPy passes numpy scalars by value: a pointer is a 64-bit number.
         nulls = [np.uint64(0)] * dispatch.nulls
-        arguments = (*map(np.uint64, pointers), *map(np.int32, dispatch.scalars), *nulls)
+        buffers = chain.from_iterable(map(self._buffer, dispatch.bindings, pointers))
+        arguments = (*buffers, *map(np.int32, dispatch.scalars), *nulls)
         entry = self._entries[dispatch.module, dispatch.entry]
         entry(dispatch.grid, dispatch.block, arguments, shared_mem=dispatch.shared, stream=self._streams[lane])
+
+    def _buffer(self, binding: Binding, pointer: int) -> tuple[Any, ...]:
+        """What an entry takes for a buffer."""
+        if binding.map is None:
+            return (np.uint64(pointer),)
+        if self._maps is None:
+            self._maps = TensorMaps(self._driver)
+        return self._maps.arguments(binding.map, pointer)
 
     def copy(self, lane: int, target: int, source: int, length: int) -> None:
         """See `dmc.runtime.replay.Streams`."""

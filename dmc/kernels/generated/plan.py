@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmc.kernels.generated import matmul, pointwise, rows, split, turned
+from dmc.kernels.generated import tiles as tiling
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
@@ -159,15 +160,21 @@ class Plan:
     def _product(self, product: Product, roots: Sequence[Root]) -> None:
         value = product.reduction.value
         fitting = self._after(roots, (math.prod(value.type.shape),), value)
-        tiles_of = self._choose(matmul.candidates(product, _is_narrow(product)))
-        tiles = matmul.Tiles.of(product, tiles_of)
+        matrices = tiling.matrices_of(product, self.memory)
+        chosen = self._choose(tiling.candidates(product, _is_narrow(product), matrices is not None))
+        tiles = tiling.Tiles.of(product, chosen, matrices)
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
-        launch = self._launch(f"{self.name}: a product, {sizes} (batches × rows × columns × depth).")
+        title = f"{self.name}: a product, {sizes} (batches × rows × columns × depth)."
+        launch = self._launch(title)
         if tiles.splits == 1:
-            self._done(launch, matmul.multiply(launch, tiles, fitting, None, tiles_of))
+            call = matmul.multiply(launch, tiles, fitting, None, chosen)
+            if call.views:
+                plain = matmul.multiply(self._launch(title), tiles.by_threads(), fitting, None, chosen)
+                call = replace(call, plain=plain)
+            self._done(launch, call)
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
-        self._done(launch, matmul.multiply(launch, tiles, (), part, tiles_of))
+        self._done(launch, matmul.multiply(launch, tiles, (), part, chosen))
         last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
         self._done(last, matmul.add_up(last, tiles, fitting, part))
 

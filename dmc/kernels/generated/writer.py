@@ -21,7 +21,7 @@ _MADE = re.compile(r"\s*(\w+) = ")
 class _Scope:
     """A function or a loop. variables: those that differ between its iterations. known: what stands in it already."""
 
-    variables: frozenset[str]
+    variables: set[str]
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Value] = field(default_factory=dict)
 
@@ -30,7 +30,7 @@ class Writer:
     """Writes one kernel. `masks`: for a variable that goes beyond its size, the name of the mask that holds it in."""
 
     def __init__(self) -> None:
-        self.scopes = [_Scope(frozenset())]
+        self.scopes = [_Scope(set())]
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
         # Narrow numbers by the names of the wider ones that they became; names of tiles that are 0 where masked.
@@ -39,12 +39,17 @@ class Writer:
 
     @contextmanager
     def loop(self, head: str, *variables: str) -> Generator[None]:
-        """What is written inside and depends on `variables` stands in the loop `head`."""
-        self.scopes.append(_Scope(frozenset(variables)))
+        """What is written inside and depends on `variables`, or on one that is declared inside, stands in the loop."""
+        self.scopes.append(_Scope(set(variables)))
         yield
         scope = self.scopes.pop()
         self.raw(head)
         self.scopes[-1].lines += [_INDENT + line for line in scope.lines]
+
+    def declare(self, name: str, text: str) -> None:
+        """A variable of the innermost loop, or of the function."""
+        self.raw(f"{name} = {text}")
+        self.scopes[-1].variables.add(name)
 
     def raw(self, line: str) -> None:
         """A line at the end of the innermost scope."""
