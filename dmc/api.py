@@ -59,6 +59,7 @@ def compile(
     executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
+    tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -87,6 +88,7 @@ def compile(
     memory_cap: bytes of device memory that a rank may use; what needs more is refused. Without one nothing is, and the
     schedule takes no more memory for overlap than the step takes anyway: with a cap above that, movements may start
     earlier (the gathers of ZeRO-3).
+    tuning: a table that `dmc tune` has written, by which code for a GPU is chosen; those that come with dmc hold, too.
     seed: of dropout. The same seed gives the same bits.
     verify: whether the first step is compared with PyTorch eager's on the example: the loss, outputs, gradients by what
     the optimizer makes of them, buffers and optimizer state. By default where eager takes less than a tenth of the time
@@ -112,6 +114,7 @@ def compile(
         executor=executor,
         machine=machine,
         memory_cap=memory_cap,
+        tuning=tuning,
         seed=seed,
         verify=verify,
         dump_dir=dump_dir,
@@ -135,6 +138,7 @@ def compile_artifact(
     executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
+    tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -147,7 +151,8 @@ def compile_artifact(
     chosen, kind = targets(target), _precision(precision)
     _check_plan(mesh, plan, chosen)
     _check_settings(executor, memory_cap)
-    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0, executor)
+    machine = machine or chosen[0].machine
+    settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():

@@ -44,13 +44,14 @@ class Settings:
     """What a user asks for.
 
     targets: as `dmc.target.targets` takes them. machine: for which the step is scheduled. memory_cap: bytes of device
-    memory of a rank.
+    memory of a rank. tuning: the file of a table that `dmc tune` has written.
     """
 
     targets: str
     machine: str
     memory_cap: int = 0
     executor: Executor = "static"
+    tuning: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Builder:
         """Decides order, memory and events, proves the programs of all ranks, and compiles. Raises ProofError, too."""
         settings, module = self.settings, self.module
         names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
-        write_settings(module, names, settings.machine, settings.memory_cap)
+        write_settings(module, names, settings.machine, settings.memory_cap, settings.tuning)
         recorder = Recorder()
         forms = pipeline.run(
             module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _USAGE = "name it as in `dmc compile my_module:make_step`"
 # The keyword arguments of dmc.compile that may be given on the command line, too.
-_KEYWORDS = ("target", "executor", "machine", "memory_cap", "dump_dir", "verify")
+_KEYWORDS = ("target", "executor", "machine", "memory_cap", "tuning", "dump_dir", "verify")
 
 
 def add_parser(commands: Any) -> None:
@@ -37,6 +37,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine that the step is planned for, say, h200x4")
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
+    parser.add_argument("--tuning", metavar="FILE", help="a table that dmc tune has written, for code for a GPU")
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument(
         "--verify",

@@ -15,6 +15,7 @@ from dmc.cli import memory as memory_command
 from dmc.cli import plan as plan_command
 from dmc.cli import run as run_command
 from dmc.cli import simulate as simulate_command
+from dmc.cli import tune as tune_command
 from dmc.errors import DmcError
 
 
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         memory_command,
         plan_command,
         simulate_command,
+        tune_command,
     )
     for command in every:
         command.add_parser(commands)

@@ -27,42 +27,75 @@ from dmc.lowering.products import product_of
 from dmc.program import Job, Launch, aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, Product, Step, TensorMap
 from dmc.program.ptx_accesses import parameter_accesses
+from dmc.program.tuning import Choice, Table, algorithm_of
 
 # Of the buffers of code of ours, in bytes, where nothing else is said.
 _ALIGNMENT = 16
+_UNTUNED = Table()
+UNMEASURED = "the most promising; not measured"
 # The types of what tensor maps show.
 _MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 
 
-def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
-    """The code of those of the private functions `names` that implementations of ours take; of the others, why not."""
+def native_kernels(
+    module: ir.Module, names: Iterable[str], table: Table = _UNTUNED
+) -> tuple[CodeLibrary, dict[str, str]]:
+    """The code of those of the private functions `names` that implementations of ours take; of the others, why not.
+
+    Each is computed as `table` says; what is not in it in the way that is the most promising.
+    """
     symbols = ir.SymbolTable(module.operation)
     kernels: dict[str, NativeKernel] = {}
     ways: dict[str, list[Taken]] = {}
     declined: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in names:
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
+        choice = table.choices.get(body_key(function))
         if (product := product_of(function)) is not None:
-            kernels[name] = NativeKernel(name, "cublaslt", (product,), product.workspace.length)
+            kernels[name] = _by_library(name, product, choice)
             continue
         try:
-            ways[name] = ways_of(function)
+            ways[name] = _chosen_first(ways_of(function), choice)
+            reasons[name] = choice.reason() if choice and choice.label == ways[name][0].label else UNMEASURED
         except Declined as reason:
             declined[name] = str(reason)
     modules: dict[str, CodeModule] = {}
     while ways:
         # The most promising way of each; where there is no code for it, the next.
-        answers = _compiled([(each[0], frozenset()) for each in ways.values()])
+        answers = compiled([(each[0], frozenset()) for each in ways.values()])
         for (name, (taken, *others)), answer in zip(list(ways.items()), answers, strict=True):
             ways[name] = others
             if isinstance(answer, Compiled):
-                kernels[name] = NativeKernel(name, "triton", answer.steps, answer.scratch, taken)
+                kernels[name] = NativeKernel(name, "triton", answer.steps, answer.scratch, taken, reasons[name])
                 modules.update(answer.modules)
             elif not others:
                 declined[name] = answer.fact
+            else:
+                reasons[name] = f"not {taken.label} ({answer.fact})"
         ways = {name: others for name, others in ways.items() if others and name not in kernels}
     return CodeLibrary("", {}, {}, kernels, modules), declined
+
+
+def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKernel:
+    """A product with the algorithm that was the fastest, or the one that the library chooses."""
+    reason = UNMEASURED
+    if choice is not None:
+        product = replace_fields(product, algorithm=algorithm_of(choice.label))
+        reason = choice.reason()
+    return NativeKernel(name, "cublaslt", (product,), product.workspace.length, reason=reason)
+
+
+def _chosen_first(ways: list[Taken], choice: Choice | None) -> list[Taken]:
+    """The way that was the fastest before all others."""
+    return sorted(ways, key=lambda way: choice is None or way.label != choice.label)
+
+
+def body_key(function: func.FuncOp) -> str:
+    """A digest of what a function computes, whatever it is called."""
+    text = function.operation.get_asm(use_local_scope=True)
+    return hashlib.sha256(f"{function.type}{text.partition(chr(10))[2]}".encode()).hexdigest()[:32]
 
 
 def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
@@ -82,7 +115,7 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
         native[name] = replace(kernel, steps=tuple(_as_aligned(step, found) for step in kernel.steps))
         if kernel.taken is not None and (loose := frozenset(_loose(kernel.taken, found))):
             wanted[name] = kernel.taken, loose
-    for name, answer in zip(wanted, _compiled(list(wanted.values())), strict=True):
+    for name, answer in zip(wanted, compiled(list(wanted.values())), strict=True):
         if isinstance(answer, DmcError):
             raise answer
         native[name] = replace(native[name], steps=answer.steps)
@@ -122,11 +155,16 @@ def ways_of(function: func.FuncOp) -> list[Taken]:
     """
     if (placed := problem_of_body(function)) is not None:
         implementation = implementation_of(placed.problem)
-        recipes = [implementation.recipe(placed.problem, each) for each in implementation.candidates(placed.problem)]
-        return [Taken(placed.problem, recipe, placed.operands, placed.results) for recipe in recipes]
+        recipes = {
+            str(each): implementation.recipe(placed.problem, each) for each in implementation.candidates(placed.problem)
+        }
+        return [
+            Taken(placed.problem, recipe, placed.operands, placed.results, label) for label, recipe in recipes.items()
+        ]
     generated = generate(function)
     reads, writes = tuple(_whole("read", function.type.inputs)), tuple(_whole("write", function.type.results))
-    return [Taken(generated.problem, recipe, reads, writes) for recipe in generated.recipes]
+    labelled = zip(generated.recipes, generated.labels, strict=True)
+    return [Taken(generated.problem, recipe, reads, writes, label) for recipe, label in labelled]
 
 
 def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator[Place]:
@@ -148,7 +186,7 @@ _KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
 _MOST_KNOWN = 2048
 
 
-def _compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
+def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
     """The code of each, with the buffers that are not aligned; or why there is none."""
     if len(_KNOWN) > _MOST_KNOWN:
         _KNOWN.clear()

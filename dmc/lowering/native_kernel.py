@@ -12,12 +12,16 @@ from dmc.program.contract import Phase, phases_of
 
 @dataclass(frozen=True)
 class Taken:
-    """How an implementation computes a body. reads, writes: where operands and results of the problem lie."""
+    """How an implementation computes a body. reads, writes: where operands and results of the problem lie.
+
+    label: what tells it from other ways to do so.
+    """
 
     problem: Problem
     recipe: Recipe
     reads: tuple[Place, ...]
     writes: tuple[Place, ...]
+    label: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class NativeKernel:
     """A kernel as steps of a GPU, whose code is ready.
 
     implementation: "triton", or the library that computes it. scratch: bytes that it needs beside operands and results.
-    taken: what Triton's code was made of.
+    taken: what Triton's code was made of. reason: why it is computed in this way.
     """
 
     name: str
@@ -33,6 +37,7 @@ class NativeKernel:
     steps: tuple[Step, ...]
     scratch: int
     taken: Taken | None = None
+    reason: str = ""
 
     def phases(self) -> tuple[Phase, ...]:
         """What its steps do with the memory it is given."""

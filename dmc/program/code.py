@@ -14,6 +14,18 @@ Role = Literal["read", "write", "scratch"]
 # What is done with a buffer: it is read, written, or both.
 Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
+# What tells algorithms of cuBLASLt from each other, by their names in `cublasLtMatmulAlgoConfigAttributes_t`.
+ALGORITHM = (
+    "ID",
+    "TILE_ID",
+    "SPLITK_NUM",
+    "REDUCTION_SCHEME",
+    "CTA_SWIZZLING",
+    "CUSTOM_OPTION",
+    "STAGES_ID",
+    "INNER_SHAPE_ID",
+    "CLUSTER_SHAPE_ID",
+)
 ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 # The module that IREE makes of all its kernels.
 MAIN = "iree"
@@ -129,15 +141,15 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
 class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
 
-    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives. alignment: what the
-    addresses of all three are multiples of, in bytes.
+    algorithm: one of cuBLASLt's, by the numbers that `ALGORITHM` names; without it, the first that its heuristic gives.
+    alignment: what the addresses of all three are multiples of, in bytes.
     """
 
     left: Matrix
     right: Matrix
     result: Matrix
     workspace: Place
-    algorithm: bytes = b""
+    algorithm: tuple[int, ...] = ()
     alignment: int = 16
 
     def places(self) -> tuple[Place, Place, Place]:

@@ -202,6 +202,26 @@ class CudaStreams:
         with self._reported():
             graph.launch(self._streams[0])
 
+    def seconds(self, graph: Any) -> float:
+        """How long a captured graph takes, by the device's own clock."""
+        begin, end = self._cuda.Event(), self._cuda.Event()
+        with self._reported():
+            begin.record(self.main)
+            graph.launch(self.main)
+            end.record(self.main)
+            end.synchronize()
+        return 1e-3 * self._cuda.get_elapsed_time(begin, end)
+
+    def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
+        """At most so many algorithms of cuBLASLt for a product, the most promising first."""
+        return open_library().algorithms(product, count)
+
+    def versions(self) -> dict[str, str]:
+        """The device's name, and the versions of what runs on it."""
+        name = self._runtime.getDeviceProperties(self._cuda.Device().id)["name"].decode()
+        driver = self._runtime.driverGetVersion()
+        return {"device": name, "driver": str(driver), "cublaslt": str(open_library().version)}
+
     @contextmanager
     def _reported(self) -> Generator[None]:
         """Whatever fails on the device is only seen by the calls that come after it."""

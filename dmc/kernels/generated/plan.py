@@ -39,6 +39,12 @@ class Plan:
     launches: list[Launch] = field(default_factory=list)
     scratch: list[TensorType] = field(default_factory=list)
     choices: int = 1
+    chosen: list[Candidate] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What was chosen."""
+        return "; ".join(dict.fromkeys(map(str, self.chosen))) or "the only one"
 
     def run(self, before: Sequence[Any]) -> Recipe:
         """Makes the values `before`, in order, then the results. Raises Unbound for another that must come before."""
@@ -95,7 +101,8 @@ class Plan:
 
     def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
         self.choices = max(self.choices, len(candidates))
-        return candidates[min(self.choice, len(candidates) - 1)]
+        self.chosen.append(candidates[min(self.choice, len(candidates) - 1)])
+        return self.chosen[-1]
 
     def _launch(self, title: str) -> Launch:
         if len(self.calls) >= _MOST_LAUNCHES:
