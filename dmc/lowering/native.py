@@ -221,6 +221,13 @@ def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
     return places, size
 
 
+def _written_buffers(entry: Entry, maps: Sequence[TensorMap | None]) -> set[Buffer]:
+    """The buffers that the code writes, by the parameters through which it does."""
+    firsts = accumulate((1 if each is None else each.parameters for each in maps), initial=0)
+    written = parameter_accesses(entry.ptx)[entry.name].written
+    return {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written}
+
+
 def _tensor_map(made: Map) -> TensorMap:
     return TensorMap(_MAPPED[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
 
@@ -228,9 +235,7 @@ def _tensor_map(made: Map) -> TensorMap:
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
     """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
     maps = [None if each is None else _tensor_map(each) for each in entry.maps]
-    firsts = list(accumulate((1 if each is None else each.parameters for each in maps), initial=0))
-    written_by_code = parameter_accesses(entry.ptx)[entry.name].written
-    writes = {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written_by_code}
+    writes = _written_buffers(entry, maps)
 
     def access(buffer: Buffer) -> Access:
         if buffer not in writes:
