@@ -6,22 +6,26 @@ from collections.abc import Iterator
 
 from dmc._mlir import func, ir
 from dmc.kernels.generated import Declined
-from dmc.lowering.native import Compiled, body_key, compiled, ways_of
+from dmc.lowering.native import body_key, ways_of
 from dmc.lowering.native_kernel import Taken
+from dmc.lowering.native_steps import Compiled, compiled
 from dmc.lowering.products import product_of
 from dmc.program import Job
 from dmc.program.code import CodeModule
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Tunable
 
+# Bytes that a GPU moves in less time than it takes to launch a kernel.
+_LEAST_TRAFFIC = 1 << 20
+
 
 def candidates_of(module: ir.Module, job: Job) -> Candidates:
-    """The candidates of the kernels of `job`, whose bodies are functions of `module`; none of what there is one way.
+    """The candidates of the kernels of `job`, whose bodies are functions of `module`.
 
-    What Triton gives no code for is left out.
+    None of what there is one way, or takes hardly longer than a launch; what Triton gives no code for is left out.
     """
     symbols = ir.SymbolTable(module.operation)
     bodies: dict[str, tuple[str, func.FuncOp]] = {}
-    for name in job.kernels:
+    for name in (name for name, kernel in job.kernels.items() if kernel.traffic >= _LEAST_TRAFFIC):
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
         bodies.setdefault(body_key(function), (name, function))

@@ -164,7 +164,7 @@ def _module(name: str) -> tuple[ir.Module, list[str], list[str]]:
 
 def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None, tmp_path: Path) -> None:
     module, names, keys = _module("made")
-    kernels = {name: Kernel(name, (), (), 1, 1) for name in names}
+    kernels = {name: Kernel(name, (), (), 1, 1 << 20) for name in names}
     found = candidates_of(module, Job({"rank": 1}, (), kernels, ()))
     assert [each.key for each in found.tunables] == keys
     assert Candidates.from_bytes(found.to_bytes(), "here") == found
