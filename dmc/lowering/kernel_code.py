@@ -62,6 +62,7 @@ class KernelCode:
     commands: tuple[KernelCommand, ...]
     scratch: int
     implementation: ClassVar[str] = "iree"
+    reason: ClassVar[str] = "the implementation of last resort"
 
     def phases(self) -> tuple[Phase, ...]:
         """What its commands do with the memory it is given; the commands of a group, at the same time."""
