@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ STEPS = 20
 BATCHES = 2
 TIMED = 50
 SAMPLE = 65536  # At most so many elements of a parameter travel, spread evenly over it.
+# How often the CPU trains from parameters a rounding apart, and how many times what differs then another processor may
+# be off: it rounds otherwise in every step and everywhere, not at the start alone.
+NUDGES = 2
+MOST_NOISE = 4.0
 RATE = 1e-3
 CLIP = 1.0
 
@@ -26,17 +31,66 @@ CLIP = 1.0
 EPSILON = 1e-6
 
 
-def train_on_the_cpu(model: str, step: Any, case: Case, directory: Path, steps: int = STEPS) -> None:
-    """Trains and writes batches, losses and trained parameters to `<model>.npz`; prints what there is."""
+@dataclass(frozen=True)
+class Change:
+    """What a parameter's change is worth on another processor, in parts of the CPU's change (norms).
+
+    error: how far the two differ. noise: how far the CPU's own changes differ, where parameters begin a rounding apart.
+    The gradient of a key's bias is zero in exact arithmetic: its change is rounding alone, its noise about 1.
+    """
+
+    error: float
+    noise: float
+
+    def agrees(self, tolerance: float) -> bool:
+        """Whether it is within the tolerance or, where rounding alone is not, as large as rounding makes it."""
+        return self.error <= (tolerance if self.noise <= tolerance else MOST_NOISE * self.noise)
+
+
+def train_on_the_cpu(
+    model: str, step: Any, start: Mapping[str, Any], case: Case, directory: Path, roundoff: float, steps: int = STEPS
+) -> None:
+    """Trains and writes batches, losses, trained parameters and their noise to `<model>.npz`; prints what there is.
+
+    roundoff: the largest relative error of rounding, in the type that is computed in.
+    """
     names = [spec.name for spec in step.signature.batch]
     batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
     stored = {f"batch.{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}
-    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(steps)]
+    losses, trained = train(step, start, batches, steps)
     stored["losses"] = np.array(losses)
-    stored.update({f"model.{name}": sample(value.numpy()) for name, value in step.state_dict()["model"].items()})
+    stored.update({f"model.{name}": sample(value) for name, value in trained.items()})
+    change = _changed(start, trained)
+    for seed in range(NUDGES):
+        nudged = _nudged(step, start, roundoff, seed)
+        other = _changed(nudged, train(step, nudged, batches, steps)[1])
+        for name in trained:
+            known = stored.get(f"noise.{name}", np.zeros(()))
+            stored[f"noise.{name}"] = np.maximum(known, _norm(other[name], change[name]))
     np.savez_compressed(directory / f"{model}.npz", allow_pickle=False, **stored)
     sizes = [f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in sorted(directory.glob(f"{model}.*"))]
     print(f"{model}: loss {losses[0]:.4f} → {losses[-1]:.4f} in {steps} steps; {', '.join(sizes)}", flush=True)
+
+
+def train(
+    step: Any, start: Mapping[str, Any], batches: Sequence[Mapping[str, np.ndarray]], steps: int
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    """The losses of so many steps from a state, and the parameters and buffers that they leave."""
+    step.load_state_dict(start)
+    losses = [float(step.call_flat(batches[index % BATCHES])) for index in range(steps)]
+    return losses, {name: np.array(value) for name, value in step.state_dict()["model"].items()}
+
+
+def _nudged(step: Any, start: Mapping[str, Any], roundoff: float, seed: int) -> dict[str, Any]:
+    """The state with each element of a parameter as it is, or a rounding larger or smaller."""
+    random = np.random.default_rng(seed)
+    model = dict(start["model"])
+    for spec in sorted(step.signature.state, key=lambda spec: spec.name):
+        if spec.role == "parameter":
+            factor = 1.0 + roundoff * random.integers(-1, 2, spec.shape)
+            moved = (model[spec.name] * factor).astype(np.float32)
+            model.update(dict.fromkeys((spec.name, *spec.aliases), moved))
+    return {**start, "model": model}
 
 
 def stored_batches(step: Any, stored: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
@@ -45,29 +99,40 @@ def stored_batches(step: Any, stored: Mapping[str, np.ndarray]) -> list[dict[str
     return [{name: stored[f"batch.{index}.{name}"] for name in names} for index in range(BATCHES)]
 
 
-def errors_of(
-    losses: list[float], start: Mapping[str, Any], trained: Mapping[str, Any], stored: Mapping[str, np.ndarray]
-) -> tuple[float, dict[str, float]]:
-    """The largest relative error of a loss, and of each parameter that of its change (`change_error`)."""
-    loss = max(abs(a - b) / abs(b) for a, b in zip(losses, stored["losses"].tolist(), strict=True))
-    return loss, {
-        name: change_error(sample(start[name]), sample(trained[name]), stored[f"model.{name}"]) for name in trained
-    }
+def loss_error(losses: Sequence[float], stored: Mapping[str, np.ndarray]) -> float:
+    """The largest relative error of a loss."""
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, stored["losses"].tolist(), strict=True))
+
+
+def changes(
+    start: Mapping[str, Any], trained: Mapping[str, np.ndarray], stored: Mapping[str, np.ndarray]
+) -> dict[str, Change]:
+    """What the change of each parameter and buffer is worth."""
+    found: dict[str, Change] = {}
+    for name, value in trained.items():
+        cpu = stored[f"model.{name}"]
+        change = _norm(cpu, sample(start[name]))
+        found[name] = Change(_part(_norm(sample(value), cpu), change), _part(float(stored[f"noise.{name}"]), change))
+    return found
+
+
+def _changed(start: Mapping[str, Any], trained: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The changes themselves, as far as they travel."""
+    before = {name: np.asarray(start["model"][name], np.float64) for name in trained}
+    return {name: sample(value.astype(np.float64) - before[name]) for name, value in trained.items()}
+
+
+def _norm(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.linalg.norm(one.astype(np.float64) - other))
+
+
+def _part(of: float, whole: float) -> float:
+    return of / whole if whole else float("inf") if of else 0.0
 
 
 def sample(value: np.ndarray) -> np.ndarray:
     """Every so many elements of a parameter, in one dimension; all of a small one."""
     return np.asarray(value).reshape(-1)[:: -(-value.size // SAMPLE)]
-
-
-def change_error(start: np.ndarray, gpu: np.ndarray, cpu: np.ndarray) -> float:
-    """‖gpu - cpu‖ / ‖cpu - start‖, where a change counts for no less than a millionth of the value and of one.
-
-    A key's bias has no gradient in exact arithmetic: its change is rounding alone, and means nothing.
-    """
-    change = np.linalg.norm(cpu.astype(np.float64) - start)
-    rounding = 1e-6 * (np.linalg.norm(cpu) + cpu.size**0.5)
-    return float(np.linalg.norm(gpu.astype(np.float64) - cpu) / max(change, rounding))
 
 
 def eager_ms(case: Case) -> float:

@@ -28,8 +28,8 @@ from bench.record import write_record
 RESULTS = Path(__file__).parent / "results" / "gpu_verify.json"
 STEPS = 3
 DROPOUT, RATE, CLIP = 0.1, 1e-3, 1.0
-AGREES = "step 1 is what the CPU computes by the same plan"
-REFUSED = "runs on the CPU itself"
+AGREES = "step 1 agrees with the CPU's result for the same plan"
+REFUSED = "already runs on the CPU"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def run(directory: Path, device: str) -> dict[str, Any]:
         and len(alone.losses) == STEPS
         and on_cpu.code != 0
         and any(REFUSED in line for line in on_cpu.text)
-        and "is not what the CPU computes by the same plan" in found
+        and "differs from the CPU's result for the same plan" in found
     )
     runs = {"verified": asdict(verified), "alone": asdict(alone), "on_the_cpu": asdict(on_cpu)}
     return {"device": _name(device), "as_it_must_be": as_it_must_be, **runs, "other_tokens": found}

@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Mesh", "__version__", "compile", "compile_artifact", "errors", "load", "optim", "plan", "plans", "runtime"]
 
-# Name -> the module that has it, and its attribute there (None: the module itself).
+# Name -> the module that defines it, and its attribute there (None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
     "Mesh": ("dmc.mesh", "Mesh"),
     "compile": ("dmc.api", "compile"),
@@ -45,13 +45,13 @@ def __getattr__(name: str) -> Any:
 
 
 def _incomplete(name: str, error: ModuleNotFoundError) -> Exception:
-    """What to say where the compiler's dependencies are not installed."""
+    """The error to raise where the compiler's dependencies are not installed."""
     if error.name is None or error.name.split(".")[0] == "dmc":
         return error
     from dmc.errors import DmcError
 
     hint = "pip install 'dmc[compile]'; to run compiled steps without it, call dmc.runtime.load"
-    return DmcError(f"dmc.{name}", f"needs the package {error.name!r}, which is not installed", hint)
+    return DmcError(f"dmc.{name}", f"requires the package {error.name!r}, which is not installed", hint)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """The only file that imports an MLIR distribution; everything else says `from dmc._mlir import ir`.
 
-The bindings inside the torch-mlir wheel serve the whole compiler. Importing them does not import torch, so
+The whole compiler uses the bindings in the torch-mlir wheel. Importing them does not import torch, so
 `dmc-opt` starts fast.
 """
 

@@ -1,4 +1,4 @@
-"""`dmc.compile` and `dmc.load`: the compiler and its results as PyTorch users meet them."""
+"""`dmc.compile` and `dmc.load`: the compiler and its results, as PyTorch users see them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class CompiledStep(Step):
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model.
+        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
+        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
         """
         state = super().state_dict()
-        for part in (state["model"], state["optimizer"]):
+        for part in (state["model"], state["optimizer"], state.get("other", {})):
             part.update({name: _to_tensor(array) for name, array in part.items()})
         return state
 
@@ -67,39 +68,34 @@ def compile(
 ) -> CompiledStep:
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
-    loss: called with (model output, targets), gives a floating-point scalar or (scalar, auxiliary outputs); None where
-    the model returns its own loss, as `transformers` models do when given labels.
-    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
-    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs.
-    Shapes and types are fixed by it; the model's mode (train or eval) is taken as it is.
-    precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state
-    and computes as `torch.autocast` does.
-    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
-    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this
-    process, as a rehearsal.
-    plan: how tensors lie on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
+    loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
+    where the model returns its own loss, as `transformers` models do when given labels. optimizer: SGD, Adam or AdamW
+    of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state. example: a tuple of positional
+    inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It fixes shapes and types; the
+    model's mode (train or eval) is taken as it is. precision: "fp32" leaves types as they are; "bf16" converts
+    parameters and inputs; "bf16-mixed" keeps f32 state and computes as `torch.autocast` does. accumulate: the batch is
+    cut along dimension 0 into this many micro-batches whose gradients are averaged. mesh: the ranks that train together
+    (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this process, as a rehearsal. plan: how
+    tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
-    use `compile_artifact`.
-    executor: who carries out the plan on a GPU: "static" replays it as one CUDA graph, "iree" runs it in IREE's
-    runtime, in one lane, with IREE's code for every kernel, as a replay for target "cuda:iree" has it: the bits are the
-    same. On a CPU it is IREE's runtime in either case.
-    machine: for which machine the step is scheduled (`dmc.machine.machine_names()`); by default the target's.
-    memory_cap: bytes of device memory that a rank may use; what needs more is refused. Without one nothing is, and the
-    schedule takes no more memory for overlap than the step takes anyway: with a cap above that, movements may start
-    earlier (the gathers of ZeRO-3).
-    tuning: a table that `dmc tune` has written, by which code for a GPU is chosen; those that come with dmc hold, too.
-    seed: of dropout. The same seed gives the same bits.
-    verify: whether the first step is compared with PyTorch eager's on the example: the loss, outputs, gradients by what
-    the optimizer makes of them, buffers and optimizer state. By default where eager takes less than a tenth of the time
-    of compilation; where it does not, a note says so. Neither the model nor the compiled step notices.
-    dump_dir: where to write the module in each form.
-    observer: told which stage begins and ends (`dmc.observer.Observer`).
+    use `compile_artifact`. executor: what executes the plan on a GPU: "static" replays it as one CUDA graph; "iree"
+    runs it in IREE's runtime, in one lane, with IREE's code for every kernel, bitwise equal to a replay for target
+    "cuda:iree". On a CPU, IREE's runtime executes it in either case. machine: the machine for which the step is
+    scheduled (`dmc.machine.machine_names()`); by default the target's. memory_cap: bytes of device memory that a rank
+    may use; a step that needs more is refused. Without a cap, the schedule spends no extra memory on overlap; with one
+    that leaves room, movements may start earlier (the gathers of ZeRO-3). tuning: a table written by `dmc tune`, from
+    which code for a GPU is chosen, before those that come with dmc. seed: the seed of dropout. The same seed gives the
+    same bits. verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs,
+    buffers, optimizer state, and gradients through the updated parameters. By default only where eager takes less than
+    a tenth of compile time; otherwise a note says so. Neither the model nor the compiled step is affected.
+    dump_dir: where to write the module in each form. observer: notified when stages begin and end
+    (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
     that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
-    that needs more memory than the cap; ArtifactError for a processor that this machine has not; VerificationError for
-    a step that is not eager's, naming the stage that changed the meaning.
+    that needs more memory than the cap; ArtifactError for a processor that this machine does not have;
+    VerificationError for a step that differs from eager's, naming the stage that changed its meaning.
     """
     artifact = compile_artifact(
         model,
@@ -178,7 +174,7 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 
 
 def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
-    """Raises PlanError where mesh and plan are not two of a kind, and for a machine that runs one rank only."""
+    """Raises PlanError where mesh and plan do not match, and for a machine that runs one rank only."""
     if mesh is None and plan is None:
         return
     if mesh is None:
@@ -191,7 +187,7 @@ def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
         hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); ready plans are {ready}'
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
-        raise PlanError("plan", f"is for {plan.mesh}, but the step for {mesh}", hint="make it by dmc.plan(mesh)")
+        raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint="create it with dmc.plan(mesh)")
     other = next((target.name for target in chosen if target.name != CPU.name), None)
     if mesh.size > 1 and other is not None:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
@@ -199,7 +195,7 @@ def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
 
 
 def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
-    """States in `imported` what a plan asks for."""
+    """Annotates `imported` with what a plan requests."""
     if plan is None:
         return None
     signature = imported.signature
@@ -209,12 +205,12 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
 
 
 def _check_settings(executor: str, memory_cap: Any) -> None:
-    """Raises DmcError for an executor that does not exist, and for a cap that is no size."""
+    """Raises DmcError for an executor that does not exist, and for a cap that is not a positive integer."""
     if executor not in get_args(Executor):
         raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
     if memory_cap is not None and not _is_size(memory_cap):
-        fact = f"is {memory_cap!r}, which is no positive number of bytes"
-        raise DmcError("memory_cap", fact, hint="give an int, such as 80 * 2**30, or leave it out")
+        fact = f"is {memory_cap!r}; it must be a positive integer number of bytes"
+        raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
 
 
 def _is_size(value: Any) -> bool:

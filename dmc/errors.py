@@ -1,4 +1,4 @@
-"""Every error a user can meet. An error names a place, a fact and a way out, and keeps strings, never IR."""
+"""Every error a user can see. An error names a place, a fact and a way out, and holds strings, never IR."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 class DmcError(Exception):
     """An error at a place: `place: fact`, then a hint.
 
-    `where` is an MLIR operation (anything with `.location` and `.name`), a string that already names the place,
-    or None where there is no place to name.
+    `where` is an MLIR operation (anything with `.location` and `.name`), a string that names the place, or None where
+    there is none.
     """
 
     def __init__(self, where: Any, fact: str, hint: str = "") -> None:
@@ -25,27 +25,27 @@ class ImportFailure(DmcError):
 
 
 class InputError(DmcError):
-    """A call with a batch that does not fit the compiled signature; the state is untouched."""
+    """A call with a batch that does not match the compiled signature; the state is untouched."""
 
 
 class StateError(DmcError):
-    """A state dictionary that does not fit the compiled signature; the state is untouched."""
+    """A state dictionary that does not match the compiled signature; the state is untouched."""
 
 
 class NonFiniteLossError(DmcError):
-    """`step(..., check_finite=True)` met a loss that is NaN or infinite; the state is as it was before the step."""
+    """`step(..., check_finite=True)` found a loss that is NaN or infinite; the state is unchanged."""
 
 
 class ArtifactError(DmcError):
-    """A `.dmc` file that is damaged, of another schema or version, or not a `.dmc` file at all."""
+    """A `.dmc` file that is damaged, has another schema or version, or is no `.dmc` file at all."""
 
 
 class PlanError(DmcError):
-    """A mesh, or a plan of placements, that does not fit together or does not fit the model."""
+    """A mesh or a plan that is inconsistent or does not fit the model."""
 
 
 class ProofError(DmcError):
-    """A program of ranks that breaks a property which every job must have; the fact tells a counterexample.
+    """Programs of ranks that violate a property required of every job; the fact gives a counterexample.
 
     property: its short name (`dmc.program.certificate`).
     """
@@ -56,11 +56,11 @@ class ProofError(DmcError):
 
 
 class VerificationError(DmcError):
-    """A step that does not compute what it should on one batch: not what PyTorch eager does or, on a GPU, the CPU."""
+    """A step that computes a wrong result on a batch: it differs from PyTorch eager's or, on a GPU, from the CPU's."""
 
 
 class PipelineError(DmcError):
-    """A pass, an option or a form that does not exist or does not fit."""
+    """A pass, option or form that does not exist or does not apply."""
 
 
 def _place(where: Any) -> str:

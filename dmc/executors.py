@@ -1,4 +1,4 @@
-"""From an imported step to what runs: its plan, the proof of it, and the code that carries it out."""
+"""From an imported step to what runs: its plan, the proof of the plan, and the code that executes it."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from dmc.runtime.signature import Signature
 from dmc.runtime.versions import tool_versions
 from dmc.target import CPU, CUDA, Target, targets
 
-# Who carries out a plan on a GPU: dmc, which replays it as one CUDA graph, or IREE's runtime, in one lane.
+# What executes a plan on a GPU: dmc, which replays it as one CUDA graph, or IREE's runtime, in one lane.
 Executor = Literal["static", "iree"]
-# What the observer is told of, in order.
+# The stages reported to the observer, in order.
 STAGES = (*pipeline.stage_names(to_form=PLANNED.name), "prove", "iree")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user asks for.
+    """What a user requests.
 
-    targets: as `dmc.target.targets` takes them. machine: for which the step is scheduled. memory_cap: bytes of device
-    memory of a rank. tuning: the file of a table that `dmc tune` has written.
+    targets: as `dmc.target.targets` takes them. machine: the one for which the step is scheduled. memory_cap: bytes of
+    device memory of a rank. tuning: the file of a table written by `dmc tune`.
     """
 
     targets: str
@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled step: the texts of its forms, its plan and the proof of it, and for each target the code.
+    """A compiled step: the text of each form, its plan and the proof of it, and the code for each target.
 
     modules: IREE's, by target. code: what dmc replays on a GPU.
     """
@@ -71,7 +71,7 @@ class Built:
     code: DeviceCode | None = None
 
     def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], ledger: Ledger) -> Artifact:
-        """What is written to a file and run; see `dmc.runtime.artifact.Artifact`."""
+        """What is saved and run; see `dmc.runtime.artifact.Artifact`."""
         return Artifact(
             signature=self.signature,
             target=target,
@@ -91,9 +91,9 @@ class Built:
 
 @dataclass
 class Builder:
-    """Builds a step, telling the observer, and dumping forms where that is asked for.
+    """Builds a step, reporting to the observer, and dumps forms on request.
 
-    module: the step in form imported, which is in form planned afterwards.
+    module: the step in form imported, transformed in place to form planned.
     """
 
     module: ir.Module
@@ -103,7 +103,8 @@ class Builder:
     dump_dir: str | os.PathLike[str] | None = None
 
     def build(self) -> Built:
-        """Decides order, memory and events, proves the programs of all ranks, and compiles. Raises ProofError, too."""
+        """Decides order, memory and events, proves the programs of all ranks, and compiles. May also raise
+        ProofError."""
         settings, module = self.settings, self.module
         names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
         write_settings(module, names, settings.machine, settings.memory_cap, settings.tuning)
@@ -129,7 +130,7 @@ def _by_iree(names: str) -> str:
 
 
 def _with_code(built: Built, library: CodeLibrary, target: Target, executor: Executor) -> Built:
-    """With what carries out the job on `target`."""
+    """Adds the code that executes the job on `target`."""
     if target.name == CPU.name:
         executable = compile_job(built.job, library, target)
     elif executor == "iree":
@@ -145,5 +146,5 @@ def _with_code(built: Built, library: CodeLibrary, target: Target, executor: Exe
 
 
 def _placed(forms: Mapping[str, str]) -> ir.Module:
-    # Later forms do not say any more which parts of what their tensors are.
+    # Later forms no longer say which part of which tensor their values are.
     return ir.Module.parse(forms[pipeline.stem(PLACED)])

@@ -1,4 +1,4 @@
-"""The forms of the design: what may stand in a module between two stages of the compiler, and what must hold there."""
+"""The forms of the design: what a module may contain between two stages of the compiler, and what must hold there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from dmc.walk import walk
 class Form:
     """A checked value: the dialects and single operations that may appear, and further verifiers, run in order.
 
-    `way_out` is the hint to a user whose module holds an operation that may not appear.
+    `way_out` is the hint for a module with an operation that may not appear.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Form:
 
 
 def verify_form(module: ir.Module, form: Form) -> None:
-    """Raises DmcError, naming operation, location and way out, for the first thing that does not hold in `form`.
+    """Raises DmcError, naming operation, location and way out, for the first violation of `form`.
 
     Raises MLIRError if the module is not even valid MLIR.
     """
@@ -84,12 +84,12 @@ def _verify_one_public_step(module: ir.Module) -> None:
     find_step(module)
     for function in functions(module):
         if function.is_external:
-            raise DmcError(function.operation, f"@{symbol(function)} has no body", "a step calls nothing from outside")
+            raise DmcError(function.operation, f"@{symbol(function)} has no body", "a step calls no external function")
         is_step = symbol(function) == "step"
         if is_step and not is_public(function):
             raise DmcError(function.operation, "@step is private", "make it public: it is what the runtime calls")
         if not is_step and is_public(function):
-            raise DmcError(function.operation, f"@{symbol(function)} is public beside @step", "make it private")
+            raise DmcError(function.operation, f"@{symbol(function)} is public; only @step may be", "make it private")
 
 
 def _verify_static_shapes(module: ir.Module) -> None:
@@ -113,7 +113,7 @@ def _verify_names(module: ir.Module) -> None:
                 raise DmcError(step.operation, f"{kind} {port.index} of @step has no name", "set its attribute dm.name")
             if port.name in seen:
                 fact = f"{kind}s {seen[port.name].index} and {port.index} of @step are both named '{port.name}'"
-                raise DmcError(step.operation, fact, "give each a name of its own")
+                raise DmcError(step.operation, fact, "give each a unique name")
             seen[port.name] = port
 
 
@@ -129,7 +129,7 @@ def _verify_roles(module: ir.Module) -> None:
             )
         group = 0 if argument.role in STATE_ROLES else ROLES.index(argument.role)
         if group < latest:
-            fact = f"argument {argument.index} '{argument.name}' of @step, a {argument.role}, stands out of order"
+            fact = f"argument {argument.index} '{argument.name}' of @step, a {argument.role}, is out of order"
             raise DmcError(step.operation, fact, "state comes first, then controls, then the batch")
         latest = group
 
@@ -139,12 +139,12 @@ def _verify_mutated_state(module: ir.Module) -> None:
 
 
 def _verify_shardings(module: ir.Module) -> None:
-    """On a mesh the step says of every tensor that it takes or gives how it lies; state lies the same way after it."""
+    """On a mesh, every argument and result of the step has a placement, and state leaves as it came."""
     meshes = [op for op in module.body.operations if isinstance(op, MeshOp)]
     if not meshes:
         return
     if len(meshes) > 1:
-        raise DmcError(meshes[1].operation, "is a second mesh", "the ranks of a job are those of one dm.mesh")
+        raise DmcError(meshes[1].operation, "is a second mesh", "a job has exactly one dm.mesh")
     step = find_step(module)
     given = _placements(step, "argument", arguments(step), "arg_attrs")
     left = _placements(step, "result", results(step), "res_attrs")
@@ -152,7 +152,7 @@ def _verify_shardings(module: ir.Module) -> None:
         before, after = given[argument.index], left[result.index]
         if before != after:
             fact = f"state '{argument.name}' comes as {before} and leaves as {after}"
-            raise DmcError(step.operation, fact, "bring the new value to where the old one lies")
+            raise DmcError(step.operation, fact, "reshard the new value to the placement of the old one")
 
 
 def _placements(step: func.FuncOp, kind: str, ports: tuple[Port, ...], attributes: str) -> list[Placement]:
@@ -160,41 +160,41 @@ def _placements(step: func.FuncOp, kind: str, ports: tuple[Port, ...], attribute
     for port, own in zip(ports, step.operation.attributes[attributes], strict=True):
         what = f"{kind} '{port.name}' of @step"
         if SHARDING not in own:
-            raise DmcError(step.operation, f"{what} does not say how it lies on the mesh", "run dm-partition")
+            raise DmcError(step.operation, f"{what} has no placement on the mesh", "run dm-partition")
         placements.append(placement_of(own[SHARDING]))
         if placements[-1].partial:
-            raise DmcError(step.operation, f"{what} is {placements[-1]}", "reduce it: nobody else would")
+            raise DmcError(step.operation, f"{what} is {placements[-1]}", "reduce it: nothing after the step does")
     return placements
 
 
 def verify_only_kernels_compute(module: ir.Module) -> None:
-    """Raises DmcError for an operation that does not stand in `@step` of form scheduled."""
+    """Raises DmcError for an operation that may not appear in `@step` in form scheduled."""
     *body, _ = find_step(module).entry_block.operations
     for view in body:
         op = view.operation
         if op.name not in _SCHEDULED_OPS and not is_view(op):
-            hint = "computation stands in dm.kernel (dm-form-kernels), movements in dm.start (dm-async)"
-            raise DmcError(op, "stands in @step in form 'scheduled'", hint)
+            hint = "computation belongs in dm.kernel (dm-form-kernels), movements in dm.start (dm-async)"
+            raise DmcError(op, "may not appear in @step in form 'scheduled'", hint)
 
 
 def _verify_only_programs(module: ir.Module) -> None:
     programs = [op for op in module.body.operations if isinstance(op, ProgramOp)]
     if not programs:
-        raise DmcError(module.operation, "has no dm.program", "lower the step (dm-lower-to-plan)")
+        raise DmcError(module.operation, "contains no dm.program", "lower the step (dm-lower-to-plan)")
     for function in functions(module):
         if is_public(function):
-            raise DmcError(function.operation, f"@{symbol(function)} is public", "kernels are private functions")
+            raise DmcError(function.operation, f"@{symbol(function)} is public", "kernels must be private functions")
 
 
 _SIGNATURE = (_verify_one_public_step, _verify_static_shapes, _verify_names, _verify_roles, _verify_mutated_state)
 
-# builtin is there for the module itself; func for @step, decompositions and calls of these.
+# builtin is there for the module itself; func for @step, decompositions and calls to them.
 _TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf")
-# Not asynchronous yet, and of a whole group: what is left of a change of placement.
+# Synchronous collectives of a whole group: what a change of placement has become.
 _VALUE_COLLECTIVES = tuple(op.OPERATION_NAME for op in (*COLLECTIVES, AllSliceOp))
 
 _MODULE_OPS = ("dm.mesh", "dm.channel", "dm.composite")
-# What @step may hold in form scheduled, beside views.
+# What @step may contain in form scheduled, apart from views.
 _SCHEDULED_OPS = tuple(op.OPERATION_NAME for op in (KernelOp, StartOp, WaitOp, PackOp, UnpackOp))
 _PLAN_OPS = tuple(op.OPERATION_NAME for op in (ProgramOp, *DECLARATIONS, *COMMANDS))
 

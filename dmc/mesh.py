@@ -18,7 +18,7 @@ class Mesh:
     """`Mesh(dp=2, tp=4)`: eight ranks in two rows of four. Axes are in the order given, major first.
 
     Ranks count row-major, so the ranks along the last axis are neighbours (as in `dm.mesh`). `axes`, `sizes` and
-    `links` have one entry for each axis; a link is None where the user named none, and then the target decides.
+    `links` have one entry for each axis; a link is None where the user named none; the target then decides.
     """
 
     axes: tuple[str, ...]
@@ -28,16 +28,18 @@ class Mesh:
     def __init__(self, *, links: Mapping[str, str] | None = None, **axes: int) -> None:
         """`axes`: name to size. `links`: axis to the slowest link between neighbours along it, one of `LINKS`.
 
-        Raises PlanError on no axis, a name that is no identifier, a size below 1, or a link that does not exist.
+        Raises PlanError on no axis, a name that is not an identifier, a size below 1, or a link that does not exist.
         """
         given: Any = links or {}
         if not isinstance(given, Mapping):
             raise PlanError(
-                "mesh", "axis name 'links' is taken", hint="links={…} says how ranks are joined; rename the axis"
+                "mesh",
+                "axis name 'links' is reserved",
+                hint="links={…} describes how ranks are connected; rename the axis",
             )
         _check_axes(axes)
         _check_links(given, axes)
-        # The dataclass is frozen; this is its construction.
+        # The dataclass is frozen; only construction may set fields.
         object.__setattr__(self, "axes", tuple(axes))
         object.__setattr__(self, "sizes", tuple(axes.values()))
         object.__setattr__(self, "links", tuple((links or {}).get(axis) for axis in axes))
@@ -70,7 +72,7 @@ class Mesh:
         return prod(self.axis_size(axis) for axis in axes)
 
     def parts_of(self, dims: Iterable[Iterable[str]]) -> tuple[int, ...]:
-        """Into how many parts axes split each dimension."""
+        """The number of parts into which axes split each dimension."""
         return tuple(self.group_size(axes) for axes in dims)
 
     def coordinates(self, rank: int) -> dict[str, int]:
@@ -114,7 +116,7 @@ def _check_axes(axes: Mapping[str, Any]) -> None:
         if not axis.isidentifier():
             raise PlanError("mesh", f"axis name '{axis}' is not an identifier", hint="use letters, digits and '_'")
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise PlanError("mesh", f"axis '{axis}' has size {size!r}", hint="a size is a whole number, at least 1")
+            raise PlanError("mesh", f"axis '{axis}' has size {size!r}", hint="a size must be an integer of at least 1")
 
 
 def _check_links(links: Mapping[str, str], axes: Mapping[str, int]) -> None:

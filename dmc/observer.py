@@ -1,4 +1,4 @@
-"""Who watches a compilation: the compiler reports stages, an observer shows or records them.
+"""Observers of a compilation: the compiler reports stages, an observer shows or records them.
 
 The base layer: this file imports nothing of dmc, so every part of the compiler may report to an observer.
 """
@@ -16,8 +16,7 @@ class Observer:
     """Watches a compilation and shows nothing but notes; the base of every other observer.
 
     The compiler calls `plan` once, with the names of the stages it is about to run, and then runs each of them inside
-    `with observer.stage(name):`. Stages do not nest. A stage that raises is left by its exception, which an observer
-    never swallows.
+    `with observer.stage(name):`. Stages do not nest. An observer never swallows an exception that a stage raises.
     """
 
     def plan(self, stages: Sequence[str]) -> None:
@@ -48,7 +47,7 @@ class StageTime:
 
 
 class RecordingObserver(Observer):
-    """Keeps what it sees: `planned` (names, in order), `times` (finished stages, in order) and `notes`."""
+    """Records what it sees: `planned` (names, in order), `times` (finished stages, in order) and `notes`."""
 
     def __init__(self) -> None:
         self.planned: tuple[str, ...] = ()
@@ -56,15 +55,15 @@ class RecordingObserver(Observer):
         self.notes: list[str] = []
 
     def plan(self, stages: Sequence[str]) -> None:
-        """Keeps the names."""
+        """Records the names."""
         self.planned = tuple(stages)
 
     def finished(self, name: str, seconds: float, failed: bool) -> None:
-        """Keeps the time."""
+        """Records the time."""
         self.times.append(StageTime(name, seconds, failed))
 
     def note(self, text: str) -> None:
-        """Keeps the line."""
+        """Records the line."""
         self.notes.append(text)
 
 

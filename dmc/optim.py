@@ -1,4 +1,4 @@
-"""The optimizers that a compiled step can carry. They mean what `torch.optim` of the same name means."""
+"""The optimizers that a compiled step can contain, with the semantics of `torch.optim`'s of the same name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What all optimizers share: global-norm clipping (None: no clipping) and groups."""
+    """The options all optimizers share: global-norm clipping (None: no clipping) and groups."""
 
     lr: float
     weight_decay: float = 0.0
@@ -67,7 +67,7 @@ class AdamW(Optimizer):
 
 @dataclass(frozen=True)
 class FromTorch:
-    """A `torch.optim` optimizer taken over with its groups and state, plus what PyTorch keeps outside of it."""
+    """A `torch.optim` optimizer taken over with its groups and state, plus what PyTorch keeps outside it."""
 
     optimizer: Any
     clip_grad_norm: float | None = None
@@ -97,7 +97,8 @@ class Settings:
 
     @property
     def counts_steps(self) -> bool:
-        """Whether an update depends on how many there were: Adam corrects for it; dampening spares the first."""
+        """Whether an update depends on the number of earlier ones: Adam's bias correction does; dampening skips the
+        first."""
         return self.kind in ("adam", "adamw") or (self.kind == "momentum" and self.dampening != 0.0)
 
 
@@ -105,9 +106,9 @@ class Settings:
 class Plan:
     """An optimizer applied to named parameters.
 
-    `groups[group_of[name]]` are the settings of parameter `name`; a name not in `group_of` is not trained.
-    `state` holds tensors by "<parameter>.<slot>" that replace the initial zeros; `counts` says how many steps a
-    parameter has done, for those where its update depends on it.
+    `groups[group_of[name]]` are the settings of parameter `name`; a name not in `group_of` is not trained. `state`
+    holds tensors by "<parameter>.<slot>" that replace the initial zeros; `counts` holds the steps a parameter has done,
+    where its update depends on that.
     """
 
     groups: tuple[Settings, ...]
@@ -126,8 +127,8 @@ class Plan:
             raise DmcError(
                 "optimizer state",
                 f"'{least}' has done {self.counts[least]} steps, but '{most}' {self.counts[most]}",
-                hint="a compiled step counts one number of steps for all parameters: where some join later, start a new"
-                " optimizer, or give it all parameters from the first step on",
+                hint="a compiled step keeps one step count for all parameters: where some join later, start a new "
+                "optimizer, or pass it all parameters from the first step on",
             )
         return self.counts[least]
 
@@ -148,7 +149,7 @@ def plan(optimizer: Any, parameters: dict[str, Any]) -> Plan:
 
 
 def _check(plan: Plan) -> None:
-    """Raises DmcError for settings with which no training makes sense, as PyTorch does and for NaN as well."""
+    """Raises DmcError for meaningless settings: those that PyTorch refuses, and NaN."""
     clip = plan.clip_grad_norm
     if clip is not None and not (clip > 0.0 and math.isfinite(clip)):
         raise DmcError("clip_grad_norm", f"is {clip!r}", hint="give a positive number, or None for no clipping")
@@ -157,16 +158,16 @@ def _check(plan: Plan) -> None:
         for name in ("lr", "weight_decay", "momentum", "eps"):
             value = getattr(each, name)
             if not (value >= 0.0 and math.isfinite(value)):
-                raise DmcError(place, f"{name} is {value!r}", hint="give a finite number that is not below 0")
+                raise DmcError(place, f"{name} is {value!r}", hint="use a finite number of at least 0")
         if bad := [beta for beta in each.betas if not 0.0 <= beta < 1.0]:
-            raise DmcError(place, f"betas are {each.betas}, of which {bad[0]!r}", hint="give numbers in [0, 1)")
+            raise DmcError(place, f"betas are {each.betas}, of which {bad[0]!r}", hint="use numbers in [0, 1)")
         if not math.isfinite(each.dampening):
-            raise DmcError(place, f"dampening is {each.dampening!r}", hint="give a finite number")
+            raise DmcError(place, f"dampening is {each.dampening!r}", hint="use a finite number")
         if each.nesterov and (each.momentum <= 0.0 or each.dampening != 0.0):
-            raise DmcError(place, "Nesterov momentum needs momentum > 0 and dampening = 0")
+            raise DmcError(place, "Nesterov momentum requires momentum > 0 and dampening = 0")
     for name, count in plan.counts.items():
         if count < 0:
-            raise DmcError("optimizer state", f"'{name}' has done {count} steps", hint="load a state as it was saved")
+            raise DmcError("optimizer state", f"'{name}' has done {count} steps", hint="load the state unchanged")
 
 
 def _own_plan(optimizer: Optimizer, names: list[str]) -> Plan:
@@ -178,7 +179,7 @@ def _own_plan(optimizer: Optimizer, names: list[str]) -> Plan:
         if not members:
             raise DmcError(
                 f"group '{group.params}'",
-                "matches no parameter that is still free",
+                "matches no parameter that is not already in another group",
                 hint=f"parameters are named {', '.join(names[:4])}, …",
             )
         free = [name for name in free if name not in members]
@@ -209,13 +210,13 @@ def _torch_plan(optimizer: Any, clip: float | None, parameters: dict[str, Any]) 
     for index, group in enumerate(optimizer.param_groups):
         for tensor in group["params"]:
             if (name := name_of.get(id(tensor))) is None:
-                raise DmcError(f"torch.optim.{kind_name}", "holds a parameter that is not the model's")
+                raise DmcError(f"torch.optim.{kind_name}", "contains a parameter that does not belong to the model")
             group_of[name] = index
             slots = optimizer.state.get(tensor, {})
             present = {slot: slots[slot] for slot in SLOTS[settings[index].kind] if slots.get(slot) is not None}
             state.update({f"{name}.{slot}": value for slot, value in present.items()})
             if settings[index].counts_steps or present:
-                # PyTorch does not count the steps of SGD; a momentum buffer shows that there was one.
+                # PyTorch does not count SGD's steps; a momentum buffer shows that at least one was done.
                 counts[name] = int(slots["step"]) if "step" in slots else int(bool(present))
     return Plan(settings, group_of, clip, state, counts)
 
@@ -234,9 +235,9 @@ def _torch_settings(kind_name: str, group: dict[str, Any]) -> Settings:
 
 
 def _torch_kind(optimizer: Any) -> str:
-    """Which optimizer of `torch.optim` this is, itself: another class of that name may do anything."""
+    """The `torch.optim` class that this is exactly: another class of that name may do anything."""
     kind = type(optimizer)
-    # By name, so that this module does not need torch.
+    # By name, so that this module does not import torch.
     if kind.__module__.startswith("torch.optim.") and kind.__name__ in ("SGD", "Adam", "AdamW"):
         return kind.__name__
     raise _unsupported(kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")

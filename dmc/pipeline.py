@@ -72,39 +72,40 @@ STAGES = (
             HoistStart(),
             SinkWait(),
             Schedule(),
-            # Another order may leave movements of two communicators unordered.
+            # Any other order may leave movements of two communicators unordered.
             AssignQueues(),
         ),
     ),
     Stage(PLANNED, (PlanMemory(), LowerToPlan(), PlaceEvents())),
 )
 
-# Who looks at a module on its way: the name of a form, or of a point between two, and the module, to be left as it is.
+# Called with the name of a form, or of a point between two forms, and the module, which it must not change.
 Witness = Callable[[str, ir.Module], None]
-# Passes behind which a witness is shown the module, and what the point is called.
+# Passes after which a witness is shown the module, and the name of that point.
 WITNESSED = {str(InlineComposites()): "opened", "cse": "simplified"}
 
 
 def stem(form: Form) -> str:
-    """What the text of a module in `form` is called: `01-imported`, so that they sort."""
+    """The key of a module's text in `form`: `01-imported`, so that forms sort in order."""
     return f"{[stage.form for stage in STAGES].index(form) + 1:02}-{form.name}"
 
 
 def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, ...]:
     """The stages from the one that leaves `from_form` to the one that leaves `to_form`, both included.
 
-    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or lies behind.
+    None stands for the first and for the last form. Raises PipelineError for a form that does not exist or comes
+    earlier.
     """
     forms = [stage.form for stage in STAGES]
     first = 0 if from_form is None else forms.index(form_named(from_form))
     last = len(forms) - 1 if to_form is None else forms.index(form_named(to_form))
     if last < first:
-        raise PipelineError(None, f"form '{to_form}' comes before form '{from_form}'", "the compiler goes forward only")
+        raise PipelineError(None, f"form '{to_form}' comes before form '{from_form}'", "the compiler only runs forward")
     return STAGES[first : last + 1]
 
 
 def stage_names(from_form: str | None = None, to_form: str | None = None) -> tuple[str, ...]:
-    """What `run` reports to an observer: one name per stage. The first is the check of the module handed in."""
+    """The stages `run` reports to an observer. The first is the check of the input module."""
     return tuple(stage.form.name for stage in stages_between(from_form, to_form))
 
 
@@ -118,17 +119,17 @@ def run(
     options: PassManagerOptions = PassManagerOptions(),
     witness: Witness | None = None,
 ) -> dict[str, str]:
-    """Carries `module`, in place, from one form to another, verifies each form on the way, and returns their texts.
+    """Transforms `module` in place from one form to another, verifies each form on the way, and returns their texts.
 
     The texts, with locations, are keyed so that they sort (`01-imported`, `02-placed`); `dump_dir` receives each as
-    `01-imported.mlir`. `observer` is told of each stage of `stage_names`, but not the plan, which its owner may want to
-    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from a pass or
-    verifier of ours and MLIRError from upstream's; a note on either says how to replay the stage.
+    `01-imported.mlir`. `observer` is notified of each stage of `stage_names`, but not of the plan, which the caller may
+    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from dmc's passes
+    and verifiers, and MLIRError from upstream's; a note on either says how to replay the stage.
     """
     observer = observer or Observer()
     first, *others = stages_between(from_form, to_form)
     texts: dict[str, str] = {}
-    # Kept before it is checked, so that a module that fails its first check can be looked at.
+    # Dumped before it is checked, so that a module that fails its first check can be inspected.
     last = _keep(module, first.form, texts, dump_dir)
     with _replayable(last, first), observer.stage(first.form.name):
         verify_form(module, first.form)
@@ -178,6 +179,6 @@ def _replayable(last: _Kept, failing: Stage) -> Generator[None]:
     except (DmcError, ir.MLIRError) as error:
         command = f"dmc-opt {shlex.quote(str(last.path))} --from={last.form.name} --to={failing.form.name}"
         error.add_note(
-            "a dump directory would let you replay this stage" if last.path is None else f"replay: {command}"
+            "pass a dump directory to make this stage replayable" if last.path is None else f"replay: {command}"
         )
         raise

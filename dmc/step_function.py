@@ -12,7 +12,7 @@ from dmc.runtime.signature import Role
 NAME, ROLE = "dm.name", "dm.role"
 
 STATE_ROLES: tuple[str, ...] = get_args(Role)
-# What the host gives anew in each step.
+# What the host passes anew in each step.
 HOST_ROLES = ("control", "batch")
 # In the order in which `@step` takes them.
 ROLES = (*STATE_ROLES, *HOST_ROLES)
@@ -35,7 +35,7 @@ def functions(module: ir.Module) -> list[func.FuncOp]:
 
 
 def is_public(function: func.FuncOp) -> bool:
-    """Whether the function is seen from outside the module."""
+    """Whether the function is visible outside the module."""
     visibility = function.operation.attributes.get("sym_visibility")
     return visibility is None or visibility.value == "public"
 
@@ -54,20 +54,20 @@ def find_step(module: ir.Module) -> func.FuncOp:
 
 
 def arguments(step: func.FuncOp) -> tuple[Port, ...]:
-    """The arguments; a name or role that is not there is empty."""
+    """The arguments; a missing name or role is empty."""
     return _ports(step, "arg_attrs", step.type.inputs)
 
 
 def results(step: func.FuncOp) -> tuple[Port, ...]:
-    """The results; a name that is not there is empty."""
+    """The results; a missing name is empty."""
     return _ports(step, "res_attrs", step.type.results)
 
 
 def mutated_state(step: func.FuncOp) -> tuple[tuple[Port, Port], ...]:
     """Each state argument that the step changes, with the result of the same name that is its new value.
 
-    Raises DmcError if such a result has another type than its argument, names an argument that a step never changes,
-    or does not stand before all outputs in the order of the arguments.
+    Raises DmcError if such a result has another type than its argument, names an argument that a step never changes, or
+    does not precede all outputs in the order of the arguments.
     """
     by_name = {argument.name: argument for argument in arguments(step) if argument.name}
     pairs = [(by_name[result.name], result) for result in results(step) if result.name in by_name]
@@ -76,8 +76,8 @@ def mutated_state(step: func.FuncOp) -> tuple[tuple[Port, Port], ...]:
         if result.index != position or (position and argument.index < pairs[position - 1][0].index):
             raise DmcError(
                 step.operation,
-                f"result {result.index} is the new value of '{result.name}' but stands out of order",
-                "return the changed state first, in the order of its arguments; give outputs names of their own",
+                f"result {result.index} is the new value of '{result.name}' but is out of order",
+                "return the changed state first, in the order of its arguments; give outputs different names",
             )
     return tuple(pairs)
 
@@ -92,14 +92,14 @@ def _verify_pair(step: func.FuncOp, argument: Port, result: Port) -> None:
     if argument.role not in MUTABLE_ROLES:
         raise DmcError(
             step.operation,
-            f"result {result.index} changes '{argument.name}', whose role '{argument.role}' is never changed",
-            f"a result replaces an argument of role {', '.join(MUTABLE_ROLES)}; give an output a name of its own",
+            f"result {result.index} changes '{argument.name}', whose role '{argument.role}' is read-only",
+            f"a result replaces an argument of role {', '.join(MUTABLE_ROLES)}; give an output a different name",
         )
     if argument.type != result.type:
         raise DmcError(
             step.operation,
             f"state '{argument.name}' comes as {argument.type} and leaves as {result.type}",
-            "cast the new value to the type of its argument: both share one storage",
+            "cast the new value to the type of its argument: both share one buffer",
         )
 
 

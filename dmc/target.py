@@ -9,16 +9,23 @@ from dmc.errors import DmcError
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of machine by name, the one steps are scheduled for by default, and what IREE's compiler must be told.
+    """A kind of machine by name, the machine for which steps are scheduled by default, and the flags of IREE's
+    compiler.
 
-    The compiler runs anywhere: no GPU is needed to compile for one. has_kernels: whether those of `dmc.kernels`, and
-    libraries, run on it, or IREE's code alone.
+    The compiler runs anywhere: no GPU is needed to compile for one. has_kernels: whether kernels of `dmc.kernels` and
+    libraries run on it, or IREE's code alone. most_bindings: the most buffers that IREE's runtime accepts for a kernel.
     """
 
     name: str
     machine: str
     iree_flags: tuple[str, ...]
     has_kernels: bool = False
+    most_bindings: int = 32
+
+    @property
+    def most_values(self) -> int:
+        """The operands and results that a kernel should have at most: IREE binds some buffers of its own."""
+        return self.most_bindings * 3 // 4
 
 
 def _cpu(processor: str) -> Target:
@@ -27,18 +34,19 @@ def _cpu(processor: str) -> Target:
 
 
 CPU = _cpu("host")
-# IREE knows no Hopper; sm_80 code runs on everything since.
+# IREE does not support Hopper; sm_80 code runs on all later GPUs.
 CUDA = Target("cuda", "h200", ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"), has_kernels=True)
-CUDA_BY_IREE = replace(CUDA, has_kernels=False)
+# Its plan is that of IREE's runtime (`executor="iree"`), whoever carries it out.
+CUDA_BY_IREE = replace(CUDA, has_kernels=False, most_bindings=16)
 
 TARGETS = {target.name: target for target in (CPU, CUDA)}
 
 
 def target(name: str) -> Target:
-    """The target of that name; raises DmcError for another.
+    """The target of that name; raises DmcError if there is none.
 
-    "cpu" is the processor of this machine; "cpu:x86-64-v3" another one, by LLVM's name for it ("generic": any).
-    "cuda:iree" is a GPU on which IREE's code alone runs.
+    "cpu" is the processor of this machine; "cpu:x86-64-v3" names another by LLVM's name for it ("generic": any).
+    "cuda:iree" is a GPU that runs IREE's code alone.
     """
     if name == "cuda:iree":
         return CUDA_BY_IREE
@@ -52,7 +60,7 @@ def target(name: str) -> Target:
 
 
 def targets(names: str) -> tuple[Target, ...]:
-    """One target, or several joined by "+" ("cpu+cuda"), of which no two are of one kind. Raises DmcError."""
+    """One target, or several of different kinds joined by "+" ("cpu+cuda"). Raises DmcError."""
     found = tuple(target(name) for name in names.split("+"))
     if len({each.name for each in found}) < len(found):
         raise DmcError(f"target '{names}'", "names one kind of machine twice", hint="name each kind once")

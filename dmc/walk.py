@@ -21,5 +21,5 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
 
 
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
-    """What the operation and those nested in it take as operands."""
+    """The operands of the operation and of those nested in it."""
     return (operand for inner in walk(op) for operand in inner.operands)

@@ -53,7 +53,8 @@ def sample(types: Sequence[TensorType], seed: int, limit: int = 8, special: bool
                 numbers = np.where(random.random(each.shape) < 0.05, chosen, numbers)
             made.append(torch.tensor(numbers.astype(np.float32)).to(TORCH[each.dtype]))
         elif each.dtype == "i1":
-            made.append(torch.tensor(random.random(each.shape) < 0.7))
+            # One alone is the guard, without which nothing is updated.
+            made.append(torch.tensor(random.random(each.shape) < 0.7) if each.shape else torch.tensor(True))
         else:
             made.append(torch.tensor(random.integers(0, limit, each.shape)).to(TORCH[each.dtype]))
     return tuple(made)

@@ -16,7 +16,9 @@ os.environ["TRITON_INTERPRET"] = "1"
 import ml_dtypes
 import numpy as np
 import torch
+import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import libdevice
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from dmc.kernels.code import arguments_of, function_of
@@ -58,6 +60,23 @@ def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprec
 
 
 _interpreter.InterpreterBuilder.create_dot = _dot
+
+
+def _rest_as_hardware(self: Any, x: Any, y: Any) -> Any:
+    """NVPTX makes `%` of a division; Triton's interpreter is exact."""
+    made = np.where(np.isinf(y.data), x.data, x.data - np.trunc(x.data / y.data) * y.data)
+    return _interpreter.TensorHandle(made.astype(x.data.dtype), x.dtype.scalar)
+
+
+def _exact_rest(x: Any, y: Any) -> Any:
+    """libdevice, which the interpreter does not know; a literal may stand for one operand."""
+    type = next(each.dtype.scalar for each in (x, y) if isinstance(each, tl.tensor))
+    made = np.fmod(*(each.handle.data if isinstance(each, tl.tensor) else np.float32(each) for each in (x, y)))
+    return tl.tensor(_interpreter.TensorHandle(made, type), tl.block_type(type, list(made.shape)))
+
+
+_interpreter.InterpreterBuilder.create_frem = _rest_as_hardware
+libdevice.fmod = _exact_rest
 _generic_reduce = _interpreter.ReduceOps.generic_reduce
 _UFUNCS = {
     "maximum": np.maximum,

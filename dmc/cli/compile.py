@@ -1,6 +1,6 @@
 """`dmc compile my_module:make_step -o step.dmc`: compiles what a Python function describes and writes the file.
 
-What is given on the command line goes before what the function says.
+Command-line options override the function's values.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dmc.observer import Observer
     from dmc.runtime import Artifact
 
-_USAGE = "name it as in `dmc compile my_module:make_step`"
-# The keyword arguments of dmc.compile that may be given on the command line, too.
+_USAGE = "write it as in `dmc compile my_module:make_step`"
+# The keyword arguments of dmc.compile that are also command-line options.
 _KEYWORDS = ("target", "executor", "machine", "memory_cap", "tuning", "dump_dir", "verify")
 
 
@@ -33,16 +33,16 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("compile", help="compile a training step", description=__doc__)
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
-    parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, say, cpu:x86-64-v3")
+    parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, for example, cpu:x86-64-v3")
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
-    parser.add_argument("--machine", metavar="MACHINE", help="the machine that the step is planned for, say, h200x4")
+    parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
     parser.add_argument("--tuning", metavar="FILE", help="a table that dmc tune has written, for code for a GPU")
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
-        help="compare the first step with PyTorch eager's, whatever that takes; by default where it is cheap",
+        help="compare the first step with PyTorch eager's at any cost; by default only where it is cheap",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(command=run)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError."""
     output = Path(arguments.output)
     if not output.resolve().parent.is_dir():
-        raise DmcError(str(output), "its directory does not exist", hint="make the directory first")
+        raise DmcError(str(output), "its directory does not exist", hint="create the directory first")
     make_step = _function(arguments.source)
     with shown(arguments.quiet) as observer:
         observer.plan(["build model", "write"])
@@ -70,13 +70,13 @@ def _function(source: str) -> Any:
     module_name, _, name = source.partition(":")
     if not module_name or not name:
         raise DmcError(source, "is not module:function", hint=_USAGE)
-    # A module of the user's is found as `python -m` finds it: from the current directory.
+    # A user's module is found as by `python -m`: from the current directory.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A module that exists but lacks one of its own imports says so itself.
+        # The error of a module that lacks one of its own imports names that import.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise DmcError(source, f"imports {error.name!r}, which is not installed", hint="install it") from error
         raise DmcError(source, f"no module {error.name!r} from {os.getcwd()}", hint=_USAGE) from error
@@ -90,7 +90,7 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
     if isinstance(made, Step):
         if given:
             options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            fact = f"returned a step that is already compiled: too late for {options}"
+            fact = f"returned a step that is already compiled, so {options} cannot apply"
             raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
         return made.snapshot()
     if not isinstance(made, Mapping):
@@ -98,7 +98,7 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
         raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
     keywords: dict[str, Any] = {**made, **given}
     _check_keywords(keywords, arguments.source)
-    # Imported here: only this command needs the compiler. Its device is not opened, as it may be in another machine.
+    # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)
 
 
@@ -106,8 +106,8 @@ def _check_keywords(keywords: Mapping[str, Any], source: str) -> None:
     parameters = inspect.signature(dmc.compile_artifact).parameters
     unknown = sorted(set(keywords) - set(parameters) | {"observer"} & set(keywords))
     missing = sorted(n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in keywords)
-    facts = [f"has no use for {', '.join(unknown)}"] if unknown else []
-    facts += [f"needs {', '.join(missing)}"] if missing else []
+    facts = [f"does not accept {', '.join(unknown)}"] if unknown else []
+    facts += [f"requires {', '.join(missing)}"] if missing else []
     if facts:
         fact = f"dmc.compile {' and '.join(facts)}"
         raise DmcError(source, fact, hint="return a dict of the keyword arguments of dmc.compile")

@@ -1,4 +1,4 @@
-"""`dmc inspect step.dmc`: what a compiled step takes, holds and consists of."""
+"""`dmc inspect step.dmc`: a compiled step's signature, state and contents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOP_OPS = 8
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
-    parser = commands.add_parser("inspect", help="show what is in a .dmc file", description=__doc__)
+    parser = commands.add_parser("inspect", help="show the contents of a .dmc file", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(command=run)
@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     """The report as JSON values; sizes are in bytes.
 
-    mesh: axis to size, or None; for a mesh "rank_bytes" says what one rank holds, and tensors how they are split. The
-    "arena" on the device holds the state and shares the rest among all that the step computes; gradients and
-    activations are the most that is alive of each at one time. certificate: what was proven of the plan.
+    mesh: axis to size, or None; for a mesh, "rank_bytes" is the memory of one rank, and tensors say how they are split.
+    The device "arena" holds the state, and shares the rest among all values of the step; gradients and activations are
+    the peak of each. certificate: what was proven about the plan.
     """
     signature = artifact.signature
     whole, rank = _memory(artifact)
@@ -73,7 +73,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
 
 
 def _memory(artifact: Artifact) -> tuple[dict[str, int], dict[str, int] | None]:
-    """What is held in all, and, for a mesh, what by one rank."""
+    """The memory in total, and, for a mesh, of one rank."""
     signature, parts = artifact.signature, Ranks(artifact.signature)
     ranks = memory_report(artifact.job).ranks
     whole = _bytes(signature.state, [memory for memory in ranks for _ in memory.ranks])
@@ -83,8 +83,8 @@ def _memory(artifact: Artifact) -> tuple[dict[str, int], dict[str, int] | None]:
 
 
 def _bytes(state: Sequence[StateSpec], ranks: Sequence[RankMemory]) -> dict[str, int]:
-    """Of the state, of the most gradients and activations that `ranks` have alive, each at a time of its own, and of
-    their arenas.
+    """Bytes of the state, of the peaks of live gradients and activations of `ranks`, each at its own time, and of their
+    arenas.
     """
 
     def total(*roles: str) -> int:

@@ -1,4 +1,4 @@
-"""`dmc ledger step.dmc`: what the ranks of a compiled step send each other, and why."""
+"""`dmc ledger step.dmc`: the communication between ranks of a compiled step, and its reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from dmc.runtime.artifact import Artifact
 
-# Columns where there is no terminal.
+# Columns without a terminal.
 _WIDE = 250
 
 
@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("ledger", help="show every movement between ranks in a step", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
-    parser.add_argument("--all", action="store_true", help="a line for each movement and the line of Python it is from")
+    parser.add_argument("--all", action="store_true", help="print a line per movement, with its line of Python")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(command=run)
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(ledger.to_json(), indent=2))
     else:
-        # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+        # Without a terminal, as in a pipe, nothing needs to be wrapped, whatever COLUMNS says.
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
         print(ledger.table(arguments.all, width))
     return 0

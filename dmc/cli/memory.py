@@ -1,4 +1,4 @@
-"""`dmc memory step.dmc`: the memory that a step needs, what it is for, and where the peak is; nothing runs."""
+"""`dmc memory step.dmc`: the memory that a step needs, its uses, and where the peak is; nothing runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.memory_report import report
 
-# Columns where there is no terminal.
+# Columns without a terminal.
 _WIDE = 250
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
-    parser = commands.add_parser("memory", help="show what a planned step needs of memory", description=__doc__)
+    parser = commands.add_parser("memory", help="show the memory that a planned step needs", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
-    parser.add_argument("--plot", metavar="PNG", help="write a picture of memory over the step, named *.png")
-    parser.add_argument("--html", metavar="FILE", help="write a page with the picture and what lives at the peak")
+    parser.add_argument("--plot", metavar="PNG", help="write a plot of memory over the step, named *.png")
+    parser.add_argument("--html", metavar="FILE", help="write a page with the plot and the live buffers at the peak")
     parser.set_defaults(command=run)
 
 
@@ -35,6 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
         plot(made, arguments.plot)
     if arguments.html:
         Path(arguments.html).write_text(page(made), encoding="utf-8")
-    # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+    # Without a terminal, as in a pipe, nothing needs to be wrapped, whatever COLUMNS says.
     print(table(made, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE))
     return 0

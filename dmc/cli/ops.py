@@ -8,7 +8,7 @@ from collections import Counter
 # An operation begins a line, after the names of its results: `%3:2 = "dm.composite"(…)`, `linalg.yield …`.
 _RESULTS = r"(?:%[\w$.#-]+(?::\d+)?(?:,\s*%[\w$.#-]+(?::\d+)?)*\s*=\s*)?"
 _OP = re.compile(rf'^\s*{_RESULTS}"?([A-Za-z_]\w*(?:\.[\w$]+)+)"?(?=[\s(<{{@]|$)', re.MULTILINE)
-# The printer leaves the dialect out where it is `func`, and at the top.
+# The printer omits the dialect `func`, and the dialect of the top-level op.
 _SHORT = re.compile(rf"^\s*{_RESULTS}(return|call|module)(?=[\s{{@]|$)", re.MULTILINE)
 _LONG = {"return": "func.return", "call": "func.call", "module": "builtin.module"}
 _COMPOSITE = re.compile(r'^.*dm\.composite"?\s*[\s(<].*?\bkind = "([\w.]+)"', re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`dmc-opt`: reads MLIR, runs passes on it, prints it. As `mlir-opt`, with the passes of dmc beside upstream's."""
+"""`dmc-opt`: reads MLIR, runs passes on it, prints it. Like `mlir-opt`, with dmc's passes as well as upstream's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPLIT_MARKER = "// -----"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The exit code: 0, or 1 after anything that was reported on stderr."""
+    """The exit code: 0, or 1 after any error reported on stderr."""
     try:
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if arguments.list_passes:
@@ -49,7 +49,7 @@ def list_passes() -> Iterator[str]:
 
 
 def split_input(source: str) -> list[str]:
-    """The parts of `source` between split markers, each after as many blank lines as keep its line numbers true."""
+    """The parts of `source` between split markers, each padded with blank lines to preserve line numbers."""
     parts: list[str] = []
     lines: list[str] = []
     for number, line in enumerate(source.splitlines(keepends=True), 1):
@@ -67,7 +67,7 @@ def _process_all(arguments: Arguments, source: str) -> tuple[str, bool]:
     outputs: list[str] = []
     succeeded = True
     for part in parts:
-        # A fresh context for each part, as in mlir-opt: one part cannot change how the next is read.
+        # A fresh context for each part, as in mlir-opt: one part cannot affect how the next is parsed.
         with ir.Context() as context, ir.Location.unknown():
             collector = Collector()
             output = _process(arguments, context, collector, part)
@@ -84,7 +84,7 @@ def _process_all(arguments: Arguments, source: str) -> tuple[str, bool]:
 
 
 def _process(arguments: Arguments, context: ir.Context, collector: Collector, source: str) -> str | None:
-    # One thread: reports come in the order of the passes, and the same input gives the same bytes.
+    # One thread: reports appear in pass order, and the same input gives the same bytes.
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = arguments.allow_unregistered_dialect
     dialect.load(context)

@@ -13,17 +13,17 @@ from dmc.passes.base import Element, PassManagerOptions, parse_pipeline
 _FLAGS = {
     "split-input-file": "treat the parts of the input between `// -----` lines as separate inputs",
     "verify-diagnostics": "check diagnostics against the `expected-error` comments of the input",
-    "verify-each": "verify the module after each pass (the default; --verify-each=false turns it off)",
+    "verify-each": "verify the module after each pass (the default; --verify-each=false disables it)",
     "mlir-print-ir-after-all": "print the module to stderr after each pass",
     "mlir-timing": "print the time of each pass to stderr",
     "mlir-print-op-generic": "print operations in their generic form",
     "mlir-print-debuginfo": "print locations",
     "allow-unregistered-dialect": "accept operations of unknown dialects",
-    "list-passes": "list the passes of dmc, with their options, and stop",
+    "list-passes": "list the passes of dmc, with their options, and exit",
 }
 
 _EPILOG = """passes:
-  --dm-x, --dm-x="option=1", --canonicalize   run one pass, ours or upstream's, in the order written
+  --dm-x, --dm-x="option=1", --canonicalize   run one pass, dmc's or upstream's, in the order written
   -p 'dm-x{option=1},canonicalize'            run a list of passes, with or without builtin.module(...) around it
   --from=imported --to=planned                run the compiler's own stages between two forms
 """
@@ -33,7 +33,7 @@ _TRUTH = {"": True, "true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the command line asks for; `input` and `output` are paths or `-`."""
+    """The parsed command line; `input` and `output` are paths or `-`."""
 
     input: str
     output: str
@@ -48,19 +48,19 @@ class Arguments:
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Reads the command line; raises PipelineError for a flag, pass or option that does not exist or does not fit."""
+    """Reads the command line; raises PipelineError for a flag, pass or option that does not exist or does not apply."""
     flags, rest = _take_flags(_long(argument) for argument in argv)
     known, others = _parser().parse_known_args(rest)
     extra = [argument for argument in others if not argument.startswith("--")]
     if extra:
         raise PipelineError("dmc-opt", f"expected one input file, got also {' '.join(extra)}")
     if others and known.pass_pipeline is not None:
-        raise PipelineError("dmc-opt", f"both -p and {others[0]}", "write all passes in the one or the other way")
+        raise PipelineError("dmc-opt", f"both -p and {others[0]}", "give all passes in one way or the other")
     elements = tuple(element for flag in others for element in _shorthand(flag))
     if known.pass_pipeline is not None:
         elements = parse_pipeline(known.pass_pipeline)
     if elements and (known.from_form or known.to_form):
-        raise PipelineError("dmc-opt", "both passes and --from/--to", "run the passes in a second dmc-opt")
+        raise PipelineError("dmc-opt", "both passes and --from/--to", "run the passes in a separate dmc-opt")
     return Arguments(
         input=known.input,
         output=known.o,
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _long(argument: str) -> str:
-    # LLVM's tools take long options with one dash too.
+    # LLVM's tools also accept long options with one dash.
     return f"-{argument}" if re.match(r"-[A-Za-z][\w-]", argument) else argument
 
 
@@ -112,7 +112,7 @@ def _take_flags(argv: Iterable[str]) -> tuple[dict[str, bool], list[str]]:
         if not argument.startswith("--") or name not in _FLAGS:
             rest.append(argument)
         elif value not in _TRUTH or (equals and not value):
-            raise PipelineError("dmc-opt", f"--{name} wants true or false, got '{value}'")
+            raise PipelineError("dmc-opt", f"--{name} expects true or false, got '{value}'")
         else:
             flags[name] = _TRUTH[value]
     return flags, rest

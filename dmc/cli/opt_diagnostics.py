@@ -1,4 +1,4 @@
-"""Diagnostics of `dmc-opt`: MLIR's and dmc's own errors as one frozen value, printed as compilers print them."""
+"""Diagnostics of `dmc-opt`: MLIR's and dmc's own errors as frozen values, printed in compiler style."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from dmc._mlir import ir
 from dmc.errors import DmcError
 
-# What MLIR calls a buffer that it was handed as text.
+# MLIR's name for a buffer passed as text.
 BUFFER = "-"
 
 _FILE_LINE_COLUMN = re.compile(r'"([^"]*)":(\d+):(\d+)')
@@ -37,7 +37,7 @@ class Diagnostic:
 
 
 def from_mlir(diagnostic: Any) -> Diagnostic:
-    """A copy of an MLIR diagnostic, which itself is valid only inside the handler that receives it."""
+    """A copy of an MLIR diagnostic, which is valid only inside the handler that receives it."""
     return Diagnostic(
         severity=diagnostic.severity.name.lower(),
         place=place_of(str(diagnostic.location)),
@@ -47,7 +47,7 @@ def from_mlir(diagnostic: Any) -> Diagnostic:
 
 
 def from_error(error: DmcError) -> Diagnostic:
-    """What a pass or verifier of ours raised."""
+    """An error raised by a pass or verifier of dmc."""
     located = _LOCATED.match(error.place)
     name = located["name"] if located else error.place
     message = f"{name}: {error.fact}" if name else error.fact
@@ -90,7 +90,7 @@ class Collector:
 def render(diagnostic: Diagnostic, file: str, source: str) -> str:
     """`file:3:8: error: message`, the line of `source` with a caret below it, the notes, then the hint.
 
-    A place in the input buffer is shown under the input's name `file`.
+    A place in the input buffer is shown with the input's name `file`.
     """
     lines = [f"{_where(diagnostic.place, file)}{diagnostic.severity}: {diagnostic.message}"]
     lines += _caret(diagnostic.place, file, source)

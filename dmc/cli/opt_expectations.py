@@ -1,6 +1,6 @@
-"""`--verify-diagnostics`: comments in the input say which diagnostics must come, and where.
+"""`--verify-diagnostics`: comments in the input say which diagnostics must appear, and where.
 
-`// expected-error @+1 {{text}}` wants an error on the next line whose message contains `text`; likewise
+`// expected-error @+1 {{text}}` expects an error on the next line whose message contains `text`; likewise
 `expected-warning`, `expected-remark` and `expected-note`. `@-2`, `@above`, `@below` and `@unknown` work as in MLIR, and
 in `expected-error-re {{a {{[0-9]+}} b}}` the inner braces hold regular expressions.
 """
@@ -22,7 +22,7 @@ _MALFORMED = re.compile(r"//.*\bexpected-(error|warning|remark|note)\b")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One directive: the diagnostic it wants on `line` (None: at no known place), and where it stands itself."""
+    """One directive: the diagnostic it expects on `line` (None: at no known place), and its own place."""
 
     severity: str
     line: int | None
@@ -31,7 +31,7 @@ class Expectation:
     written_on: int
 
     def fits(self, diagnostic: Diagnostic, file: str) -> bool:
-        """Whether `diagnostic` is the one wanted; `file` is the input's own name."""
+        """Whether `diagnostic` is the expected one; `file` is the input's own name."""
         place = diagnostic.place
         if diagnostic.severity != self.severity or not self.pattern.search(_full_message(diagnostic)):
             return False
@@ -41,9 +41,10 @@ class Expectation:
 
 
 def check(source: str, file: str, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What differs between the directives in `source` and what came: empty when each met exactly its own.
+    """Mismatches between the directives in `source` and the diagnostics: empty if each matched exactly one.
 
-    The result is itself diagnostics: an unexpected one is repeated as an error, a missing one stands at its directive.
+    The result is diagnostics, too: an unexpected one is repeated as an error, a missing one is reported at its
+    directive.
     """
     waiting = list(expectations(source))
     problems = [
@@ -79,7 +80,7 @@ def _target(number: int, at: str | None, directives: Iterable[int]) -> int | Non
         return None
     if at not in ("above", "below"):
         return number + int(at)
-    # Directives stacked on one place all mean the nearest line that is not a directive.
+    # Consecutive directives all refer to the nearest line that is not a directive.
     taken, step = set(directives), -1 if at == "above" else 1
     target = number + step
     while target in taken:

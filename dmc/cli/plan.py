@@ -1,4 +1,4 @@
-"""`dmc plan step.dmc`: the commands of a planned step, one a line; of two files, how their plans differ."""
+"""`dmc plan step.dmc`: the commands of a planned step, one per line; for two files, how their plans differ."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.runtime.artifact import Artifact
 
-# Columns where there is no terminal.
+# Columns without a terminal.
 _WIDE = 250
-# Commands shown on either side of the one that `--around` names.
+# Commands shown on either side of the one given to `--around`.
 _NEIGHBOURS = 5
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("plan", help="show the commands of a planned step", description=__doc__)
-    files = "a .dmc file, or MLIR in form planned (- for standard input); two show how their plans differ"
+    files = "a .dmc file, or MLIR in form planned (- for standard input); two files show how their plans differ"
     parser.add_argument("files", metavar="FILE", nargs="+", help=files)
-    parser.add_argument("--rank", type=int, default=0, metavar="R", help="whose program (default: 0)")
-    parser.add_argument("--lane", metavar="L", help="only commands of this lane")
-    parser.add_argument("--around", type=int, metavar="N", help=f"command N and {_NEIGHBOURS} on either side of it")
-    parser.add_argument("--label", metavar="PATTERN", help="only commands whose label matches, as in 'h.*.attn*'")
-    parser.add_argument("--places", action="store_true", help="of two plans, also commands that lie elsewhere only")
+    parser.add_argument("--rank", type=int, default=0, metavar="R", help="the rank whose program to show (default: 0)")
+    parser.add_argument("--lane", metavar="L", help="show only commands of this lane")
+    parser.add_argument(
+        "--around", type=int, metavar="N", help=f"show command N and {_NEIGHBOURS} on either side of it"
+    )
+    parser.add_argument("--label", metavar="PATTERN", help="show only commands whose label matches, as in 'h.*.attn*'")
+    parser.add_argument(
+        "--places", action="store_true", help="for two plans, also show commands that differ only in offsets"
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that is not there."""
+    """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that does not exist."""
     if len(arguments.files) > 2:
-        raise DmcError("dmc plan", f"got {len(arguments.files)} files", "give one to show it, two to compare them")
+        raise DmcError("dmc plan", f"got {len(arguments.files)} files", "pass one to show it, two to compare them")
     jobs = [_job(file) for file in arguments.files]
     for file, job in zip(arguments.files, jobs, strict=True):
         _check(file, job, arguments.rank, arguments.lane)
@@ -57,7 +61,7 @@ def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
         return "the plans are equal"
     moved = sum(each.place_only for each in every) // 2
     if moved and not arguments.places:
-        around.append(f"{moved:,} command{'s' * (moved > 1)} with operands at other places only (--places shows them)")
+        around.append(f"{moved:,} command{'s' * (moved > 1)} differing only in offsets (--places shows them)")
         every = [each for each in every if not each.place_only]
     chosen = set(_chosen([each.line for each in every], arguments))
     rows = [(f"{each.mark} {each.line.number}", each.line) for each in every if each.line in chosen]
@@ -65,7 +69,7 @@ def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
 
 
 def _head(job: Job, rank: int) -> str:
-    """One sentence: which rank, how many commands and lanes, and its arenas."""
+    """One sentence: the rank, its numbers of commands and lanes, and its arenas."""
     program, ranks = job.programs[rank], len(job.programs)
     arenas = ", ".join(f"{space.replace('_', ' ')} {size:,} B" for space, size in sorted(program.arenas.items()))
     which = f"rank {rank} of {ranks}" if ranks > 1 else "one rank"
@@ -76,12 +80,12 @@ def _table(rows: Iterable[tuple[str, Line]]) -> str:
     # Rich takes a while to load, and only this command needs it.
     from dmc.cli.plan_table import table
 
-    # Where there is no terminal, as in a pipe, nothing needs to be folded, whatever COLUMNS says.
+    # Without a terminal, as in a pipe, nothing needs to be wrapped, whatever COLUMNS says.
     return table(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
 
 
 def _chosen(lines: Sequence[Line], arguments: argparse.Namespace) -> list[Line]:
-    """The lines that the options leave."""
+    """The lines that the options select."""
     if arguments.around is not None:
         lines = _neighbours(lines, arguments.around)
     if arguments.lane is not None:
@@ -92,7 +96,7 @@ def _chosen(lines: Sequence[Line], arguments: argparse.Namespace) -> list[Line]:
 
 
 def _neighbours(lines: Sequence[Line], number: int) -> Sequence[Line]:
-    """The last line that begins at or before the command, and those beside it."""
+    """The last line that begins at or before the command, and its neighbours."""
     at = max((i for i, line in enumerate(lines) if line.number <= number), default=None)
     if at is None or number < 0:
         raise DmcError(f"--around {number}", "is before the first command", "commands count from 0")
@@ -109,7 +113,7 @@ def _check(file: str, job: Job, rank: int, lane: str | None) -> None:
 
 def _job(file: str) -> Job:
     if file == "-" or Path(file).suffix == ".mlir":
-        # MLIR takes a while to load; files need none.
+        # MLIR takes a while to load; .dmc files do not need it.
         from dmc.cli.plan_source import job_of_text
 
         return job_of_text(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"), file)

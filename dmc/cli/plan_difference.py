@@ -1,4 +1,4 @@
-"""How two plans differ: what stands in one only, what has other operands or waits, and what lies at other places."""
+"""How two plans differ: commands in one only, with other operands or waits, or at other offsets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Mark = Literal["-", "+", "<", ">"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A line that differs. "-" stands in the old plan only, "+" in the new one only; "<" and ">" are one command.
+    """A line that differs. "-" is only in the old plan, "+" only in the new one; "<" and ">" are the same command.
 
-    place_only: both read and write as much and wait for the same, but at other offsets.
+    place_only: both read and write the same amounts and wait for the same, but at other offsets.
     """
 
     mark: Mark
@@ -28,7 +28,8 @@ class Difference:
 def differences(old: Job, new: Job, rank: int) -> list[Difference]:
     """The lines of a rank's program that differ, in order of issue.
 
-    Lines are matched by lane, kind and label with `difflib`: about linear for plans that are alike, quadratic at worst.
+    Lines are matched by lane, kind and label with `difflib`: about linear for similar plans, quadratic in the worst
+    case.
     """
     ours, theirs = lines_of(old, rank), lines_of(new, rank)
     matcher = SequenceMatcher(None, [_same(line) for line in ours], [_same(line) for line in theirs], autojunk=False)
@@ -50,7 +51,7 @@ def differences(old: Job, new: Job, rank: int) -> list[Difference]:
 
 
 def frames(old: Job, new: Job, rank: int) -> Iterator[str]:
-    """Differences of what stands around the commands, a line each: mesh, memory, lanes and slots."""
+    """Differences outside the commands, one per line: mesh, memory, lanes and slots."""
     if old.mesh != new.mesh:
         yield f"mesh: {_axes(old)} → {_axes(new)}"
     mine, theirs = old.programs[rank], new.programs[rank]
@@ -69,7 +70,7 @@ def _same(line: Line) -> tuple[str, ...]:
 
 
 def _changed(ours: Sequence[Line], theirs: Sequence[Line], matched: Mapping[int, int]) -> Iterator[Difference]:
-    """The pairs that are not alike. Numbers of events and kernels mean nothing: what is waited for and moved does."""
+    """The pairs that differ. Numbers of events and kernels do not matter, only the waits and bytes."""
     for old, new in zip(ours, theirs, strict=True):
         waits = {wait.after if wait.after is None else matched.get(wait.after) for wait in old.waits}
         place_only = _sizes(old) == _sizes(new) and waits == {wait.after for wait in new.waits}

@@ -1,4 +1,4 @@
-"""The program of one rank as lines that a person can read: its launches, moves and collectives, with their events."""
+"""The program of one rank as readable lines: its launches, moves and collectives, with their events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmc.simulator.describe import bytes_of, kind_of
 
 @dataclass(frozen=True)
 class Wait:
-    """An event that a command waits for, and the number of the command behind which it is recorded, if there is one."""
+    """An event that a command waits for, and the number of the command after which it is recorded, if any."""
 
     event: int
     after: int | None
@@ -21,11 +21,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class Line:
-    """A launch, move or collective; or an await or record that has none beside it on its lane (`kind` says which).
+    """A launch, move or collective; or an await or record without one next to it on its lane (see `kind`).
 
-    number: of the command, as messages of the proof give it. kind: of the kernel or movement. kernel: the symbol of
-    what is launched. label: the module, tensor or slot that it comes from. bytes: what goes through memory or over a
-    link. signals: events recorded once it has ended.
+    number: of the command, as in messages of the proof. kind: of the kernel or movement. kernel: the symbol of the
+    launched kernel. label: the module, tensor or slot that it comes from. bytes: moved through memory or over a link.
+    signals: events recorded when it ends.
     """
 
     number: int
@@ -43,8 +43,8 @@ class Line:
 def lines_of(job: Job, rank: int) -> tuple[Line, ...]:
     """The lines of a rank's program, in order of issue.
 
-    An event stands beside the command that waits for it or is followed by it: the first one behind the await, and the
-    last one before the record, on the same lane. Linear in the commands.
+    An event is shown with the command that waits for it or that it follows: the first one after the await, and the last
+    one before the record, on the same lane. Linear in the commands.
     """
     program = job.programs[rank]
     beside = {number: _Beside() for number, _ in _works(program)}
@@ -78,14 +78,14 @@ def _works(program: Program) -> Iterator[tuple[int, Work]]:
 
 
 def _attach(program: Program, beside: dict[int, _Beside]) -> Iterator[tuple[int, Command]]:
-    """Puts each event beside its command; gives the awaits and records that have none."""
+    """Attaches each event to its command; returns the awaits and records without one."""
     waiting: dict[int, list[tuple[int, Await]]] = {}
     last: dict[int, int] = {}
     for number, command in enumerate(program.commands):
         match command:
             case Await():
                 waiting.setdefault(command.lane, []).append((number, command))
-            # What awaits nothing but events before it signals these: it is a command of its own.
+            # Awaits followed directly by a record form a command of their own.
             case Record() if command.lane in last and not waiting.get(command.lane):
                 beside[last[command.lane]].signals.append(command.event)
             case Record():
@@ -99,7 +99,7 @@ def _attach(program: Program, beside: dict[int, _Beside]) -> Iterator[tuple[int,
 
 
 def _recorded_after(program: Program) -> dict[int, int]:
-    """The command behind which each event is recorded."""
+    """The command after which each event is recorded."""
     last: dict[int, int] = {}
     recorded: dict[int, int] = {}
     for number, command in enumerate(program.commands):

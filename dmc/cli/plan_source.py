@@ -17,4 +17,4 @@ def job_of_text(text: str, file: str) -> Job:
             return job_of(ir.Module.parse(text))
         except ir.MLIRError as error:
             first = str(error).strip().splitlines()[-1].strip()
-            raise DmcError(file, f"is not MLIR that dmc can read: {first}", "run it through dmc-opt") from error
+            raise DmcError(file, f"cannot be read as MLIR: {first}", "run it through dmc-opt") from error

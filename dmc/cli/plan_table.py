@@ -12,9 +12,9 @@ from rich.table import Table
 from dmc.cli.plan_lines import Line, Wait
 from dmc.program import Range
 
-# How a range's space is told; device memory is the rule.
+# How a range's memory space is shown; device memory is the default.
 _SPACES = {"device": "", "pinned_host": "pinned ", "host": "host "}
-# Of more ranges than these, the first are shown and the others are counted.
+# At most this many ranges are shown; the others are counted.
 _MOST_RANGES = 4
 _COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
     ("lane", lambda line: line.lane),
@@ -30,7 +30,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
 
 
 def table(rows: Iterable[tuple[str, Line]], width: int) -> str:
-    """Lines in columns, of at most `width` characters in all, each behind the text of its first column."""
+    """Lines in columns, at most `width` characters in total, each after the text of its first column."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     made.add_column("#", justify="right", no_wrap=True)
     for name, _ in _COLUMNS:
@@ -44,12 +44,12 @@ def table(rows: Iterable[tuple[str, Line]], width: int) -> str:
 
 
 def ranges_text(ranges: Sequence[Range]) -> str:
-    """`[256, 320) pinned [0, 4)`; of many, the first and how many more."""
+    """`[256, 320) pinned [0, 4)`; for many, the first and the number of others."""
     shown = [f"{_SPACES[each.space]}[{each.offset}, {each.end})" for each in ranges[:_MOST_RANGES]]
     rest = len(ranges) - len(shown)
     return " ".join([*shown, *([f"and {rest} more"] if rest else [])])
 
 
 def wait_text(wait: Wait) -> str:
-    """`e3 (16)`: the event, and the command that it is signalled behind."""
+    """`e3 (16)`: the event, and the command after which it is signalled."""
     return f"e{wait.event}" if wait.after is None else f"e{wait.event} ({wait.after})"

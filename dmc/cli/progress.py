@@ -37,12 +37,12 @@ class BarObserver(Observer):
         self._planned: list[str] = []
 
     def plan(self, stages: Sequence[str]) -> None:
-        """Makes the bar longer by these stages."""
+        """Extends the bar by these stages."""
         self._planned += stages
         self._lengthen(len(stages))
 
     def started(self, name: str) -> None:
-        """Names the running stage; one that nobody has planned makes the bar longer."""
+        """Names the running stage; an unplanned one extends the bar."""
         if name in self._planned:
             self._planned.remove(name)
         else:
@@ -50,7 +50,7 @@ class BarObserver(Observer):
         self._progress.update(self._task, description=name)
 
     def finished(self, name: str, seconds: float, failed: bool) -> None:
-        """Moves the bar on, unless the stage failed."""
+        """Advances the bar, unless the stage failed."""
         mark = "[red]✗[/]" if failed else "[green]✓[/]"
         self._progress.console.print(f"{mark} {name:<24} {seconds:7.2f} s")
         if not failed:
@@ -66,7 +66,7 @@ class BarObserver(Observer):
 
 @contextmanager
 def shown(quiet: bool, stream: TextIO | None = None) -> Generator[Observer]:
-    """An observer that suits `stream` (stderr by default), alive inside the block."""
+    """An observer that suits `stream` (stderr by default), active inside the block."""
     target = sys.stderr if stream is None else stream
     if quiet:
         yield Observer()

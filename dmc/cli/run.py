@@ -1,4 +1,4 @@
-"""`dmc run step.dmc --steps N --batches file.npz`: trains on, printing the loss of every step."""
+"""`dmc run step.dmc --steps N --batches file.npz`: continues training, printing the loss of every step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dmc.cli.saving import Saving, terminable
 from dmc.errors import InputError
 from dmc.runtime import Step, load
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
@@ -23,30 +24,41 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file")
     parser.add_argument("--steps", type=_positive, required=True, metavar="N", help="training steps to run")
     parser.add_argument(
-        "--batches", required=True, metavar="NPZ", help="arrays named as the inputs, one batch per leading index"
+        "--batches", required=True, metavar="NPZ", help="arrays named like the inputs, one batch per leading index"
     )
     parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
-    parser.add_argument("--shuffle", type=int, metavar="SEED", help="a new order of the batches in every round")
-    parser.add_argument("--device", metavar="NAME", help="a device other than the default: cpu, cuda or, say, cuda:1")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="shuffle the batches in every epoch")
+    parser.add_argument(
+        "--device", metavar="NAME", help="a device other than the default: cpu, cuda or, for example, cuda:1"
+    )
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here, at the end or on Ctrl-C")
+    parser.add_argument("--save-every", type=_positive, metavar="N", help="write it after every N steps, too")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError."""
+    if arguments.save_every and not arguments.output:
+        raise InputError("--save-every", "needs a file to write", hint="give -o FILE as well")
     step = load(arguments.file, arguments.device, arguments.verify)
     batches = read_batches(Path(arguments.batches), step)
     first = step.steps_done + 1
+    saving = Saving(step, arguments.output, arguments.save_every)
+    saving.announce()
     start = time.perf_counter()
-    for number, loss in _train(step, batches, arguments):
-        print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+    try:
+        with terminable():
+            for number, loss in _train(step, batches, arguments, saving):
+                print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+    except KeyboardInterrupt:
+        saving.at_end()
+        raise
     seconds = time.perf_counter() - start
     print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
     if arguments.verify:
-        print(f"step {first} is what the CPU computes by the same plan")
-    if arguments.output:
-        step.save(arguments.output)
+        print(f"step {first} agrees with the CPU's result for the same plan")
+    saving.at_end()
     return 0
 
 
@@ -59,8 +71,8 @@ def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
         raise InputError(str(path), f"is not an .npz file ({error})", hint="write one with numpy.savez") from error
     names = [spec.name for spec in step.signature.batch]
     if sorted(names) != sorted(batches):
-        fact = f"holds {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
-        raise InputError(str(path), fact, hint="name the arrays as the inputs, see `dmc inspect`")
+        fact = f"contains {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
+        raise InputError(str(path), fact, hint="name the arrays like the inputs, see `dmc inspect`")
     counts = {array.shape[0] if array.ndim else 0 for array in batches.values()}
     if len(counts) != 1 or counts == {0}:
         sizes = ", ".join(f"{name} {describe(mlir_name(a.dtype), a.shape)}" for name, a in batches.items())
@@ -73,13 +85,16 @@ def _typed(array: np.ndarray) -> np.ndarray:
     return array.view(dtype_of("bf16").numpy) if array.dtype == np.dtype("V2") else array
 
 
-def _train(step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace) -> Iterator[tuple[int, float]]:
-    """Yields (number, loss); the next step is queued before the loss of one is read, so that neither waits."""
+def _train(
+    step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace, saving: Saving
+) -> Iterator[tuple[int, float]]:
+    """Yields (number, loss); the next step is queued before a loss is read, so that the device never idles."""
     order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
     previous = None
     for number, index in enumerate(order):
         result = step.call_flat({name: array[index] for name, array in batches.items()}, lr=arguments.lr)
         loss = result if step.signature.aux is None else result[0]
+        saving.after(number + 1)
         if previous is not None:
             yield number - 1, float(previous)
         previous = loss

@@ -1,4 +1,4 @@
-"""`dmc simulate step.dmc --target h200x4`: how long a planned step takes on a machine, and what it waits for."""
+"""`dmc simulate step.dmc --target h200x4`: the predicted time of a planned step on a machine, and what it waits for."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from dmc.simulator.summary import summarise
 from dmc.simulator.timeline import timeline_page
 from dmc.simulator.trace import trace
 
-# Columns where there is no terminal.
+# Columns without a terminal.
 _WIDE = 160
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
-    parser = commands.add_parser("simulate", help="predict a planned step on a machine", description=__doc__)
+    parser = commands.add_parser(
+        "simulate", help="predict the time of a planned step on a machine", description=__doc__
+    )
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     names = ", ".join(machine_names())
-    parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to play it on: {names}")
+    parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to simulate: {names}")
     more = (
-        "play it for so many ranks: groups along the axis of data grow, and what their collectives take; "
-        "what each rank computes, copies and holds stays as planned, also where ZeRO would split it further"
+        "simulate this many ranks: groups along the data axis grow, and so do the times of their collectives; what "
+        "each rank computes, copies and holds stays as planned, even where ZeRO would split it further"
     )
     parser.add_argument("--ranks", type=int, metavar="N", help=more)
-    parser.add_argument("--axis", metavar="NAME", help="the axis of the mesh that grows (default: dp)")
+    parser.add_argument("--axis", metavar="NAME", help="the mesh axis that grows (default: dp)")
     parser.add_argument(
         "--show", type=_ranks, metavar="R,R", help="ranks in the trace and on the page (default: first 8)"
     )
@@ -44,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command; raises ArtifactError, and DmcError where the machine cannot play the step."""
+    """Runs the command; raises ArtifactError, and DmcError where the machine cannot run the step."""
     artifact = Artifact.read(arguments.file, to_run=False)
     simulation = simulate(artifact.job, machine(arguments.target), arguments.ranks, arguments.axis)
     whys = artifact.ledger.whys()
@@ -72,7 +74,7 @@ def _not_played(rank: int, simulation: Simulation) -> tuple[str, str]:
     played = list(simulation.programs)
     shown = f"--show takes {_list(played)}"
     if 0 <= rank < simulation.ranks:
-        return f"was not played: of {simulation.ranks:,} ranks, those that are alike are played once", shown
+        return f"was not simulated: of {simulation.ranks:,} ranks, equivalent ones are simulated once", shown
     return f"does not exist among {simulation.ranks:,} ranks", shown
 
 
@@ -84,4 +86,4 @@ def _ranks(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of ranks, such as 0,3") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of ranks, such as 0,3") from None

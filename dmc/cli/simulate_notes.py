@@ -1,4 +1,4 @@
-"""What a reader must know before believing a simulation: for which machine and how many ranks the step was planned."""
+"""Caveats of a simulation: the machine and the number of ranks for which the step was planned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc.simulator import Simulation
 
 
 def notes(artifact: Artifact, simulation: Simulation) -> Iterator[str]:
-    """What was planned otherwise than it is played, as sentences; none where all is as planned."""
+    """Differences between the plan and what is simulated, as sentences; empty if there are none."""
     yield from _of_machine(artifact, simulation.machine.name)
     yield from _of_ranks(artifact.signature, simulation)
 
@@ -21,8 +21,8 @@ def _of_machine(artifact: Artifact, played: str) -> Iterator[str]:
     if not planned or planned == cost_table_hash(machine(played)):
         return
     known = [name for name in machine_names() if cost_table_hash(machine(name)) == planned]
-    name = known[0] if known else "a machine whose figures are other than any here"
-    yield f'planned for {name}: order and overlap are what pays there; compile with machine="{played}" to plan for it'
+    name = known[0] if known else "a machine with figures that are not known here"
+    yield f'planned for {name}: order and overlap suit that machine; compile with machine="{played}" to plan for it'
 
 
 def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:
@@ -35,4 +35,4 @@ def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:
     split = [spec for spec in state if any(use[0] == axis for uses in signature.splits_of(spec) for use in uses)]
     if split:
         fact = f"{len(split):,} of {len(state):,} tensors of state are split along {axis}"
-        yield f"{fact}: more ranks would each hold and update less of them, so memory and updates come out too large"
+        yield f"{fact}: more ranks would each hold and update less, so memory and updates are overestimated"

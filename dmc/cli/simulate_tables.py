@@ -16,13 +16,13 @@ _MOST_RANKS = 8
 
 
 def print_summary(summary: Summary, notes: Sequence[str], width: int) -> None:
-    """Prints step time, what computation waits for, idle lanes, the critical path and memory, in so many columns.
+    """Prints step time, what computation waits for, idle lanes, the critical path and memory.
 
-    notes: what the reader must know before.
+    notes: the caveats.
     """
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     ranks = "1 rank" if summary.ranks == 1 else f"{summary.ranks:,} ranks"
-    alike = f" ({summary.played} played, which the others are like)" if summary.played < summary.ranks else ""
+    alike = f" ({summary.played} simulated, the others are equivalent)" if summary.played < summary.ranks else ""
     console.print(f"{ranks} of {summary.machine}{alike}; cost table {summary.costs[:12]}")
     for note in notes:
         console.print(f"note: {note}", style="yellow")

@@ -2,14 +2,14 @@
 
 * step: model, loss and optimizer → the module and its first state
 * capture: model and loss → one exported graph
-* python: what Python does around a model, which export would lose
+* python: side effects of Python code that export would lose
 * forward: the exported graph, run with composites in place of what they mean
 * composites: the composites, one file each
 * differentiate: forward, loss and backward as one graph
 * update: the optimizer as a graph
-* decompositions: what survives differentiation, in operations that torch-mlir lowers well
+* decompositions: what remains after differentiation, as operations that torch-mlir lowers well
 * linalg: graphs → linalg on tensors
-* link: both halves become `@step`
+* link: both halves joined into `@step`
 * origin: module path and source line of every operation
-* torch_internals: what has no public name in PyTorch
+* torch_internals: private names of PyTorch
 """

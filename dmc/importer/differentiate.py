@@ -1,7 +1,7 @@
 """The exported forward pass → one functional graph of forward, loss and backward.
 
 PyTorch's own autograd differentiates while the graph is traced; composites stay whole, mutated buffers become results,
-and every node carries the module and source line it comes from, on the way back too.
+and every node carries its module and source line, in the backward pass, too.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Gradients:
     """`graph`: (state…, seed, counter, batch…) -> (loss, aux…, written state…, gradients…).
 
     The state is in the order of `Capture.state`; `written` names the buffers and parameters that the forward pass
-    changes, `trained` the parameters that get a gradient, each in the order of the results; `aux` counts the auxiliary
-    outputs.
+    mutates, `trained` the parameters that get a gradient, each in the order of the results; `aux` is the number of
+    auxiliary outputs.
     """
 
     graph: fx.GraphModule
@@ -47,9 +47,9 @@ class Gradients:
 def differentiate(
     capture: Capture, mixed: bool, trainable: frozenset[str], accumulate: int = 1, decompose: bool = True
 ) -> Gradients:
-    """Traces forward, loss and backward of `capture`; `mixed` applies the rules of `precision.autocast`,
-    `trainable` names the parameters that the optimizer holds, `accumulate` counts the micro-batches. Without
-    `decompose` all operations stay whole.
+    """Traces forward, loss and backward of `capture`; `mixed` applies the rules of `precision.autocast`, `trainable`
+    names the parameters that the optimizer holds, `accumulate` is the number of micro-batches. Without `decompose`
+    nothing is decomposed.
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
@@ -60,16 +60,16 @@ def differentiate(
     wanted = [name for name in names if name in trainable]
     if not wanted:
         raise ImportFailure(
-            "the model", "no parameter in use requires a gradient", hint="unfreeze one, and give it to the optimizer"
+            "the model", "no parameter in use requires a gradient", hint="unfreeze one, and pass it to the optimizer"
         )
 
-    # Backward passes and hooks of users see the gradient of a micro-batch as in eager: of its share in the mean.
+    # Users' backward passes and hooks see a micro-batch's gradient as in eager: that of its share of the mean.
     parts = accumulate if capture.calls or any(capture.hooks[name] for name in wanted) else 1
 
     def step(*flat: Tensor) -> list[Tensor | None]:
         values = dict(zip(names, flat, strict=False))
         seed, counter, *batch = flat[len(names) :]
-        # In-place updates act on copies; functionalisation turns the last version of each into a result.
+        # In-place updates modify copies; functionalisation returns the last version of each.
         values.update({name: values[name].clone() for name in names if name not in trainable})
         for name in wanted:
             for hook in capture.hooks[name]:
@@ -101,19 +101,19 @@ def _check_gradients(loss: Tensor, kept: Mapping[str, Tensor]) -> None:
 
 
 def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | None]:
-    """The gradients of `loss`, differentiated as one of `parts` that add up to a mean."""
+    """The gradients of `loss`, one of `parts` terms of a mean."""
     share = None if parts == 1 else torch.full_like(loss, 1 / parts)
     try:
         gradients: Sequence[Tensor | None] = list(torch.autograd.grad(loss, wanted, share, allow_unused=True))
     except DmcError:
         raise
-    except Exception as error:  # Users' code raises what it likes.
+    except Exception as error:  # Users' code may raise anything.
         raise untraceable("the backward pass", error) from error
     return [gradient if gradient is None or parts == 1 else gradient * parts for gradient in gradients]
 
 
 def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.GraphModule:
-    """The graph of `function`, decomposed for torch-mlir; origins of the running node are kept."""
+    """The graph of `function`, decomposed for torch-mlir; the running node's origin is recorded."""
     table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
@@ -122,7 +122,7 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
 
 
 def _make_nothing(graph: fx.Graph) -> None:
-    """Tensors without elements are made on the spot: torch-mlir divides by their sizes where they are viewed."""
+    """Tensors without elements are created where they are used: torch-mlir divides by their sizes in views."""
     for node in list(graph.nodes):
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, Tensor) or value.numel():
@@ -153,7 +153,7 @@ def _leaf(tensor: Tensor, trained: bool) -> Tensor:
 
 
 def _select(graph: fx.GraphModule, names: list[str], wanted: list[str]) -> Gradients:
-    """Drops the results of state that was not written and of parameters that got no gradient."""
+    """Drops results for state that was not written and for parameters without a gradient."""
     results = results_of(graph)
     gradients = results[len(results) - len(wanted) :]
     after = results[len(results) - len(wanted) - len(names) : len(results) - len(wanted)]
@@ -172,7 +172,7 @@ def _select(graph: fx.GraphModule, names: list[str], wanted: list[str]) -> Gradi
 
 
 def results_of(graph: fx.GraphModule) -> list[Any]:
-    """The nodes that a traced graph returns; None where it returns none."""
+    """The nodes that a traced graph returns, with None for results that are none."""
     results: Any = graph.graph.output_node().args[0]
     return list(results)
 

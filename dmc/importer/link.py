@@ -1,4 +1,4 @@
-"""Gradients and update, imported as two functions, become the one function `@step`."""
+"""Links gradients and update, imported as two functions, into `@step`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRADIENTS, UPDATE, STEP = "gradients", "update", "step"
 
 @dataclass(frozen=True)
 class Order:
-    """The names of the tensors that `@gradients` and `@update` take and give, in their order.
+    """The names of the arguments and results of `@gradients` and `@update`, in their order.
 
     gradients: (inputs…, seed, counter, batch…) -> (loss, aux…, written…, gradients of trained…)
     update: (trained…, gradients…, slots…, old written…, new written…, step, loss, lr, guard) ->
@@ -30,8 +30,8 @@ class Order:
 def link(module: ir.Module, signature: Signature, order: Order, accumulate: int) -> None:
     """Adds `@step` with the calling convention of `signature` to `module` and moves the two functions into it.
 
-    With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, which a loop runs one after
-    the other; gradients, loss and auxiliary outputs are their means, state that they write passes from one to the next.
+    With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, run in a loop; gradients,
+    loss and auxiliary outputs are averaged, and state that they write is carried from one to the next.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
     arguments = [*signature.state, *signature.controls, *signature.batch]
@@ -61,7 +61,7 @@ class _Body:
     accumulate: int
 
     def build(self, batch: Sequence[ir.Value], results: Sequence[str]) -> list[ir.Value]:
-        """Emits the body of `@step`; gives the values named by `results`."""
+        """Emits the body of `@step`; returns the values named by `results`."""
         heads = 1 + self.order.aux
         outputs = self._mean_of_micro_batches(batch) if self.accumulate > 1 else self._once(batch)
         loss, *aux = outputs[:heads]
@@ -107,12 +107,12 @@ class _Body:
         return [v if i in carried else _scale(v, 1.0 / self.accumulate) for i, v in enumerate(totals)]
 
     def _call(self, name: str, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-        """Moves the body of a function to where we are, on `arguments`; gives its results and erases it."""
+        """Inlines the body of a function at the insertion point, on `arguments`; returns its results and erases it."""
         function = self.functions.pop(name)
         block = function.operation.regions[0].blocks[0]
         for parameter, argument in zip(block.arguments, arguments, strict=True):
             parameter.replace_all_uses_with(argument)
-        # Operations can only be moved beside another, so one stands here for as long as it takes.
+        # Operations can only be moved next to another, so a temporary one marks the place.
         anchor = arith.ConstantOp(ir.IndexType.get(), 0)
         *body, terminator = list(block.operations)
         for op in body:
@@ -147,7 +147,8 @@ def _zeros(tensor_type: ir.Type) -> ir.Value:
 
 
 def _slice(whole: ir.Value, part_type: ir.Type, index: ir.Value) -> ir.Value:
-    """Rows index·n … of `whole`, n = the rows of `part_type`: row `index` of what is [micro-batches, n, …]."""
+    """Rows index·n … of `whole`, n = the rows of `part_type`: row `index` of `whole` viewed as [micro-batches, n,
+    …]."""
     part, total = ir.RankedTensorType(part_type), ir.RankedTensorType(whole.type)
     rank = part.rank
     shape = [total.shape[0] // part.shape[0], *part.shape]
@@ -171,7 +172,7 @@ def _slice(whole: ir.Value, part_type: ir.Type, index: ir.Value) -> ir.Value:
 def _counter(step: ir.Value, micro: ir.Value, accumulate: int) -> ir.Value:
     """step · accumulate + micro: every micro-batch draws its own random numbers.
 
-    In tensors: what is computed of an element is computed on the host, which has nothing to say within a step.
+    As tensors: scalars would be computed on the host, which takes no part in a step.
     """
     i64 = ir.IntegerType.get_signless(64)
     times = ir.DenseElementsAttr.get_splat(step.type, ir.IntegerAttr.get(i64, accumulate))

@@ -1,4 +1,4 @@
-"""Where an operation comes from: the module path in the model and the line of Python that called it."""
+"""The origin of an operation: the module path in the model and the line of Python that called it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Part = Literal["", "backward", "update"]
 @dataclass(frozen=True)
 class Origin:
     """`module` is the path in the user's model ("" for the model itself, "loss" for a loss function beside it), `file`
-    and `line` its innermost own line.
+    and `line` the innermost line of user code.
 
-    part: "backward" where the operation belongs to the gradient of what stands there; "update" where it belongs to the
+    part: "backward" where the operation belongs to the gradient of that line; "update" where it belongs to the
     optimizer, and `module` is the path of the parameter, or "optimizer".
     """
 
@@ -46,11 +46,11 @@ NOWHERE = Origin("", "", 0)
 
 
 def of_exported_node(node: fx.Node, prefix: str) -> Origin:
-    """The origin that export noted on `node`; `prefix` is the path of the user's model in the exported one."""
+    """The origin that export recorded on `node`; `prefix` is the path of the user's model in the exported one."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     module = paths[-1] if paths else ""
-    # Generated code has a name like `<string>`, and no lines that anybody could look at.
+    # Generated code has a file name like `<string>`, and no lines to look at.
     frames = [frame for frame in _FRAME.findall(node.meta.get("stack_trace") or "") if not frame[0].startswith("<")]
     own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
@@ -58,7 +58,7 @@ def of_exported_node(node: fx.Node, prefix: str) -> Origin:
 
 
 def of_node(node: fx.Node) -> Origin:
-    """The origin carried by a node of a traced graph, through differentiation; NOWHERE if it has none."""
+    """The origin of a node of a traced graph, preserved by differentiation; NOWHERE if it has none."""
     return (node.meta.get("custom") or {}).get(META_KEY, NOWHERE)
 
 
@@ -76,12 +76,12 @@ def of_exception(error: BaseException, root: nn.Module) -> Origin:
 
 
 def is_library(file: str) -> bool:
-    """Whether `file` is PyTorch's, ours, or none at all (generated code)."""
+    """Whether `file` belongs to PyTorch or dmc, or is no file (generated code)."""
     return file.startswith((*_LIBRARIES, "<"))
 
 
 def op_name(target: Any) -> str:
-    """The name users know: "aten.nonzero" for an ATen overload."""
+    """The name that users know: "aten.nonzero" for an ATen overload."""
     if isinstance(target, OpOverload):
         return str(target).removesuffix(".default")
     return getattr(target, "__name__", str(target))

@@ -89,7 +89,7 @@ def import_step(
 
 @contextmanager
 def _default_type(dtype: torch.dtype) -> Generator[None]:
-    """The type of new tensors: while the model runs that of the user, in our own code this."""
+    """The default type of new tensors: the user's while the model runs, this one in dmc's own code."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -152,7 +152,7 @@ def _signature(
 
 
 def _check_names(signature: Signature) -> None:
-    """Raises ImportFailure where two tensors of the step have one name, as a parameter and an input may."""
+    """Raises ImportFailure where two tensors of the step, such as a parameter and an input, have the same name."""
     kinds: dict[str, str] = {}
     others = {"control": signature.controls, "input": signature.batch, "output": signature.outputs}
     named = [(kind, spec.name) for kind, specs in others.items() for spec in specs]
@@ -170,10 +170,14 @@ def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype:
     for name, tensor in captured.state.items():
         role: Role = "parameter" if name in trained else "frozen"
         if captured.kinds[name] != "parameter" or (name in written and name not in trained):
-            role = "buffer"  # A frozen parameter that the forward pass changes, as a teacher's, is no more than that.
+            role = (
+                "buffer"  # A frozen parameter that the forward pass changes, such as a teacher's, is simply a buffer.
+            )
         kind = _dtype_name(name, _converted(tensor, dtype).dtype)
         mutated = name in trained or name in written
-        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
+        aliases = captured.aliases[name]
+        transient = tuple(each for each in (name, *aliases) if each not in captured.saved)
+        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, aliases, transient)
     owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
     slots = [
         StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in zip(update.slots, owners, strict=True)

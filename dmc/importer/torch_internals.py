@@ -1,4 +1,4 @@
-"""What the importer needs of PyTorch that has no public name, in one place."""
+"""The private names of PyTorch that the importer needs, in one place."""
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from torch.nn.modules import module as nn_module
 
 Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
-# Where every `apply` passes, also one that was looked up early, as in `reverse = Reverse.apply`.
+# Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
+# Normalisations: their schemas do not say that they write the running mean and variance.
+_UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
 
 
 def parameters_of(module: nn.Module) -> Registry:
-    """The module's own parameters by name, and None where one is declared but not there."""
+    """The module's own parameters by name, None for one that is registered as None."""
     return module._parameters
 
 
@@ -32,19 +34,19 @@ def buffers_of(module: nn.Module) -> Registry:
 
 
 def has_backward_hooks(module: nn.Module | None) -> bool:
-    """Whether hooks act on the backward pass of a module; None asks for those on all modules."""
+    """Whether a module has backward hooks; None stands for hooks on all modules."""
     if module is None:
         return bool(nn_module._global_backward_hooks or nn_module._global_backward_pre_hooks)
     return bool(module._backward_hooks or module._backward_pre_hooks)
 
 
 def hooks_of(tensor: Tensor) -> tuple[Callable[[Tensor], Tensor | None], ...]:
-    """The hooks on the gradient of a tensor, in the order in which they run."""
+    """The hooks on the gradient of a tensor, in execution order."""
     return tuple((tensor._backward_hooks or {}).values())
 
 
 def has_hooks_after_accumulation(tensor: Tensor) -> bool:
-    """Whether something waits for the tensor's `.grad`."""
+    """Whether a hook waits for the tensor's `.grad`."""
     return bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 
@@ -61,26 +63,31 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
 def may_write(target: Any) -> bool:
     """Whether an operation changes one of its operands."""
     schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
+    return updates_statistics(target) or (schema is not None and schema.is_mutable)
+
+
+def updates_statistics(target: Any) -> bool:
+    """Whether an operation is `(x, weight, bias, mean, variance, training, …)` and may write mean and variance."""
+    return target in _UPDATES_STATISTICS
 
 
 def without_torch_functions() -> Any:
-    """A context in which modes do not see what is called."""
+    """A context in which modes do not intercept calls."""
     return torch._C.DisableTorchFunction()
 
 
 def storage_key(tensor: Tensor) -> int:
-    """Equal for tensors in the same memory."""
+    """A key, equal for tensors in the same memory."""
     return tensor.untyped_storage()._cdata
 
 
 def has_overlap_within(tensor: Tensor) -> bool:
-    """Whether elements of one tensor certainly share memory, as the rows of an expanded one do."""
+    """Whether elements of one tensor certainly share memory, as the rows of an expanded one."""
     return torch._debug_has_internal_overlap(tensor) == 1
 
 
 def version(tensor: Tensor) -> int:
-    """Grows with every operation that writes into the tensor."""
+    """A counter that grows with every write to the tensor."""
     return tensor._version
 
 
@@ -91,7 +98,7 @@ def is_written(tensor: Tensor) -> bool:
 
 
 def caller(depth: int) -> FrameType | None:
-    """The frame `depth` levels above the function that asks."""
+    """The frame `depth` levels above the caller."""
     return sys._getframe(depth + 1)
 
 

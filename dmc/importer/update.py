@@ -24,9 +24,9 @@ class Update:
     """`graph`: (parameters…, gradients…, slots…, old written…, new written…, step, loss, lr, guard) ->
     (parameters…, slots…, written…, step, finite).
 
-    `parameters` are as the forward pass left them; `written` is the state that it changes, the results without those
-    among the parameters. `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the
-    scalar loss, `lr` f32 [groups], `guard` and `finite` i32 [].
+    `parameters` are as the forward pass left them; `written` is the state that it mutates (as a result, without
+    parameters). `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the scalar
+    loss, `lr` f32 [groups], `guard` and `finite` i32 [].
     """
 
     graph: fx.GraphModule
@@ -80,7 +80,7 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
 
 @contextmanager
 def _noted(name: str) -> Generator[None]:
-    """Lets operations say that they update the parameter `name`; "optimizer" for what all share."""
+    """Attributes operations to the update of parameter `name`; "optimizer" for shared ones."""
     before = traceback.current_meta
     traceback.current_meta = {**before, "custom": {origin.META_KEY: origin.Origin(name, "", 0, "update")}}
     try:
@@ -99,7 +99,7 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The scalars of one parameter group in one step, computed once for all its parameters."""
+    """The scalars of one parameter group in one step, computed once for all of its parameters."""
 
     settings: Settings
     lr: Tensor
@@ -111,7 +111,7 @@ class _Prepared:
     def of(settings: Settings, step: Tensor, lr: Tensor) -> _Prepared:
         count = (step + 1).float()
         beta1, beta2 = settings.betas
-        # 1 - βᵗ by expm1: a difference from one would lose the digits that matter in the first steps.
+        # 1 - βᵗ by expm1: subtraction from one would lose significant digits in the first steps.
         correction1 = -torch.expm1(count * math.log(beta1)) if beta1 > 0.0 else torch.ones([])
         correction2 = -torch.expm1(count * math.log(beta2)) if beta2 > 0.0 else torch.ones([])
         return _Prepared(settings, lr, step == 0, correction1, correction2.sqrt())

@@ -143,7 +143,7 @@ class _Loops:
         wide = np.dtype(np.float32) if result.kind not in "fiub" or result == np.float16 else result
         operands: list[Any] = []
         for array in self.arrays()[:2]:
-            used = [i for i, size in enumerate(array.shape) if size > 1]
+            used = [i for i, size in enumerate(array.shape) if size != 1]
             operands += [array.reshape([array.shape[i] for i in used]).astype(wide), used]
         kept = sorted({*operands[1], *operands[3]} - set(self.reduced))
         total = np.asarray(np.einsum(*operands, kept, optimize=True))

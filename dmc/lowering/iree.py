@@ -11,7 +11,7 @@ from iree.compiler.tools import CompilerToolError
 
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
-from dmc.target import Target
+from dmc.target import CPU, Target
 
 # What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
 # passes as well takes a third of its time.
@@ -27,7 +27,6 @@ _FUSED_FIRST = (
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
-_MOST_BINDINGS = 32
 # IREE names a target by all features of its processor.
 _LONGEST = 300
 
@@ -80,10 +79,11 @@ def _errors(report: str) -> str:
     return "\n".join(lines[:5]) or said[:2000]
 
 
-def check_bindings(schedule: str) -> None:
-    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail when it is called."""
+def check_bindings(schedule: str, target: Target) -> None:
+    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: loading or calling it would fail."""
     for name, buffers in _DISPATCH.findall(schedule):
         count = len(_BUFFER.findall(buffers))
-        if count > _MOST_BINDINGS:
-            fact = f"IREE makes one kernel of {count} buffers, and its runtime binds {_MOST_BINDINGS} at most"
-            raise DmcError(name, fact, hint="please report the model")
+        if count > target.most_bindings:
+            fact = f"IREE makes one kernel of {count} buffers, and its runtime binds {target.most_bindings} at most"
+            hint = "please report the model" if target.name == CPU.name else 'compile without executor="iree"'
+            raise DmcError(name, fact, hint=hint)

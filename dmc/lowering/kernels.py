@@ -55,7 +55,7 @@ def _compiled(text: str, target: Target) -> CodeLibrary:
 
 def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
     schedule = stream_text(text, target, *_FLAGS, *flags)
-    check_bindings(schedule)
+    check_bindings(schedule, target)
     return read_library(schedule)
 
 

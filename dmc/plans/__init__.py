@@ -1,6 +1,7 @@
-"""Ready plans, to be used on a mesh: `dmc.plan(mesh).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))`.
+"""Ready-made plans, to be used on a mesh:
+`dmc.plan(mesh).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))`.
 
-`recipe(name)` starts a ready plan of your own. `resolve` applies a plan to a model's names and shapes.
+`recipe(name)` starts a ready-made plan of your own. `resolve` applies a plan to a model's names and shapes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules about activations, applied to the paths of a model's modules."""
+"""Rules about activations, applied to the paths of a model's modules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Dims = dict[int, tuple[AxisUse, ...]]
 
 
 def constrain(rules: Sequence[Rule], modules: Sequence[str], unmatched: list[Rule]) -> tuple[ActivationPlan, ...]:
-    """The constraints that `rules` put on what modules take and give, in the order of `modules`.
+    """The constraints of `rules` on the inputs and outputs of modules, in the order of `modules`.
 
     Optional rules that match nothing are added to `unmatched`. Raises PlanError for other patterns that match
-    nothing, and for an axis that two rules put on two dimensions of one value.
+    nothing, and where two rules put one axis on two dimensions of one value.
     """
     names = dict.fromkeys(modules)
     values: dict[Value, Dims] = {}

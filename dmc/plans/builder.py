@@ -25,7 +25,7 @@ STAGES = (0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class Recipe:
-    """Rules without a mesh: a ready plan. Every method returns a new recipe with one more rule.
+    """Rules without a mesh: a ready-made plan. Every method returns a new recipe with one more rule.
 
     Patterns are shell patterns over module paths (`*`, `?`, `[0-3]`; `*` also crosses dots), alternatives joined by
     "|". A pattern may start at any module, so "h.*.attn" matches "transformer.h.0.attn". Tied parameters are matched
@@ -43,21 +43,21 @@ class Recipe:
         gathered where they are used. With `accumulate`, each micro-batch is split. Several axes may be data parallel.
         """
         if zero not in STAGES:
-            raise PlanError("data_parallel", f"zero={zero!r} is no stage of ZeRO", hint="use 0 (none), 1, 2 or 3")
+            raise PlanError("data_parallel", f"zero={zero!r} is not a stage of ZeRO", hint="use 0 (none), 1, 2 or 3")
         return self._with(DataParallel(axis, zero, recipe=self.name))
 
     def shard(self, pattern: str, *, dim: int, axis: str, blocks: int = 1, optional: bool = False) -> Self:
         """Splits dimension `dim` of the matching parameters and buffers over `axis`.
 
-        blocks: the dimension is that many equal blocks side by side, and each of them is split (3 for fused queries,
-        keys and values, so that every rank gets its part of all three).
+        blocks: the number of equal blocks side by side in the dimension, each of which is split (3 for fused queries,
+        keys and values: every rank gets a part of each).
         """
         if blocks < 1:
-            raise PlanError("shard", f"blocks={blocks}", hint="the number of fused blocks is at least 1")
+            raise PlanError("shard", f"blocks={blocks}", hint="the number of fused blocks must be at least 1")
         return self._with(Shard(pattern, dim, axis, blocks, optional, recipe=self.name))
 
     def replicate(self, pattern: str) -> Self:
-        """Keeps the matching parameters and buffers whole: undoes the rules before it, and stage 3 of ZeRO."""
+        """Replicates the matching parameters and buffers: undoes earlier rules, and stage 3 of ZeRO."""
         return self._with(Replicate(pattern, recipe=self.name))
 
     def shard_input(self, pattern: str, *, dim: int, axis: str) -> Self:
@@ -65,7 +65,7 @@ class Recipe:
         return self._with(ShardInput(pattern, dim, axis, recipe=self.name))
 
     def replicate_input(self, pattern: str) -> Self:
-        """Gives the matching batch inputs whole to every rank: for inputs without a batch dimension."""
+        """Replicates the matching batch inputs: for inputs without a batch dimension."""
         return self._with(ReplicateInput(pattern, recipe=self.name))
 
     def shard_activation(self, pattern: str, *, dim: int, axis: str, optional: bool = False) -> Self:
@@ -75,26 +75,28 @@ class Recipe:
     def sequence_parallel(self, axis: str, *, between: Sequence[str], dim: int = 1) -> Self:
         """Computes the modules `between` the tensor-parallel parts on sequences split over `axis`.
 
-        What they take and give is split along `dim`, the sequence (Korthikanti et al. 2022, section 4.2.2).
+        Their inputs and outputs are split along `dim`, the sequence (Korthikanti et al. 2022, section 4.2.2).
         """
         patterns = (between,) if isinstance(between, str) else tuple(between)
         if not patterns:
-            raise PlanError("sequence_parallel", "names no module", hint='pass between=["h.*.ln_1", …]')
+            raise PlanError("sequence_parallel", "requires at least one module", hint='pass between=["h.*.ln_1", …]')
         return self._with(SequenceParallel(axis, patterns, dim, recipe=self.name))
 
     def expert_parallel(self, axis: str, *patterns: str) -> Self:
         """Splits the experts, dimension 0 of the matching parameters, over `axis`."""
         if not patterns:
-            raise PlanError("expert_parallel", "names no parameter", hint="pass the patterns of the experts' weights")
+            raise PlanError(
+                "expert_parallel", "requires at least one parameter", hint="pass the patterns of the experts' weights"
+            )
         return self._with(ExpertParallel(axis, "|".join(patterns), recipe=self.name))
 
     def use(self, recipe: Recipe) -> Self:
-        """Adds the rules of a ready plan, such as `dmc.plans.megatron_gpt2("tp")`."""
+        """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""
         # A caller without a type checker may well pass `dmc.plans.zero2` itself.
         given: Any = recipe
         if not isinstance(given, Recipe):
-            hint = "call it with its axis, as in .use(dmc.plans.zero2('dp'))" if callable(given) else ""
-            raise PlanError("use", f"expected a ready plan, got {type(given).__name__}", hint)
+            hint = "call it with an axis, as in .use(dmc.plans.zero2('dp'))" if callable(given) else ""
+            raise PlanError("use", f"expected a ready-made plan, got {type(given).__name__}", hint)
         return self._with(*given.rules)
 
     def _with(self, *rules: Rule) -> Self:
@@ -130,7 +132,7 @@ def plan(mesh: Mesh) -> Plan:
 
 
 def recipe(name: str) -> Recipe:
-    """An empty ready plan; add rules with the methods of the plan language. `name` is what decisions cite."""
+    """An empty ready-made plan; add rules with the methods of the plan language. Decisions cite it as `name`."""
     return Recipe(name)
 
 

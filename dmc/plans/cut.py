@@ -11,8 +11,8 @@ from dmc.runtime.signature import TensorSpec
 def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse, mesh: Mesh) -> Layout:
     """`layout` of the tensor `spec` with dimension `dim` (negative: from the end) split by `use` as well.
 
-    The same split asked for twice is one split. Raises PlanError where the dimension does not exist, the axis is in
-    use otherwise, or what earlier splits left does not divide.
+    Requesting the same split twice is one split. Raises PlanError where the dimension does not exist, the axis splits
+    another one, or what earlier splits left is not divisible.
     """
     place, rank = f"{spec.name} {list(spec.shape)}", len(spec.shape)
     if not -rank <= dim < rank:
@@ -33,10 +33,11 @@ def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse, mesh: Mesh) ->
     left, ranks = layout.placement().local_shape(mesh, spec.shape)[dim], mesh.axis_size(use.axis)
     if left % (use.blocks * ranks):
         blocks = f"{use.blocks} blocks × " if use.blocks > 1 else ""
-        size = f"size {left}" if left == spec.shape[dim] else f"size {spec.shape[dim]}, of which {left} are left,"
+        size = f"size {left}" if left == spec.shape[dim] else f"size {spec.shape[dim]}, of which {left} remain,"
         raise PlanError(
             place,
-            f"dimension {dim} of {size} does not divide by {blocks}{use.axis}={ranks}, as {use.rule} asks",
-            hint=f"make it a multiple of {spec.shape[dim] // left * use.blocks * ranks} (by padding), or split another",
+            f"dimension {dim} of {size} is not divisible by {blocks}{use.axis}={ranks}, as {use.rule} requires",
+            hint=f"make it a multiple of {spec.shape[dim] // left * use.blocks * ranks} (by padding), or split another "
+            f"dimension",
         )
     return layout.with_split(dim, use)

@@ -1,4 +1,4 @@
-"""How one tensor lies on the ranks of a mesh, and what one rank holds of it."""
+"""How one tensor is placed on the ranks of a mesh, and what one rank holds of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dmc.placement.placement import Placement
 
 @dataclass(frozen=True)
 class AxisUse:
-    """A mesh axis at work on a tensor, and the rule that put it there (not part of its identity).
+    """The use of a mesh axis by a tensor, and the rule behind it (not part of its identity).
 
-    Where it splits a dimension: what earlier uses left of the dimension is seen as [blocks, n, rest], n the size of
-    the axis, and the rank with index i along the axis keeps [:, i, :].
+    Where it splits a dimension, what earlier uses left of the dimension is viewed as [blocks, n, rest], with n the size
+    of the axis, and the rank with index i along the axis keeps [:, i, :].
     """
 
     axis: str
@@ -26,7 +26,7 @@ class AxisUse:
 
 @dataclass(frozen=True)
 class Layout:
-    """For each dimension the axes that split it, major first; an axis is used once at most. No use: replicated.
+    """For each dimension the axes that split it, major first; an axis is used at most once. No use means replicated.
 
     partial: axes along which every rank holds only a contribution to the sum.
     """
@@ -36,7 +36,7 @@ class Layout:
 
     @property
     def splits(self) -> Iterator[AxisUse]:
-        """All uses that split, by dimension."""
+        """All uses that split a dimension."""
         return (use for uses in self.dims for use in uses)
 
     @property
@@ -45,7 +45,7 @@ class Layout:
         return (use for uses in (*self.dims, self.partial) for use in uses)
 
     def placement(self) -> Placement:
-        """The same as the passes know it."""
+        """The same as a `Placement`, which passes work on."""
         dims = [[use.axis for use in uses] for uses in self.dims]
         return Placement(dims, {use.axis: "sum" for use in self.partial}, {use.axis: use.blocks for use in self.splits})
 
@@ -61,5 +61,5 @@ class Layout:
 
 
 def replicated(rank: int) -> Layout:
-    """The layout of a tensor with `rank` dimensions that every rank holds whole."""
+    """The layout of a tensor with `rank` dimensions that is replicated on all ranks."""
     return Layout(((),) * rank)

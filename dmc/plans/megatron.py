@@ -1,9 +1,11 @@
-"""Ready tensor-parallel plans for the transformers of Hugging Face (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+"""Ready-made tensor-parallel plans for the transformers of Hugging Face (Shoeybi et al. 2019, arXiv:1909.08053, section
+3).
 
 Each attention and MLP is a column-parallel layer, which splits heads or hidden units, and a row-parallel one, whose
 outputs are partial sums. The embedding and the logits are split by vocabulary, and so is the cross entropy between
-them; a vocabulary that does not divide must be padded. Biases after a row-parallel layer, position embeddings and norms
-stay whole. `sequence_parallel=True` also splits the norms by sequence (Korthikanti et al. 2022, arXiv:2205.05198).
+them; a vocabulary that is not divisible must be padded. Biases after a row-parallel layer, position embeddings and
+norms are replicated. `sequence_parallel=True` also splits the norms by sequence (Korthikanti et al. 2022,
+arXiv:2205.05198).
 
 `nn.Linear` has weights [out, in]: columns are dimension 0. GPT-2's `Conv1D` has [in, out]: columns are dimension 1.
 """
@@ -36,8 +38,8 @@ def megatron_gpt2(axis: str = "tp", *, sequence_parallel: bool = False) -> Recip
 def megatron_llama(axis: str = "tp", *, sequence_parallel: bool = False) -> Recipe:
     """`LlamaForCausalLM`, tied or not.
 
-    The axis should divide the number of key heads. Where it does not, `.replicate("k_proj.weight|v_proj.weight")`
-    after this plan keeps keys and values whole.
+    The axis should divide the number of key heads. Where it does not, add `.replicate("k_proj.weight|v_proj.weight")`
+    after this plan.
     """
     rules = (
         recipe("megatron_llama")
@@ -56,7 +58,7 @@ def megatron_llama(axis: str = "tp", *, sequence_parallel: bool = False) -> Reci
 
 
 def megatron_bert(axis: str = "tp", *, sequence_parallel: bool = False) -> Recipe:
-    """`BertForMaskedLM`, or `BertModel` without the head. The head's transform stays whole."""
+    """`BertForMaskedLM`, or `BertModel` without the head. The head's transform is replicated."""
     attention = "attention.self.query.{0}|attention.self.key.{0}|attention.self.value.{0}"
     rules = (
         recipe("megatron_bert")
@@ -65,7 +67,7 @@ def megatron_bert(axis: str = "tp", *, sequence_parallel: bool = False) -> Recip
         .shard("attention.output.dense.weight", dim=1, axis=axis)
         .shard("intermediate.dense.weight", dim=0, axis=axis)
         .shard("intermediate.dense.bias", dim=0, axis=axis)
-        # Matches the output of attention once more, which agrees: the same split twice is one split.
+        # Also matches the output of attention, which is harmless: the same split twice is one split.
         .shard("layer.*.output.dense.weight", dim=1, axis=axis)
         .shard("embeddings.word_embeddings.weight", dim=0, axis=axis)
         .shard("predictions.decoder.weight", dim=0, axis=axis, optional=True)
@@ -77,7 +79,8 @@ def megatron_bert(axis: str = "tp", *, sequence_parallel: bool = False) -> Recip
 
 
 def megatron_t5(axis: str = "tp", *, sequence_parallel: bool = False) -> Recipe:
-    """`T5ForConditionalGeneration`, gated (`wi_0`, `wi_1`) or not. Position biases [buckets, heads] split by head."""
+    """`T5ForConditionalGeneration`, gated (`wi_0`, `wi_1`) or not. Position biases [buckets, heads] are split by
+    head."""
     rules = (
         recipe("megatron_t5")
         .shard("*Attention.q.weight|*Attention.k.weight|*Attention.v.weight", dim=0, axis=axis)

@@ -1,4 +1,4 @@
-"""Ready plans for any model: data parallelism, ZeRO, experts."""
+"""Ready-made plans for any model: data parallelism, ZeRO, experts."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def zero3(axis: str = "dp") -> Recipe:
 def expert_parallel(axis: str = "ep") -> Recipe:
     """A mixture of experts whose weights are `experts.up` and `experts.down`, [experts, …] each: split by expert.
 
-    The router stays whole. Add `.data_parallel(axis)` where the batch is to be split over the same ranks as well.
+    The router is replicated. Add `.data_parallel(axis)` to split the batch over the same ranks.
     """
     return recipe("expert_parallel").expert_parallel(axis, "experts.up", "experts.down")

@@ -1,4 +1,4 @@
-"""Shell patterns over module paths, and the nearest names where one matches nothing."""
+"""Shell patterns over module paths, and the closest names where one matches nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Names = Mapping[str, tuple[int, ...] | None]
 def find(rule: Rule, pattern: str, names: Names, what: str, optional: bool = False) -> list[str]:
     """The names that the `pattern` of `rule` matches, in the order of `names` (name to shape, or to None).
 
-    `what` the names are, for the error. Raises PlanError, with the nearest names, for an alternative that matches
+    `what`: the kind of names, for the error. Raises PlanError, with the closest names, for an alternative that matches
     nothing and is not `optional`. See `Recipe` for what patterns mean.
     """
     found: set[str] = set()
@@ -38,7 +38,7 @@ def matcher(alternative: str) -> Callable[[str], object]:
 
 
 def _nearest(alternative: str, names: Names, what: str) -> str:
-    # Layers that differ in their number only count as one name: a deep model has few, whatever its depth.
+    # Layers that differ only in their number count as one name, so a deep model has few distinct names.
     shapes: dict[str, tuple[int, ...] | None] = {}
     for name, shape in names.items():
         shapes.setdefault(_numberless(name), shape)
@@ -51,7 +51,7 @@ def _nearest(alternative: str, names: Names, what: str) -> str:
         by_tail.setdefault(".".join(name.split(".")[-depth:]), []).append(name)
     near = [name for tail in difflib.get_close_matches(wanted, by_tail, n=NEAREST) for name in by_tail[tail]]
     listed = ", ".join(_described(name, shapes[name]) for name in (near or list(shapes))[:NEAREST])
-    return f"the nearest are {listed}" if near else f"there are {listed}{', …' if len(shapes) > NEAREST else ''}"
+    return f"the closest are {listed}" if near else f"there are {listed}{', …' if len(shapes) > NEAREST else ''}"
 
 
 def _numberless(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A plan and a model's names and shapes → the placement of every tensor, each with the rule that decided."""
+"""A plan and a model's names and shapes → the placement of every tensor, each with the rule that decided it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 
-OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; the rest of the state follows its owner.
+OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; other state follows its parameter.
 
 
 def resolve(
@@ -29,7 +29,7 @@ def resolve(
     batch: its inputs, with the whole batch of all ranks and micro-batches. accumulate: the number of micro-batches.
 
     Raises PlanError for a pattern that matches nothing, an axis used twice in a tensor, a dimension that does not
-    exist or does not divide, and a batch that does not divide.
+    exist, and a dimension or batch that is not divisible.
     """
     specs = {spec.name: spec for spec in state if spec.role in OWN_ROLES}
     inputs = {spec.name: spec for spec in batch}
@@ -70,7 +70,7 @@ def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) 
 
 
 def _trained(plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParallel], kept: str) -> TensorPlan:
-    """What data parallelism and ZeRO do with a tensor that the step uses as `used`."""
+    """What data parallelism and ZeRO do with a tensor that the step uses in layout `used`."""
     if spec.role == "buffer":
         return TensorPlan(spec, used, used, kept=kept)
 
@@ -113,9 +113,9 @@ def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dic
 
 
 def _batch_layout(plan: Plan, spec: TensorSpec, data: Sequence[DataParallel], accumulate: int) -> Layout:
-    """Dimension 0 as `accumulate` micro-batches one behind the other, each split over every axis of data.
+    """Dimension 0 as `accumulate` consecutive micro-batches, each split over every data axis.
 
-    So the micro-batch k of all ranks together is the micro-batch k of one rank that runs alone.
+    Thus micro-batch k of all ranks together is micro-batch k of a single rank.
     """
     parts = accumulate * plan.mesh.group_size(rule.axis for rule in data)
     if spec.shape[0] % parts:
@@ -123,8 +123,9 @@ def _batch_layout(plan: Plan, spec: TensorSpec, data: Sequence[DataParallel], ac
         into = f"into accumulate={accumulate} micro-batches over {over}" if accumulate > 1 else f"over {over}"
         raise PlanError(
             f"input '{spec.name}' {list(spec.shape)}",
-            f"a batch of {spec.shape[0]} does not divide {into}",
-            hint=f"make dimension 0 a multiple of {parts}, or call .replicate_input('{spec.name}') if it is no batch",
+            f"a batch of {spec.shape[0]} is not divisible {into}",
+            hint=f"make dimension 0 a multiple of {parts}, or call .replicate_input('{spec.name}') if it has no batch "
+            f"dimension",
         )
     uses = tuple(AxisUse(rule.axis, accumulate, str(rule)) for rule in data)
     return Layout((uses, *((),) * (len(spec.shape) - 1)))

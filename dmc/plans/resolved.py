@@ -1,4 +1,4 @@
-"""What a plan means for one model: frozen data, for passes, ledgers and people."""
+"""A plan resolved for one model: frozen data, for passes, ledgers and users."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dmc.runtime.signature import StateSpec
 class ResolvedPlan:
     """The placement of every parameter, buffer and input by name, and the constraints on activations.
 
-    accumulate: into how many micro-batches each step cuts the batch; every one of them is split over the axes of data.
-    unmatched: the optional rules of ready plans that matched nothing in this model.
+    accumulate: the number of micro-batches per step, each split over the data axes. unmatched: the optional rules of
+    ready-made plans that matched nothing in this model.
     """
 
     mesh: Mesh
@@ -32,7 +32,7 @@ class ResolvedPlan:
     def state_layout(self, spec: StateSpec) -> Layout:
         """The layout of any state tensor of the compiled step between steps, optimizer state and counters included."""
         if spec.role == "optimizer":
-            # "<parameter>.<slot>", see StateSpec; only what is trained has slots.
+            # "<parameter>.<slot>", see StateSpec; only trained parameters have slots.
             layout = self.tensors[spec.name.rpartition(".")[0]].optimizer
             assert layout is not None
             return layout
@@ -49,7 +49,7 @@ class ResolvedPlan:
         return tuple(axis for axis, size in self.mesh.items() if size > 1 and axis not in used)
 
     def to_json(self) -> dict[str, Any]:
-        """The whole as JSON data (dictionaries, lists, strings, numbers)."""
+        """Everything as JSON data (dictionaries, lists, strings, numbers)."""
         return json.loads(json.dumps(asdict(self)))
 
     def table(self) -> str:

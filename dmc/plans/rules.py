@@ -1,4 +1,4 @@
-"""The rules a plan is made of: frozen data, printed as the user wrote them."""
+"""The rules that make up a plan: frozen data, printed as the user wrote them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Rule:
-    """What every rule has: the name of the ready plan it came with ("" for the user's own), shown by `str`."""
+    """The base of all rules: the name of the ready-made plan it belongs to ("" for the user's own), shown by `str`."""
 
     verb: ClassVar[str]
     recipe: str = field(default="", kw_only=True)
@@ -20,7 +20,7 @@ class Rule:
 
     def __str__(self) -> str:
         given = [each for each in fields(self) if each.name != "recipe" and getattr(self, each.name) != each.default]
-        # A required argument that no other precedes reads best without its name.
+        # A leading required argument reads best without its name.
         first = [_text(getattr(self, each.name)) for each in given[:1] if each.default is MISSING]
         rest = [f"{each.name}={_text(getattr(self, each.name))}" for each in given[len(first) :]]
         call = f"{self.verb}({', '.join(first + rest)})"
@@ -61,7 +61,7 @@ class ExpertParallel(Rule):
 
 @dataclass(frozen=True)
 class Replicate(Rule):
-    """Every matching parameter and buffer is whole on every rank: undoes the rules before it and ZeRO stage 3."""
+    """Every matching parameter and buffer is replicated: undoes earlier rules and ZeRO stage 3."""
 
     verb = "replicate"
     pattern: str
@@ -80,7 +80,7 @@ class ShardInput(Rule):
 
 @dataclass(frozen=True)
 class ReplicateInput(Rule):
-    """Every matching batch input is whole on every rank: undoes data parallelism and the rules before it."""
+    """Every matching batch input is replicated: undoes data parallelism and earlier rules."""
 
     verb = "replicate_input"
     pattern: str
@@ -99,7 +99,7 @@ class ShardActivation(Rule):
 
 @dataclass(frozen=True)
 class SequenceParallel(Rule):
-    """Matching modules take and give values whose sequence dimension `dim` is split over `axis`."""
+    """Inputs and outputs of matching modules have sequence dimension `dim` split over `axis`."""
 
     verb = "sequence_parallel"
     axis: str

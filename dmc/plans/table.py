@@ -21,7 +21,7 @@ def table(
     activations: Sequence[ActivationPlan],
     notes: Sequence[str],
 ) -> str:
-    """One line for each parameter and buffer, then each input, then each constraint on an activation, then `notes`."""
+    """One line per parameter and buffer, then per input, then per constraint on an activation, then `notes`."""
     rows: list[tuple[str, ...]] = [HEAD]
     for name, each in tensors.items():
         local = each.stored.placement().local_shape(mesh, each.spec.shape)

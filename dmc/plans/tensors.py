@@ -1,4 +1,4 @@
-"""What a plan means for single tensors of one model."""
+"""A plan's decisions for single tensors of one model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """How a parameter or buffer lies on the mesh. Where two neighbours in this list differ, data moves:
+    """How a parameter or buffer is placed on the mesh. Where two neighbours in this list differ, data moves:
 
-    stored: between steps. used: in forward and backward (stage 3 of ZeRO gathers). gradient: as backward leaves it,
-    a partial sum over the axes of data. reduced: after the reduction. optimizer: the optimizer's state, and the
-    update; then `stored` again (stages 1 and 2 gather). The last three are None for what is not trained.
-    kept: the `replicate` rule that keeps the tensor whole, or "".
+    stored: between steps. used: in forward and backward (stage 3 of ZeRO gathers). gradient: as backward leaves it, a
+    partial sum over the data axes. reduced: after the reduction. optimizer: the optimizer's state, and the update; then
+    `stored` again (stages 1 and 2 gather). The last three are None for untrained tensors. kept: the `replicate` rule
+    that keeps the tensor whole, or "".
     """
 
     spec: StateSpec
@@ -32,14 +32,14 @@ class TensorPlan:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that decided, each once, in the order of dimensions."""
+        """The deciding rules, each once, in the order of dimensions."""
         layouts = [layout for layout in (self.used, self.stored, self.gradient, self.optimizer) if layout is not None]
         return tuple(dict.fromkeys(filter(None, [self.kept, *(use.rule for each in layouts for use in each.uses)])))
 
 
 @dataclass(frozen=True)
 class InputPlan:
-    """How a batch input lies on the mesh. `kept`: the `replicate_input` rule that keeps it whole, or ""."""
+    """How a batch input is placed on the mesh. `kept`: the `replicate_input` rule that keeps it whole, or ""."""
 
     spec: TensorSpec
     layout: Layout
@@ -47,15 +47,15 @@ class InputPlan:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that decided, each once, in the order of dimensions."""
+        """The deciding rules, each once, in the order of dimensions."""
         return tuple(dict.fromkeys(filter(None, [self.kept, *(use.rule for use in self.layout.uses)])))
 
 
 @dataclass(frozen=True)
 class ActivationPlan:
-    """What the plan asks of a value that a module takes or gives: dimension to the axes that split it.
+    """A plan's constraint on an input or output of a module: dimension to the axes that split it.
 
-    A negative dimension counts from the end. Dimensions that are not named are free. Shapes are not known here: the
+    A negative dimension counts from the end. Dimensions not named are unconstrained. Shapes are not known here: the
     pass that applies the constraint checks ranks and sizes.
     """
 

@@ -16,8 +16,8 @@ def split_from_stage(
 ) -> Layout:
     """`layout` split further over the axis of every rule of at least that stage of ZeRO.
 
-    Higher stages come first, so that what a rank keeps of the optimizer state is always a part of what it keeps of
-    the gradient, and that a part of what it keeps of the parameter.
+    Higher stages come first, so that what a rank keeps of the optimizer state is always part of its piece of the
+    gradient, which in turn is part of its piece of the parameter.
     """
     for rule in sorted(rules, key=lambda rule: -rule.zero):
         if rule.zero >= stage and all(use.axis != rule.axis for use in layout.splits):
@@ -28,7 +28,7 @@ def split_from_stage(
 def _split(layout: Layout, shape: Sequence[int], mesh: Mesh, use: AxisUse) -> Layout:
     """Splits the first dimension whose local size the axis divides; a tensor without one stays as it is.
 
-    The first, because pieces of the first dimension lie one behind the other in memory, and gathering is appending.
+    The first, because pieces of the leading dimension are contiguous in memory, so that gathering is concatenation.
     """
     ranks = mesh.axis_size(use.axis)
     for dim, size in enumerate(layout.placement().local_shape(mesh, shape)):

@@ -1,4 +1,4 @@
-"""Runs compiled training steps; needs iree-base-runtime, numpy, ml_dtypes and safetensors, and nothing else.
+"""Runs compiled training steps; needs only iree-base-runtime, numpy, ml_dtypes, msgspec, rich and safetensors.
 
 The names below are imported on first use, so that the compiler can read the contract (`signature`) without starting
 a device runtime.

@@ -1,4 +1,4 @@
-"""What a user hands over (torch tensors, numpy arrays, Python numbers) as numpy arrays of an exact type."""
+"""User data (torch tensors, numpy arrays, Python numbers) as numpy arrays of an exact type."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dmc.runtime.signature import TensorSpec
 def to_array(value: Any, spec: TensorSpec, place: str, error: type[DmcError]) -> np.ndarray:
     """`value` as an array of `spec`'s shape and element type, without a copy where the memory allows it.
 
-    Takes numpy arrays, torch tensors (bfloat16 too, on any device), whatever has `__array__`, and a Python number for
-    a shape (). Nothing is cast: raises `error` at `place` if shape or element type differ.
+    Accepts numpy arrays, torch tensors (including bfloat16, on any device), objects with `__array__`, and Python
+    numbers for shape (). Nothing is cast: raises `error` at `place` if shape or element type differ.
     """
     array = _scalar(value, spec) if isinstance(value, (bool, int, float)) else _array(value, place, error)
     if array.shape == spec.shape and array.dtype == dtype_of(spec.dtype).numpy:
@@ -27,7 +27,7 @@ def to_array(value: Any, spec: TensorSpec, place: str, error: type[DmcError]) ->
 
 
 def _scalar(value: bool | float, spec: TensorSpec) -> np.ndarray:
-    """A number takes the element type asked for if it can hold it exactly enough: int → float, never the reverse."""
+    """A Python number converts to the requested element type from int to float, never the reverse."""
     dtype = dtype_of(spec.dtype).numpy
     natural = np.asarray(value)
     if isinstance(value, bool) or dtype.kind == "b":
@@ -35,7 +35,7 @@ def _scalar(value: bool | float, spec: TensorSpec) -> np.ndarray:
     if dtype.kind in "iu" and isinstance(value, int):
         info = np.iinfo(dtype)
         return np.asarray(value, dtype) if info.min <= value <= info.max else natural
-    # bfloat16 is of numpy's kind "V".
+    # bfloat16 has numpy's kind "V".
     return np.asarray(value, dtype) if dtype.kind in "fV" else natural
 
 
@@ -58,11 +58,11 @@ def _torch_array(torch: Any, tensor: Any) -> np.ndarray:
     tensor = tensor.detach().cpu()
     if tensor.dtype is not torch.bfloat16:
         return tensor.resolve_conj().resolve_neg().numpy()
-    # numpy has no bfloat16 of its own: hand the bits over and name the type on the other side.
+    # numpy has no native bfloat16: pass the bits and set the type on the other side.
     return tensor.contiguous().view(torch.int16).numpy().view(dtype_of("bf16").numpy)
 
 
 def _way_out(array: np.ndarray, spec: TensorSpec) -> str:
     if array.shape != spec.shape:
-        return "shapes are fixed when a step is compiled: pad or cut the data, or compile with such an example"
+        return "shapes are fixed when a step is compiled: pad or crop the data, or compile for this shape"
     return f"convert the data to {dtype_of(spec.dtype).numpy.name}"

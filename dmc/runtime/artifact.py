@@ -37,19 +37,15 @@ _CODE = "code.bin"
 class Artifact:
     """A compiled step with its state.
 
-    target: "cpu" or "cuda", or "cpu+cuda" for a step that runs on both.
-    precision: "fp32", "bf16" or "bf16-mixed".
-    modules: what IREE's runtime executes, by kind of device ("cpu", "cuda").
-    ir: name -> MLIR text, one per form, named so that they sort in order ("01-imported").
-    state: one array per entry of `signature.state`, in that order, of that shape and element type (bf16 is
-    `ml_dtypes.bfloat16`).
-    versions: the tools that made it (`dmc.runtime.versions.tool_versions`); "iree-base-compiler" must be there.
-    statistics: what the compiler counted, by name ("dispatches": kernels that a step launches, over all ranks).
-    requires: what the machine's processor must be and have: its architecture, then features in LLVM's names ("x86_64",
-    "avx2"); empty where the code is not for a CPU.
-    ledger: what its ranks send each other; empty for a step of one rank.
-    job: the static programs of its ranks. certificate: what was proven of them, and of which code.
-    code: what dmc replays on a GPU, where the step was compiled for one.
+    target: "cpu" or "cuda", or "cpu+cuda" for a step that runs on both. precision: "fp32", "bf16" or "bf16-mixed".
+    modules: the code that IREE's runtime executes, by kind of device ("cpu", "cuda"). ir: name -> MLIR text, one per
+    form, with names that sort in pipeline order ("01-imported"). state: one array per entry of `signature.state`, in
+    that order, of that shape and element type (bf16 is `ml_dtypes.bfloat16`). versions: the tools that built it
+    (`dmc.runtime.versions.tool_versions`); must contain "iree-base-compiler". statistics: the compiler's counts, by
+    name ("dispatches": kernels that a step launches, over all ranks). requires: the processor that the code requires:
+    architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU. ledger: the
+    communication between ranks; empty for a step of one rank. job: the static programs of its ranks. certificate: what
+    was proven about them, and about which code. code: what dmc replays on a GPU, where the step was compiled for one.
     """
 
     signature: Signature
@@ -67,9 +63,9 @@ class Artifact:
     code: DeviceCode | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the `.dmc` file, replacing an old one in one step; the same artifact always gives the same bytes.
+        """Writes the `.dmc` file, atomically replacing an old one; the same artifact always gives the same bytes.
 
-        A crash at any moment leaves the old file whole. Raises StateError if `state` does not fit the signature,
+        A crash at any moment leaves the old file intact. Raises StateError if `state` does not fit the signature,
         OSError if the file cannot be written.
         """
         check_state(self.signature.state, self.state)
@@ -93,15 +89,15 @@ class Artifact:
     @staticmethod
     def read(path: str | os.PathLike[str], to_run: bool = True) -> Artifact:
         """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime
-        and this machine's processor can run it; the processor of a step that a GPU may run is not looked at yet.
+        and this machine's processor can run it; the processor is not checked yet for a step that a GPU may run.
 
-        Raises ArtifactError, before anything of the file is executed.
+        Raises ArtifactError before anything in the file is executed.
         """
         manifest, members = read_container(Path(path))
         try:
             artifact = _from_members(manifest, members)
         except (KeyError, TypeError, ValueError, StateError, safetensors.SafetensorError) as error:
-            fact = f"holds no artifact of this schema ({type(error).__name__}: {error})"
+            fact = f"contains no artifact of this schema ({type(error).__name__}: {error})"
             raise ArtifactError(str(path), fact, hint="compile the step again") from error
         if to_run:
             check_runtime(artifact.versions, str(path))
@@ -142,7 +138,7 @@ def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifa
 
 
 def _job(members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str, Any]:
-    """The job with its certificate and code. Raises ArtifactError for what was not proven as it is."""
+    """The job with its certificate and code. Raises ArtifactError where the certificate does not match them."""
     job = Job.from_bytes(members[_JOB], _JOB)
     certificate = Certificate.from_bytes(members[_CERTIFICATE])
     code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None
@@ -157,7 +153,7 @@ def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:
 
 
 def _key(spec: StateSpec) -> str:
-    # A parameter may be called "step", as the counter is: the role's first letters keep them apart.
+    # A parameter may be called "step", like the counter: the role's first letters keep them apart.
     section = {"optimizer": "optimizer", "counter": "counter", "seed": "seed"}.get(spec.role, "model")
     return f"{section}.{spec.name}"
 
@@ -167,10 +163,10 @@ def _state_to_bytes(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...])
 
 
 def _state_from_bytes(specs: tuple[StateSpec, ...], data: bytes) -> tuple[np.ndarray, ...]:
-    # safetensors' own numpy reader has no bfloat16, so the raw tensors are read and typed here.
+    # safetensors' own numpy reader has no bfloat16, so raw tensors are read and given their type here.
     raw = dict(safetensors.deserialize(data))
     if unknown := sorted(set(raw) - {_key(spec) for spec in specs}):
-        raise ValueError(f"{_STATE} holds {', '.join(unknown)}, which the signature does not name")
+        raise ValueError(f"{_STATE} contains {', '.join(unknown)}, which the signature does not name")
     return tuple(_typed(spec, raw[_key(spec)]) for spec in specs)
 
 

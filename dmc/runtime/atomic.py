@@ -1,4 +1,4 @@
-"""Replacing a file so that whoever looks, at any moment and after any crash, finds the old one or the new one."""
+"""Atomic file replacement: at any moment, and after any crash, readers find the old file or the new one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import IO
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A new binary file that takes the place of `path` when the block ends without an exception.
+    """A new binary file that replaces `path` when the block ends without an exception.
 
-    The bytes go to `.<name>.tmp` in the same directory and reach the disk before the rename, and the rename reaches
-    the disk before this returns. A process killed on the way leaves `path` as it was; its temporary file is taken over
-    by the next writer. Writers of one path wait for each other. Raises OSError.
+    The bytes go to `.<name>.tmp` in the same directory and reach the disk before the rename, and the rename reaches the
+    disk before this returns. A process killed meanwhile leaves `path` unchanged; the next writer reuses its temporary
+    file. Writers of one path wait for each other. Raises OSError.
     """
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.tmp")
@@ -38,7 +38,7 @@ def _locked(temporary: Path) -> Generator[IO[bytes]]:
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with open(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # While we waited, the writer before us may have renamed this very file to its final name.
+            # While we waited, the previous writer may have renamed this very file to its final name.
             if not _is_same_file(descriptor, temporary):
                 continue
             file.truncate()

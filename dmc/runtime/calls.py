@@ -1,4 +1,4 @@
-"""Calls of a compiled step that are queued in order: what every session does, however its memory is laid out."""
+"""Calls of a compiled step, queued in order: common to all sessions, whatever their memory layout."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dmc.runtime.device import Device
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.timeline import Timeline
 
-# Steps in flight at most: while one runs, the next is prepared. More would only delay the report of an error.
+# At most this many steps in flight: while one runs, the next is prepared. More would only delay error reports.
 RUN_AHEAD = 2
 
-_STALE = "the state can no longer be trusted: load the last saved file"
+_STALE = "the state is no longer reliable: load the last saved file"
 
 _open_calls: weakref.WeakSet[Calls] = weakref.WeakSet()
 
@@ -33,7 +33,7 @@ class Output(Protocol):
 
 
 class Queue(Protocol):
-    """What whoever holds an output needs of the session that queued its step."""
+    """What an output needs from the session that queued its step."""
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if one has failed."""
@@ -49,7 +49,7 @@ class Queue(Protocol):
 
 
 class Calls:
-    """A function `step` and its calls, which run in order. After a failure every further use raises."""
+    """A function `step` and its calls, which run in order. After a failure every later use raises."""
 
     def __init__(self, device: Device, module: bytes, lanes: Sequence[iree.HalDevice] = ()) -> None:
         """Loads `module`, whose devices are `lanes`, or `device` alone.
@@ -62,7 +62,7 @@ class Calls:
         self._closed = True
         self._context, self._function = load_function(device, module, "step", lanes)
         if self._function.reflection.get("iree.abi.model") != "coarse-fences":
-            fact = "its function 'step' takes no fences"
+            fact = "its function 'step' accepts no fences"
             raise ArtifactError("module 'step'", fact, hint="compile with --iree-execution-model=async-external")
 
     def wait(self, entry: int) -> None:
@@ -90,11 +90,11 @@ class Calls:
             raise self._failed(entry, error) from error
 
     def close(self) -> None:
-        """Waits for what is queued, then frees everything on the device; may be called twice."""
+        """Waits for queued work, then frees everything on the device; may be called twice."""
         if self._closed:
             return
         self._closed = True
-        # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
+        # A failed step is reported to whoever waits for its loss; here it only means that nothing is running.
         with contextlib.suppress(*IREE_ERRORS):
             self._steps.wait(self._steps.last)
         self._release()
@@ -107,15 +107,15 @@ class Calls:
             self.close()
 
     def _open(self) -> None:
-        """The end of every constructor: from now on there is something to close."""
+        """Called last by every constructor: from now on there is something to close."""
         self._closed = False
         _open_calls.add(self)
 
     def _release(self) -> None:
-        """Frees what the session has on the device beside the function; nothing runs any more."""
+        """Frees the session's device memory, apart from the function; nothing is running any more."""
 
     def _call(self, arguments: iree.VmVariantList, results: iree.VmVariantList) -> int:
-        """Queues a step and gives its entry; raises DmcError if it fails at the start."""
+        """Queues a step and returns its entry; raises DmcError if it fails at the start."""
         try:
             self._context.invoke(self._function, arguments, results)
         except IREE_ERRORS as error:
@@ -143,7 +143,7 @@ def load_function(
     """Loads `module` on `lanes`, or on `device` alone, and finds its function `name`; raises ArtifactError."""
     instance = iree.VmInstance()
     try:
-        # The bytes of a file are not aligned as IREE needs them: let it copy.
+        # The bytes of a file are not aligned as IREE requires: let it copy.
         loaded = iree.VmModule.copy_buffer(instance, module)
         hal = iree.create_hal_module(instance, devices=list(lanes) or [device.hal])
         context = iree.VmContext(instance, modules=[hal, loaded])
@@ -159,6 +159,6 @@ def load_function(
 
 @atexit.register
 def _close_all() -> None:
-    # At exit Python frees objects in no particular order, and IREE crashes when a device goes before its buffers.
+    # At exit Python frees objects in no particular order, and IREE crashes if a device is freed before its buffers.
     for session in tuple(_open_calls):
         session.close()

@@ -17,13 +17,13 @@ from dmc.runtime.atomic import replacing
 SCHEMA = 2
 MANIFEST = "manifest.json"
 
-# The first moment a zip can name: a file's bytes must not depend on when it was written.
+# The earliest time a zip can represent: a file's bytes must not depend on when it was written.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
-    """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` in one
-    step. Raises OSError.
+    """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` atomically.
+    Raises OSError.
     """
     checksums = {name: hashlib.sha256(members[name]).hexdigest() for name in sorted(members)}
     head = {"schema": SCHEMA, **manifest, "sha256": checksums}
@@ -44,15 +44,15 @@ def read_container(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             with zipfile.ZipFile(file) as archive:
                 members = _members(path, archive)
         except _UNREADABLE as error:
-            raise ArtifactError(str(path), f"is damaged or no .dmc file ({error})", hint=_RESTORE) from error
+            raise ArtifactError(str(path), f"is damaged or not a .dmc file ({error})", hint=_RESTORE) from error
     manifest = _manifest(path, members)
     _verify(path, manifest, members)
     return manifest, members
 
 
-_RESTORE = "copy it again from where it came, or compile the step again"
+_RESTORE = "copy the original file again, or compile the step again"
 
-# What zipfile raises over damaged bytes; OSError is a seek to where no file goes.
+# Raised by zipfile for damaged bytes; OSError for a seek outside the file.
 _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -72,7 +72,7 @@ def _opened(path: Path) -> IO[bytes]:
     except FileNotFoundError:
         raise ArtifactError(str(path), "no such file", hint="write one with `dmc compile` or `step.save`") from None
     except IsADirectoryError:
-        raise ArtifactError(str(path), "is a directory", hint="name a .dmc file") from None
+        raise ArtifactError(str(path), "is a directory", hint="pass a .dmc file") from None
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -85,19 +85,19 @@ def _entry(name: str) -> zipfile.ZipInfo:
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     names = archive.namelist()
     if len(set(names)) != len(names):
-        raise ArtifactError(str(path), "holds two members of one name", hint=_RESTORE)
+        raise ArtifactError(str(path), "contains two members of one name", hint=_RESTORE)
     return {name: archive.read(name) for name in names}
 
 
 def _manifest(path: Path, members: dict[str, bytes]) -> dict[str, Any]:
     if MANIFEST not in members:
-        raise ArtifactError(str(path), f"has no {MANIFEST}: not a .dmc file", hint="name a file that dmc has written")
+        raise ArtifactError(str(path), f"has no {MANIFEST}: not a .dmc file", hint="pass a file written by dmc")
     try:
         manifest = json.loads(members.pop(MANIFEST))
     except ValueError as error:
         raise ArtifactError(str(path), f"{MANIFEST} is not JSON ({error})", hint=_RESTORE) from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
-        raise ArtifactError(str(path), f"{MANIFEST} names no schema", hint=_RESTORE)
+        raise ArtifactError(str(path), f"{MANIFEST} has no schema", hint=_RESTORE)
     if manifest["schema"] != SCHEMA:
         way_out = "install a newer dmc" if manifest["schema"] > SCHEMA else "compile the step again"
         raise ArtifactError(str(path), f"has schema {manifest['schema']}; this dmc reads schema {SCHEMA}", hint=way_out)
@@ -107,7 +107,7 @@ def _manifest(path: Path, members: dict[str, bytes]) -> dict[str, Any]:
 def _verify(path: Path, manifest: dict[str, Any], members: dict[str, bytes]) -> None:
     checksums = manifest.get("sha256")
     if not isinstance(checksums, dict):
-        raise ArtifactError(str(path), f"{MANIFEST} lists no checksums", hint=_RESTORE)
+        raise ArtifactError(str(path), f"{MANIFEST} has no checksums", hint=_RESTORE)
     if different := sorted(set(checksums) ^ set(members)):
         raise ArtifactError(str(path), f"members and manifest disagree about {', '.join(different)}", hint=_RESTORE)
     for name, data in members.items():

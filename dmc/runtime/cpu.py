@@ -1,4 +1,5 @@
-"""Whether this machine's processor can run compiled code: it would die of an unknown instruction (SIGILL) otherwise."""
+"""Whether this machine's processor can run compiled code, which would otherwise crash on an illegal instruction
+(SIGILL)."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from pathlib import Path
 
 from dmc.errors import ArtifactError
 
-_HINT = "compile the step on this machine, or for one that is older than all you use, as target='cpu:x86-64-v3'"
+_HINT = "compile the step on this machine, or for the oldest processor you use, as in target='cpu:x86-64-v3'"
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCHITECTURES = {"AMD64": "x86_64", "arm64": "aarch64"}
 
-# Each of LLVM's features that code may use → the flag that Linux shows for it (arch/x86/include/asm/cpufeatures.h).
+# LLVM's name of each feature that code may use → the flag that Linux shows for it (arch/x86/include/asm/cpufeatures.h).
 _FLAGS = {
     **{name: name for name in "avx avx2 bmi2 cmov cx16 cx8 f16c fma fma4 fxsr mmx movbe popcnt".split()},
     **{name: name for name in "sse sse2 sse4a ssse3 tbm xop".split()},
@@ -31,25 +32,26 @@ _FLAGS = {
 
 
 def check_cpu(requires: Sequence[str], place: str, cpuinfo: Path = _CPUINFO) -> None:
-    """Raises ArtifactError unless this machine's processor has all that `requires` names (see `Artifact.requires`).
+    """Raises ArtifactError unless this machine's processor has everything that `requires` names (see
+    `Artifact.requires`).
 
-    Features are checked on x86-64 under Linux, which lists them in `cpuinfo`. On other systems and processors the
-    architecture alone is checked.
+    Features are checked on x86-64 under Linux, which lists them in `cpuinfo`. On other systems and processors only the
+    architecture is checked.
     """
     if not requires:
         return
     architecture, *features = requires
     here = _ARCHITECTURES.get(platform.machine(), platform.machine())
     if architecture != here:
-        raise ArtifactError(place, f"holds code for {architecture}, this processor is {here}", hint=_HINT)
+        raise ArtifactError(place, f"contains code for {architecture}, but this processor is {here}", hint=_HINT)
     if architecture != "x86_64" or not cpuinfo.exists():
         return
     if missing := missing_features(features, cpuinfo.read_text()):
-        raise ArtifactError(place, f"needs a processor with {', '.join(missing)}; this one has not", hint=_HINT)
+        raise ArtifactError(place, f"requires {', '.join(missing)}, which this processor lacks", hint=_HINT)
 
 
 def is_checked(requires: Sequence[str]) -> bool:
-    """Whether `check_cpu` looks at every feature that `requires` names, so that what passes it runs."""
+    """Whether `check_cpu` checks every feature in `requires`, so that code that passes will run."""
     return bool(requires) and requires[0] == "x86_64" and set(requires[1:]) <= _FLAGS.keys()
 
 

@@ -1,7 +1,7 @@
 """Matrix products by cuBLASLt, through NVIDIA's bindings (nvmath-python), which only machines with a GPU need.
 
-cuBLASLt's matrices are column-major. A row-major matrix is, as it lies, the transposed column-major one, so that
-C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ, and nothing moves.
+cuBLASLt's matrices are column-major. A row-major matrix is a transposed column-major one in memory, so C = A·B is
+computed as Cᵀ = Bᵀ·Aᵀ, without moving data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dmc.errors import DmcError
 from dmc.program.code import ALGORITHM, Matrix, Product
 
-# As CUDA numbers them: cudaDataType_t, cublasComputeType_t, cublasLtReductionScheme_t.
+# CUDA's numbers: cudaDataType_t, cublasComputeType_t, cublasLtReductionScheme_t.
 _DTYPES = {"f32": 0, "f16": 2, "bf16": 14}
 _COMPUTE_F32 = 68
 # Partial sums in f32, added in a fixed order: the same bits each time.
@@ -31,7 +31,7 @@ def open_library() -> Library:
     try:
         return Library(importlib.import_module("nvmath.bindings.cublasLt"))
     except (ImportError, RuntimeError) as error:
-        raise DmcError("device 'cuda'", f"needs cuBLASLt ({error})", hint="pip install 'dmc[cuda]'") from error
+        raise DmcError("device 'cuda'", f"requires cuBLASLt ({error})", hint="pip install 'dmc[cuda]'") from error
 
 
 class Library:
@@ -151,7 +151,7 @@ class Library:
         )
         lt.matmul_preference_destroy(preference)
         if not made[0]:
-            raise DmcError(str(product), "cuBLASLt has no algorithm for it", hint="please report the model")
+            raise DmcError(str(product), "cuBLASLt has no algorithm for this product", hint="please report the model")
         texts = (memoryview(found[i]["algo"]).tobytes() for i in range(made[0]))
         return [np.frombuffer(text, np.uint8) for text in texts]
 

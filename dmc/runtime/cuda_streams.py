@@ -1,4 +1,4 @@
-"""Streams, memory and graphs of one CUDA device, by CuPy, which only machines with a GPU need."""
+"""Streams, memory and graphs of one CUDA device, through CuPy, which only machines with a GPU need."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import open_library
 from dmc.runtime.tensor_maps import TensorMaps
 
-# Above this a block must ask for its shared memory.
+# Above this size a kernel must opt in to shared memory.
 _FREE_SHARED = 48 << 10
 
 
 def open_device(ordinal: int = 0) -> CudaStreams:
-    """The CUDA device of this number. Raises DmcError where there is no CuPy or no such device."""
+    """The CUDA device of this number. Raises DmcError if CuPy or the device is missing."""
     try:
         cupy: Any = importlib.import_module("cupy")
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
-        fact = f"needs the package {error.name!r}, which is not installed"
+        fact = f"requires the package {error.name!r}, which is not installed"
         raise DmcError("device 'cuda'", fact, hint="pip install 'dmc[cuda]'") from error
     try:
         cupy.cuda.Device(ordinal).use()
         return CudaStreams(cupy, driver)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DmcError(
-            f"device 'cuda:{ordinal}'", f"cannot be opened ({error})", hint="run where there is one"
+            f"device 'cuda:{ordinal}'", f"cannot be opened ({error})", hint="run on a machine that has one"
         ) from error
 
 
 class CudaStreams:
-    """A stream for each lane, and what `dmc.runtime.replay` issues on them."""
+    """A stream for each lane, and the operations that `dmc.runtime.replay` issues on them."""
 
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._driver = driver
@@ -52,7 +52,7 @@ class CudaStreams:
         self._capturing: list[Any] | None = None
 
     def prepare(self, lanes: int, code: DeviceCode) -> None:
-        """Makes the lanes' streams and loads the code; entries that need much shared memory are allowed it."""
+        """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it."""
         self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
         modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
@@ -73,7 +73,7 @@ class CudaStreams:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (status,) = driver.cuFuncSetAttribute(driver.CUfunction(entry.ptr), attribute, dispatch.shared)
         if status != driver.CUresult.CUDA_SUCCESS:
-            fact = f"gives {dispatch.entry} no {dispatch.shared} bytes of shared memory ({status})"
+            fact = f"cannot give {dispatch.entry} {dispatch.shared} bytes of shared memory ({status})"
             raise DmcError("device 'cuda'", fact, hint="the code is for compute capability 9.0 (H100, H200)")
 
     def _loaded(self, module: CodeModule) -> Any:
@@ -86,15 +86,15 @@ class CudaStreams:
         return loaded
 
     def allocate(self, length: int) -> Any:
-        """Device memory, at the address `.ptr` as long as the object lives. Raises DmcError if there is no room."""
+        """Device memory, at the address `.ptr` while the object is alive. Raises DmcError if memory is exhausted."""
         try:
             return self._cuda.Memory(length)
         except self._runtime.CUDARuntimeError as error:
             hint = "free device memory or make the model smaller"
-            raise DmcError("device 'cuda'", f"gives no {length} bytes ({error})", hint) from error
+            raise DmcError("device 'cuda'", f"cannot allocate {length} bytes ({error})", hint) from error
 
     def allocate_pinned(self, length: int) -> Any:
-        """Host memory that the device copies from and to; it is a buffer of bytes, and `.ptr` is its address."""
+        """Pinned host memory: a buffer of bytes at address `.ptr`."""
         return self._cuda.alloc_pinned_memory(length)
 
     @property
@@ -103,23 +103,23 @@ class CudaStreams:
         return self._streams[0]
 
     def upload(self, target: int, data: bytes) -> None:
-        """Copies `data` to the device and returns when it is there."""
+        """Copies `data` to the device and returns when the copy is complete."""
         source = np.frombuffer(data, np.uint8)
-        # A plain memcpy may return before the device has the bytes, and no lane waits for its stream.
+        # A plain memcpy may return before the copy is complete, and no lane waits for its stream.
         with self._reported():
             to_device = self._runtime.memcpyHostToDevice
             self._runtime.memcpyAsync(target, source.ctypes.data, len(data), to_device, self.main.ptr)
             self.main.synchronize()
 
     def download(self, source: int, length: int) -> np.ndarray:
-        """A copy of `length` bytes of the device, as bytes."""
+        """A copy of `length` bytes of device memory."""
         target = np.empty(length, np.uint8)
         with self._reported():
             self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
         return target
 
     def drain(self) -> None:
-        """Blocks until all that is queued on lane 0 is done; raises DmcError if the device fails."""
+        """Blocks until all work queued on lane 0 is done; raises DmcError if the device fails."""
         with self._reported():
             self.main.synchronize()
 
@@ -179,13 +179,13 @@ class CudaStreams:
         self._streams[lane].wait_event(event)
 
     def captured(self, work: Callable[[], None]) -> Any:
-        """`work`, which issues from lane 0 and returns to it, as one graph."""
+        """`work`, which forks from lane 0 and joins it, as one graph."""
         stream, self._capturing = self._streams[0], []
         stream.begin_capture()
         try:
             work()
         except BaseException:
-            # The capture is broken, too, which would hide why.
+            # The capture is invalid, too; its error would hide the cause.
             with contextlib.suppress(self._runtime.CUDARuntimeError):
                 stream.end_capture()
             raise
@@ -224,7 +224,7 @@ class CudaStreams:
 
     @contextmanager
     def _reported(self) -> Generator[None]:
-        """Whatever fails on the device is only seen by the calls that come after it."""
+        """Failures on the device only show in later calls."""
         try:
             yield
         except self._runtime.CUDARuntimeError as error:

@@ -10,7 +10,7 @@ from dmc.runtime.timeline import Timeline
 
 _DRIVERS = {"cpu": "local-task", "cuda": "cuda"}
 
-# Memory of the host that a device copies from and to.
+# Host memory that a device copies to and from.
 HOST_MEMORY = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
 HOST_USAGE = int(iree.BufferUsage.DEFAULT | iree.BufferUsage.MAPPING)
 
@@ -30,12 +30,12 @@ class Device:
             self.hal = iree.get_device(self.uri)
         except IREE_ERRORS as error:
             fact = f"cannot be opened ({first_line(error)})"
-            hint = "run on a machine that has it, or compile for it"
+            hint = "run on a machine that has it, or compile for another target"
             raise DmcError(f"device {self.uri!r}", fact, hint) from error
         self._copies = Timeline(self.hal)
 
     def lanes(self, count: int) -> list[iree.HalDevice]:
-        """Several devices on one machine: each is an in-order queue; on a CPU all work on the threads of one pool."""
+        """Several devices on one machine: each is an in-order queue; on a CPU all share one thread pool."""
         driver = iree.get_driver(_DRIVERS[self.kind])
         return [self.hal, *(driver.create_default_device() for _ in range(count - 1))]
 
@@ -47,7 +47,7 @@ class Device:
         self._copies.wait(self._copies.advance())
 
     def release(self) -> None:
-        """Lets go of the device; nothing may be in its memory any more."""
+        """Releases the device; its memory must have been freed."""
         del self._copies, self.hal
 
 

@@ -1,4 +1,4 @@
-"""Whether two computations of one tensor agree, and what to say where they do not."""
+"""Whether two computations of one tensor agree, and a description where they do not."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dmc.runtime.tolerance import Tolerance
 
 Array = NDArray[Any]
 
-# Roundings to the type of a tensor that is narrower than f32, whose unit in the last place is this.
+# For tensors narrower than f32: the number of roundings allowed, in units in the last place.
 _ROUNDINGS, _F32 = 4, 2.0**-23
-# Elements that are looked at together: what is computed of them stays in the cache of a core, and on it.
+# Elements compared together: intermediate values stay in the cache of one core.
 _PIECE = 1 << 13
 
 
 @dataclass(frozen=True)
 class Slack:
-    """What is allowed beside the table: an error of each element, and one of the norm of all."""
+    """Tolerance in addition to the table: an error per element, and one of the norm."""
 
     element: Any = 0.0
     norm: float = 0.0
@@ -35,7 +35,7 @@ class Slack:
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor on which two computations do not agree. excess: the error in units of what is allowed."""
+    """A tensor on which two computations disagree. excess: the error as a multiple of the tolerance."""
 
     name: str
     fact: str
@@ -57,12 +57,12 @@ def difference(
     slack: Slack = NONE,
     whose: str = "eager",
 ) -> Difference | None:
-    """How `actual` differs from `expected`, which is `whose`; None where it does not.
+    """How `actual` differs from `expected`, computed by `whose`; None where it does not.
 
-    start: what both were before the step, of state. Integers must be equal; NaN and infinities must be where they are.
+    start: the value before the step, for state. Integers must be equal; NaN and infinities must be at the same places.
     """
     if actual.shape != expected.shape:
-        return Difference(name, f"is of shape {actual.shape}, {whose}'s of {expected.shape}", np.inf)
+        return Difference(name, f"has shape {actual.shape}, {whose}'s has {expected.shape}", np.inf)
     if not _is_float(expected) or not _is_float(actual):
         return _unequal(name, actual, expected, np.asarray(actual != expected), whose)
     a, b, s = actual, expected, start
@@ -76,7 +76,7 @@ def difference(
 
 
 def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Arrays of one shape in f64, some elements at a time."""
+    """Arrays of one shape in f64, a block at a time."""
     flat = [array.reshape(-1) for array in arrays]
     for first in range(0, flat[0].size, _PIECE):
         yield tuple(each[first : first + _PIECE].astype(np.float64) for each in flat)
@@ -93,7 +93,7 @@ def apart(one: Array, other: Array) -> tuple[float, float]:
 
 
 def largest_of(array: Array) -> float:
-    """The size of the largest element that is finite; 0 where there is none."""
+    """The largest finite magnitude; 0 if there is none."""
     largest = _extreme(array)
     return largest if math.isfinite(largest) else _extreme(array[np.isfinite(array)])
 
@@ -101,9 +101,9 @@ def largest_of(array: Array) -> float:
 def _beyond(
     name: str, a: Array, b: Array, s: Array | None, tolerance: Tolerance, slack: Slack, whose: str
 ) -> Difference | None:
-    """Of tensors that are finite."""
+    """For finite tensors."""
     relative, largest = tolerance.loss if name == "loss" else tolerance.value, _extreme(b)
-    # Of a type narrower than f32 every operation on the way may have rounded so, or may not, where loops are fused.
+    # With a type narrower than f32, each operation may have rounded to it, or not where loops are fused.
     eps = float(ml_dtypes.finfo(b.dtype).eps)
     relative = max(relative, _ROUNDINGS * eps) if eps > _F32 else relative
     error, norm = apart(a, b)
@@ -112,22 +112,22 @@ def _beyond(
         share = f", {error / largest:.3g} of its largest element" if largest else ""
         return Difference(name, f"differs by up to {error:.3g}{share}; {allowed:.3g} is allowed", excess)
     beside = tolerance.floor * b.size**0.5 + slack.norm
-    # Most tensors are within what is allowed whatever they change by.
+    # Most tensors are within the tolerance however small their change.
     if s is None or norm <= eps * largest + beside:
         return None
     nothing = np.broadcast_to(0.0, b.shape)
     (_, change), (_, size), (_, by_element) = apart(b, s), apart(b, nothing), apart(_each(slack, b), nothing)
-    # What is subtracted was rounded itself: one unit in the last place of each element.
+    # The subtracted value was rounded itself: one unit in the last place per element.
     total = tolerance.change * change + eps * size + beside + by_element
     if norm <= total:
         return None
-    share = f", {norm / change:.3g} of its change" if change else f", and {whose}'s does not change"
-    return Difference(name, f"changes otherwise, by {norm:.3g}{share}; {total:.3g} is allowed", norm / total)
+    share = f", {norm / change:.3g} of its change" if change else f", while {whose}'s does not change"
+    return Difference(name, f"changes differently, by {norm:.3g}{share}; {total:.3g} is allowed", norm / total)
 
 
 def _excess(a: Array, b: Array, error: float, allowed: float, slack: Slack) -> tuple[float, float]:
-    """The largest error, which is `error`, in units of what is allowed there, and that; (0, 0) where it is allowed."""
-    # Where nothing is allowed, nothing is no excess and anything is.
+    """The largest error, `error`, as a multiple of the tolerance there, and the tolerance; (0, 0) if within it."""
+    # With zero tolerance, a zero error is no excess and any other is.
     allowed, worst = max(allowed, float(np.finfo(np.float64).tiny)), (0.0, 0.0)
     if error <= allowed:
         return worst
@@ -165,6 +165,6 @@ def _each(slack: Slack, like: Array) -> Array:
 
 
 def _extreme(array: Array) -> float:
-    """The size of the largest element; not finite where one is not."""
+    """The largest magnitude; not finite if any element is not."""
     with np.errstate(invalid="ignore"):
         return max(float(array.max(initial=0)), -float(array.min(initial=0)))

@@ -1,4 +1,4 @@
-"""Element types: MLIR's name beside numpy's, IREE's and safetensors'."""
+"""Element types: MLIR's names and numpy's, IREE's and safetensors' equivalents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DType:
     """One element type.
 
     `name` is MLIR's; `hal` the member of `iree.runtime.HalElementType` that a compiled function checks its arguments
-    against (IREE's integers carry no sign, as MLIR's do not); `safetensors` the name in a safetensors header.
+    against (IREE's integers are signless, like MLIR's); `safetensors` the name in a safetensors header.
     """
 
     name: str
@@ -36,7 +36,7 @@ _TABLE = (
     DType("i16", np.dtype(np.int16), "INT_16", "I16"),
     DType("i8", np.dtype(np.int8), "INT_8", "I8"),
     DType("ui8", np.dtype(np.uint8), "INT_8", "U8"),
-    # A truth value is one byte wherever the host can see it.
+    # A boolean takes one byte in memory visible to the host.
     DType("i1", np.dtype(np.bool_), "BOOL_8", "BOOL"),
 )
 
@@ -45,9 +45,9 @@ _BY_NUMPY = {dtype.numpy: dtype for dtype in _TABLE}
 
 
 def dtype_of(name: str) -> DType:
-    """The element type of an MLIR name; raises DmcError for a name the runtime does not carry."""
+    """The element type of an MLIR name; raises DmcError for a type the runtime does not support."""
     if name not in _BY_NAME:
-        raise DmcError(f"element type {name!r}", f"not one of {', '.join(_BY_NAME)}", hint="compile with one of these")
+        raise DmcError(f"element type {name!r}", f"not one of {', '.join(_BY_NAME)}", hint="use one of these")
     return _BY_NAME[name]
 
 
@@ -58,7 +58,7 @@ def mlir_name(dtype: np.dtype) -> str:
 
 
 def byte_count(spec: TensorSpec) -> int:
-    """Bytes of a tensor, dense, as it lies in memory (a truth value takes one byte)."""
+    """Bytes of a dense tensor in memory (a boolean takes one byte)."""
     return math.prod(spec.shape) * dtype_of(spec.dtype).numpy.itemsize
 
 

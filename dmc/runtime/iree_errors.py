@@ -1,8 +1,8 @@
-"""What IREE's Python bindings raise."""
+"""The exceptions of IREE's Python bindings."""
 
 from __future__ import annotations
 
-# They choose the class by status code: INVALID_ARGUMENT is a ValueError, OUT_OF_RANGE an IndexError, and so on.
+# The bindings choose the class by status code: INVALID_ARGUMENT is a ValueError, OUT_OF_RANGE an IndexError, and so on.
 IREE_ERRORS = (RuntimeError, ValueError, LookupError, MemoryError, OSError)
 
 

@@ -15,8 +15,8 @@ class Ledger(Movements):
     """The movements of one step, to be shown and stored."""
 
     def table(self, every: bool = False, width: int = 160) -> str:
-        """All of it as text of `width` columns: one line for movements that differ only in the number of their layer,
-        or one for each movement (`every`); then the totals.
+        """The ledger as text of `width` columns: one line for movements that differ only in their layer number, or one
+        per movement (`every`); then the totals.
         """
         from dmc.runtime.ledger_table import table
 

@@ -39,7 +39,7 @@ def _head(movements: Movements) -> Text:
 
 
 def _movements(movements: Movements, every: bool) -> Table:
-    made = _table("movement", "tensor", "each rank gives", "over", "bytes", "ratio", "why")
+    made = _table("movement", "tensor", "each rank sends", "over", "bytes", "ratio", "why")
     for entries in ([entry] for entry in movements.entries) if every else _alike(movements.entries):
         first, sent = entries[0], sum(entry.bytes for entry in entries)
         count = f" ×{len(entries)}" if len(entries) > 1 else ""
@@ -97,12 +97,12 @@ def _alike(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _starred(text: str) -> str:
-    """With "*" for the first number of each module path: that of the layer."""
+    """With "*" for the first number of each module path, the layer's."""
     return "; ".join(_LAYER.sub(r"\1*", part, count=1) for part in text.split("; "))
 
 
 def _common(alike: Sequence[str]) -> str:
-    """What stands for all of these, which differ in the numbers of layers at most."""
+    """A common name for these, which differ at most in layer numbers."""
     return alike[0] if len(set(alike)) == 1 else _starred(alike[0])
 
 
@@ -111,7 +111,7 @@ def _axes(axes: Sequence[str]) -> str:
 
 
 def _sum(movements: Movements, entries: Sequence[Entry]) -> Total:
-    """Of all that the entries count towards; without a bound where one of them has none."""
+    """The sum of the entries' totals; without a bound if one of them has none."""
     bounds = [movements.bound_of(entry) for entry in entries]
     totals = [Total(0) if bound is None else movements.totals[bound] for bound in dict.fromkeys(bounds)]
     known = None if None in bounds else sum(total.bound or 0 for total in totals)

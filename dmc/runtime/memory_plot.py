@@ -1,4 +1,4 @@
-"""Memory over a step as pictures: a PNG, and a page that needs nothing but itself."""
+"""Memory over a step as pictures: a PNG, and a self-contained page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = {
     "communication": "#b07aa1",
     "scratch": "#edc948",
 }
-_POINTS = 800  # As many as a picture can show.
+_POINTS = 800  # As many points as a picture can show.
 _HELD = 200
 _TEMPLATE = Path(__file__).with_name("memory_page.html")
 
@@ -36,11 +36,11 @@ def plot(report: MemoryReport, path: str | os.PathLike[str]) -> None:
     Raises DmcError for a path that does not end in .png, and where matplotlib is not installed.
     """
     if Path(path).suffix.lower() != ".png":
-        raise DmcError(str(path), "is no name of a PNG", hint="end it in .png; for a page write --html")
+        raise DmcError(str(path), "is not the name of a PNG", hint="use the suffix .png; for a page use --html")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DmcError(str(path), "needs matplotlib", hint="pip install matplotlib, or write --html") from error
+        raise DmcError(str(path), "needs matplotlib", hint="pip install matplotlib, or use --html") from error
     figure = Figure(figsize=(10, 4.2 * len(report.ranks)), layout="constrained")
     axes: Any = figure.subplots(len(report.ranks), squeeze=False)
     for memory, (axis,) in zip(report.ranks, axes, strict=True):
@@ -49,7 +49,7 @@ def plot(report: MemoryReport, path: str | os.PathLike[str]) -> None:
 
 
 def page(report: MemoryReport) -> str:
-    """A page of HTML with the same picture, where pointing shows the command, and what lives at the peak."""
+    """An HTML page with the same picture, where hovering shows the command, and the live buffers at the peak."""
     figures = [_data(memory) for memory in report.ranks]
     return _TEMPLATE.read_text(encoding="utf-8").replace("/*DATA*/", _script(figures))
 
@@ -73,7 +73,8 @@ def _draw(axis: Any, memory: RankMemory) -> None:
 
 
 def sample(live: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """At most `_POINTS` of the rows with their numbers: of each stretch the one with the largest sum, so peaks stay."""
+    """At most `_POINTS` of the rows with their numbers: from each interval the one with the largest sum, to keep
+    peaks."""
     total = live.sum(axis=1)
     stretches = np.array_split(np.arange(len(live)), min(_POINTS, len(live)))
     chosen = [int(stretch[total[stretch].argmax()]) for stretch in stretches]

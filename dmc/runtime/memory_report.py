@@ -1,4 +1,4 @@
-"""What a planned step needs of memory, rank by rank, read from its programs: nothing is run."""
+"""The memory that a planned step needs, rank by rank, read from its programs: nothing is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dmc.program import Await, Buffer, Job, Program, Range, Record, Space
 from dmc.program.labels import short
 
-# In the order in which they are shown; those of `dmc.program.Buffer` by the names that people use.
+# In the order in which they are shown; the categories of `dmc.program.Buffer`, and their usual names.
 CATEGORIES = {
     "parameter": "weights",
     "gradient": "gradients",
@@ -28,15 +28,15 @@ CATEGORIES = {
 }
 DEVICE: Space = "device"
 _LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
-_NO_MODULE = "outside of modules"
+_NO_MODULE = "outside modules"
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """The device memory of `ranks`, whose programs hold the same things.
+    """The device memory of `ranks`, whose programs are equal.
 
-    arenas: bytes by memory space. buffers: what the device's holds, by command. live: for each command (rows) the bytes
-    that each category of `CATEGORIES` (columns) has alive. labels: what people call each command.
+    arenas: bytes by memory space. buffers: those in device memory, by command. live: live bytes by command (rows) and
+    category of `CATEGORIES` (columns). labels: a name for each command.
     """
 
     ranks: tuple[int, ...]
@@ -52,31 +52,31 @@ class RankMemory:
 
     @property
     def peak_command(self) -> int:
-        """The first command at which most is alive."""
+        """The first command at the peak."""
         return int(self.live.sum(axis=1).argmax())
 
     @property
     def peak(self) -> int:
-        """The most bytes that are alive at one time."""
+        """The peak of live bytes."""
         return int(self.live.sum(axis=1).max())
 
     @property
     def fragmentation(self) -> int:
-        """The bytes of the arena that nothing uses even at the peak: holes, and what aligns."""
+        """The bytes of the arena that are unused at the peak: fragmentation and alignment."""
         return self.arena - self.peak
 
     @property
     def at_peak(self) -> dict[str, int]:
-        """Bytes by category where most is alive."""
+        """Bytes by category at the peak."""
         return dict(zip(CATEGORIES, map(int, self.live[self.peak_command]), strict=True))
 
     @property
     def most(self) -> dict[str, int]:
-        """The most bytes that each category has alive, each at a time of its own."""
+        """The peak of live bytes of each category, each at its own time."""
         return dict(zip(CATEGORIES, map(int, self.live.max(axis=0)), strict=True))
 
     def alive(self, command: int) -> list[Buffer]:
-        """What is alive at a command, largest first."""
+        """The live buffers at a command, largest first."""
         found = [buffer for buffer in self.buffers if buffer.first <= command <= buffer.last]
         return sorted(found, key=lambda buffer: (-buffer.range.length, buffer.range.offset))
 
@@ -129,10 +129,10 @@ def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:
 
 
 def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """The buffers without what they have in common: what is overwritten in place ends where the new value begins."""
+    """The buffers without overlap: one overwritten in place ends where the new value begins."""
     apart: list[Buffer] = []
     ordered = sorted(buffers, key=lambda buffer: (buffer.range, buffer.first, buffer.last))
-    begins: dict[Range, int] = {}  # Of each place, when what comes after a buffer begins.
+    begins: dict[Range, int] = {}  # For each place, when the next buffer there begins.
     for buffer in reversed(ordered):
         last = min(buffer.last, begins.get(buffer.range, buffer.last + 1) - 1)
         begins[buffer.range] = buffer.first
@@ -142,7 +142,7 @@ def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
 
 
 def _labels(program: Program) -> tuple[str, ...]:
-    """An event is called as the work before it."""
+    """An event is named after the work before it."""
     labels: list[str] = []
     for command in program.commands:
         is_event = isinstance(command, Record | Await)

@@ -16,7 +16,8 @@ _LARGEST = 10
 
 
 def table(report: MemoryReport, width: int) -> str:
-    """The report in lines of at most `width` columns: what is held, activations by module, the largest at the peak."""
+    """The report in lines of at most `width` columns: contents of the arena, activations by module, the largest buffers
+    at the peak."""
     text = io.StringIO()
     console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
     for memory in report.ranks:
@@ -46,7 +47,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def rows(memory: RankMemory) -> Iterator[tuple[str, int, int | None]]:
-    """What the arena is used for: a name, the bytes at the peak, and the most at any time (None where that is moot)."""
+    """The uses of the arena: a name, the bytes at the peak, and the most at any time (None where not meaningful)."""
     most = memory.most
     for category, size in memory.at_peak.items():
         if most[category]:

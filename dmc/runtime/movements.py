@@ -1,7 +1,7 @@
-"""Every movement between ranks in one training step, why it is there, and how far it is from the least possible.
+"""Every movement between ranks in one training step, why it is there, and how far it is from the lower bound.
 
-Bytes are what ranks send to other ranks, each piece once, over all ranks and all rounds of
-loops; what a rank keeps counts nothing.
+Bytes are those that ranks send to other ranks, each piece once, over all ranks and all loop iterations; data that a
+rank keeps is not counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Entry:
     """One collective of the step.
 
     kind: "all_reduce", "all_gather", … tensor: a parameter's name, "gradient of" one, or the module path where an
-    activation is made; "" if unknown. dtype, shape: what each rank gives to it, in MLIR's name and in elements.
-    axes, group: the mesh axes along which ranks exchange, and how many ranks do so with each other. bytes: in one step,
-    over all ranks. why: the rules or the operation that asked for it. place: module, operation and line of Python.
-    label: what the plan calls it: the tensor, or the path of the module, with its part (`h.1.mlp, backward`).
+    activation is produced; "" if unknown. dtype, shape: of each rank's operand, by MLIR's name and in elements. axes,
+    group: the mesh axes along which ranks communicate, and the size of each group. bytes: in one step, over all ranks.
+    why: the rules or the operation that require it. place: module, operation and line of Python. label: its name in the
+    plan: the tensor, or the module path, with its part (`h.1.mlp, backward`).
     """
 
     kind: str
@@ -46,24 +46,24 @@ class Entry:
 class Bound:
     """The fewest bytes that a step can send for one trained tensor or module over some axes, over all ranks.
 
-    of: the name of a tensor, for its value and its gradient over the axes of data: 2(n-1)T for each group of n ranks
-    that train on different data, 2(n-1)/n·T for each rank, where T are the bytes of the tensor as a rank uses it.
+    of: the name of a tensor, for its value and its gradient over the data axes: 2(n-1)T for each group of n ranks
+    that train on different data, 2(n-1)/n·T for each rank, where T is the size of the tensor as a rank uses it.
 
-    * (n-1)T bring the n partial gradients together: of every element n-1 contributions must move (Chan et al. 2007,
+    * (n-1)T reduce the n partial gradients: n-1 contributions to every element must move (Chan et al. 2007,
       "Collective communication: theory, practice, and experience", section 3; Patarasuk and Yuan 2009, "Bandwidth
-      optimal all-reduce algorithms", section 3). The gradient is taken as dense and as summed, not recomputed.
-    * (n-1)T bring the result to the n-1 ranks that did not make it: as the second half of an all-reduce (replicated),
-      or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
+      optimal all-reduce algorithms", section 3). The gradient is assumed dense, and summed rather than recomputed.
+    * (n-1)T bring the result to the n-1 ranks that did not compute it: as the second half of an all-reduce
+      (replicated), or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
 
     These are the 2Ψ of Rajbhandari et al. 2020 ("ZeRO", section 7). Their 3Ψ of stage 3 gathers once for forward and
     again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here.
 
     of: the path of a module that a ready Megatron plan splits by columns and then by rows: 4(n-1)T for each group of n
-    ranks along the axis, where T are the bytes of its activation, tokens × width. Its output is all-reduced in forward
-    and the gradient of its input in backward. Attention and MLP are such modules: two all-reduces for each block and
+    ranks along the axis, where T is the size of its activation, tokens × width. Its output is all-reduced in forward
+    and the gradient of its input in backward. Attention and MLP are such modules: two all-reduces per block and
     direction (Shoeybi et al. 2019, "Megatron-LM", section 3).
 
-    T counts elements in the narrowest type in which the step moves them. Of anything else no bound is known.
+    T counts elements in the narrowest type in which the step moves them. For anything else no bound is known.
     """
 
     of: str
@@ -73,7 +73,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Total:
-    """What was sent, and the lower bound of what had to be; None where no bound is known."""
+    """The bytes sent, and their lower bound; None where no bound is known."""
 
     bytes: int
     bound: int | None = None
@@ -86,7 +86,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Movements:
-    """The movements of one step, in the order of the program, and what they add up to.
+    """The movements of one step, in program order, and their sums.
 
     mesh: axis to number of ranks; empty for a step that was not compiled for a mesh. ranks: the bytes that each rank
     sends.
@@ -99,11 +99,11 @@ class Movements:
 
     @property
     def bytes(self) -> int:
-        """What is sent in one step, over all ranks."""
+        """The bytes sent in one step, over all ranks."""
         return sum(entry.bytes for entry in self.entries)
 
     def whys(self) -> dict[str, str]:
-        """What asked for the movements of each label, where that is known; several rules are joined."""
+        """The rules behind the movements of each label, where known; several are joined."""
         found: dict[str, dict[str, None]] = {}
         for entry in self.entries:
             if entry.label and entry.why:
@@ -111,15 +111,16 @@ class Movements:
         return {label: SEPARATOR.join(whys) for label, whys in found.items()}
 
     def by_kind(self) -> dict[str, int]:
-        """Bytes by kind of collective, most first."""
+        """Bytes by kind of collective, largest first."""
         return _sums((entry.kind, entry.bytes) for entry in self.entries)
 
     def by_axes(self) -> dict[tuple[str, ...], int]:
-        """Bytes by the mesh axes along which they go, most first; a group along several axes counts as its own."""
+        """Bytes by the mesh axes along which they are sent, largest first; groups along several axes count
+        separately."""
         return _sums((entry.axes, entry.bytes) for entry in self.entries)
 
     def bound_of(self, entry: Entry) -> Bound | None:
-        """What a movement counts towards: the bound of its tensor or of the innermost module around it."""
+        """The bound a movement counts towards: that of its tensor or of the innermost module around it."""
         path = entry.owner
         while path:
             for bound in self._bounds.get(path, ()):
@@ -130,7 +131,7 @@ class Movements:
 
     @cached_property
     def totals(self) -> dict[Bound, Total]:
-        """For each bound, what is sent that counts towards it."""
+        """For each bound, the bytes sent that count towards it."""
         sent = dict.fromkeys(self.bounds, 0)
         for entry in self.entries:
             if bound := self.bound_of(entry):

@@ -1,4 +1,4 @@
-"""Which session runs an artifact, and on which device."""
+"""Chooses the session that runs an artifact, and its device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def open_session(
 ) -> AnySession:
     """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
 
-    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact contradicts
-    itself or was not compiled for the device, DmcError if there is no such device or no room on it.
+    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact is inconsistent
+    or was not compiled for the device, DmcError if there is no such device or not enough memory on it.
     """
     kinds = artifact.target.split("+")
     kind, _, ordinal = (device or kinds[0]).partition(":")
@@ -36,5 +36,5 @@ def open_session(
         check_cpu(artifact.requires, "the step")
     if kind in artifact.modules:
         return PlannedSession(Device(kind, int(ordinal or 0)), linked, artifact.job, artifact.modules[kind], state)
-    assert artifact.code is not None, "checked by whoever loads an artifact"
+    assert artifact.code is not None, "checked when the artifact was loaded"
     return ReplaySession(open_device(int(ordinal or 0)), linked, artifact.job, artifact.code, state)

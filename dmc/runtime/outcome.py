@@ -1,4 +1,4 @@
-"""What a step should leave, tensor by tensor, and where another computation of it leaves something else."""
+"""The expected outcome of a step, tensor by tensor, and where another computation of it differs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dmc.runtime.difference import Array, Difference, Slack, difference, largest
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import Tolerance
 
-# Tensors that an error names.
+# The number of tensors that an error names.
 SHOWN = 4
-# Optimizer state that is zero but for rounding may differ by this share of the largest of its kind.
+# Optimizer state that is zero up to rounding may differ by this share of the largest of its kind.
 _OF_ITS_KIND = 1e-5
 _FIRST_MOMENT = ".exp_avg"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """values: what should be left, outputs and state by name. whose: who says so.
+    """values: the expected outputs and state, by name. whose: who computed them.
 
-    specs: of the state. start: the state before the step. rate: the largest learning rate. slack: by name, what is
-    allowed beside the tolerance.
+    specs: of the state. start: the state before the step. rate: the largest learning rate. slack: by name, allowed in
+    addition to the tolerance.
     """
 
     values: Mapping[str, Array]
@@ -35,7 +35,7 @@ class Expected:
     slack: Mapping[str, Slack] = field(default_factory=dict)
 
     def differences(self, actual: Mapping[str, Array]) -> list[Difference]:
-        """Every tensor of `actual` that is not what it should be; what nothing is known of is not looked at."""
+        """Every tensor of `actual` that is not as expected; tensors without an expected value are skipped."""
         floors = self._floors()
         found = [self._of(name, actual[name], floors) for name in self.values if name in actual]
         return [each for each in found if each is not None]
@@ -44,13 +44,13 @@ class Expected:
         tolerance = replace(self.tolerance, floor=floors.get(name, self.tolerance.floor))
         slack, value, start = self.slack.get(name, Slack()), self.values[name], self.start.get(name)
         found = difference(name, actual, value, tolerance, start, slack, self.whose)
-        # It allows more, and takes longer than all else: so it is asked for last.
+        # It allows more and costs the most, so it is consulted last.
         if found is None or (mean := self.values.get(f"{name}{_FIRST_MOMENT}")) is None:
             return found
         return difference(name, actual, value, tolerance, start, slack.plus(self._of_adam(mean)), self.whose)
 
     def _floors(self) -> dict[str, float]:
-        """Of optimizer state, which may be small all over: a share of the largest of its kind, if that is less."""
+        """For optimizer state, which may be small everywhere: a share of the largest of its kind, if that is less."""
         slots = [spec.name for spec in self.specs if spec.role == "optimizer" and spec.name in self.values]
         largest: dict[str, float] = {}
         for name in slots:
@@ -59,10 +59,10 @@ class Expected:
         return {name: min(self.tolerance.floor, _OF_ITS_KIND * largest[name.rpartition(".")[2]]) for name in slots}
 
     def _of_adam(self, mean: Array) -> Slack:
-        """What rounding in a mean gradient m does to a parameter.
+        """The effect on a parameter of rounding in the first moment m.
 
-        Adam takes about the learning rate off it, whatever the size of m: where m is wrong by δ, up to δ / |m| of that,
-        and two of it where the sign of m is rounding alone, as that of a key's bias is. m itself is compared, too.
+        Adam's update is about the learning rate, whatever the size of m: an error δ in m changes it by up to δ / |m| of
+        that, or twice the rate where the sign of m is pure rounding, as for a key's bias. m itself is compared, too.
         """
         size = np.abs(mean.astype(np.float64))
         wrong = self.tolerance.value * largest_of(mean) + self.tolerance.floor
@@ -70,6 +70,6 @@ class Expected:
 
 
 def shown(found: Sequence[Difference]) -> str:
-    """The first of many differences, a line each."""
+    """The first of many differences, one per line."""
     more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "\n  ".join([*map(str, found[:SHOWN]), *more])

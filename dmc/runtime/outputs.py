@@ -1,4 +1,4 @@
-"""What a step returns: arrays that are waited for when they are read."""
+"""Outputs of a step: arrays that wait for the step when read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmc.runtime.signature import TensorSpec
 
 
 class LazyArray:
-    """An output of a step that may still be running; reading it waits for that step and no later one.
+    """An output of a step that may still be running; reading it waits for that step only.
 
     Every read raises DmcError if the step has failed on the device.
     """
@@ -22,7 +22,7 @@ class LazyArray:
     def __init__(
         self, session: Queue, readings: Sequence[Output], spread: Spread, spec: TensorSpec, entry: int
     ) -> None:
-        """readings: what each rank gives of it, the parts of `spread`."""
+        """readings: each rank's part, as split by `spread`."""
         self._session: Queue | None = session
         self._readings = readings
         self._spread = spread
@@ -47,11 +47,11 @@ class LazyArray:
     def numpy(self) -> np.ndarray:
         """The value, read-only, in host memory; waits for the step."""
         if self._array is None:
-            assert self._session is not None, "unread yet let go"
+            assert self._session is not None, "released before it was read"
             session, readings = self._session, self._readings
             self._array = self._spread.whole(lambda rank: session.fetch(readings[rank], self._entry))
             self._array.flags.writeable = False
-            # The value is here: keep neither the device memory nor the step alive.
+            # The value is on the host: release the device memory and the step.
             self._readings, self._session = (), None
         return self._array
 
@@ -67,7 +67,7 @@ class LazyArray:
 
 
 class Loss(LazyArray):
-    """The loss of one step: a number once it is read (`float(loss)`, `loss.item()`, `f"{loss:.4f}"`)."""
+    """The loss of one step: a number when read (`float(loss)`, `loss.item()`, `f"{loss:.4f}"`)."""
 
     def item(self) -> float:
         """The loss as a Python number; waits for the step."""

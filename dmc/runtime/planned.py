@@ -1,4 +1,4 @@
-"""A planned step in IREE's runtime: all ranks in one process, with their state where the plan says."""
+"""A planned step in IREE's runtime: all ranks in one process, with state placed by the plan."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dmc.runtime.signature import Signature
 class PlannedSession(Calls):
     """A loaded planned step of all ranks. On a CPU each lane of each rank is a device; on a GPU there is one lane.
 
-    Each rank has one device arena, and of its other arenas one for each step in flight, so that the host fills those of
-    the next step while one runs. All are allocated here; a step allocates nothing.
+    Each rank has one device arena, and its other arenas once per step in flight, so that the host fills those of the
+    next step while one runs. All are allocated here; a step allocates nothing.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class PlannedSession(Calls):
         """Allocates the arenas, writes `state` (one array per `signature.state`) and loads `module`.
 
         signature: of all ranks (`Ranks.linked`). module: the executable of `job`. Raises ArtifactError if the module
-        does not load or the job has not the tensors of the signature, DmcError if there is no room.
+        does not load or the job lacks tensors of the signature, DmcError if memory is exhausted.
         """
         self.signature = signature
         self._lanes = device.lanes(device_count(job) if device.kind == "cpu" else 1)
@@ -37,19 +37,20 @@ class PlannedSession(Calls):
         self._state, self._controls = places.of(signature.state), places.of(signature.controls)
         self._batch, self._outputs = places.of(signature.batch), places.of(signature.outputs)
         self._memory = arenas(device, job, [SHARED])
-        # State outside of the device arenas is there once only, so the next step's inputs must wait.
+        # State outside the device arenas is not duplicated, so the next step's inputs must wait.
         count = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
         self._flights = [Flight(device, job, self._memory) for _ in range(count)]
-        # The step behind which the host has looked at the device's memory.
+        # The step after which the host last read device memory.
         self._seen = 0
         self._open()
         self.write_state(state)
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its outputs on their way to the host.
+        """Queues one step and returns at once: its entry, and its pending outputs.
 
-        Arrays fit `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Waits only
-        for the step before the previous one. Raises DmcError if an earlier step has failed, or this one at the start.
+        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Waits only
+        for the step before the previous one. Raises DmcError if an earlier step has failed, or this one fails at the
+        start.
         """
         self._check()
         flight = self._flights[self._steps.last % len(self._flights)]
@@ -75,12 +76,12 @@ class PlannedSession(Calls):
             arena.push()
 
     def memory(self) -> dict[tuple[int, str], np.ndarray]:
-        """Copies of the arenas behind all queued steps, by rank and space: for those who look for a fault."""
+        """Copies of the arenas after all queued steps, by rank and space, for debugging."""
         self._look()
         return {where: arena.bytes.copy() for where, arena in self._flights[0].memory.items()}
 
     def _look(self) -> None:
-        """Lets the host see what all queued steps have left."""
+        """Makes the results of all queued steps visible to the host."""
         self._drain()
         if self._seen != self._steps.last:
             for arena in self._memory.values():

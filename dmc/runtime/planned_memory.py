@@ -18,22 +18,21 @@ from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
 
-# The arena that all steps share; of others, each step in flight has its own.
+# The arena that all steps share; other arenas exist once per step in flight.
 SHARED: Space = "device"
 
-# MLIR's integers carry no sign; the host's do.
+# MLIR's integers are signless; the host's are not.
 _SIGNLESS = {"ui8": "i8"}
 
 
 class Arena:
-    """The memory of one space of one rank. view: as IREE takes it; bytes: as the host sees it, u8[size].
+    """The memory of one space of one rank. view: for IREE; bytes: for the host, u8[size].
 
-    Where the host cannot address the device's memory, `bytes` are a copy of it, which `pull` and `push` bring up to
-    date.
+    Where the host cannot address device memory, `bytes` is a copy, which `pull` and `push` synchronise.
     """
 
     def __init__(self, device: Device, name: str, space: Space, size: int) -> None:
-        """Allocates at least one byte; the content is undefined. Raises DmcError if there is no room."""
+        """Allocates at least one byte; the content is undefined. Raises DmcError if memory is exhausted."""
         self._device, size = device, max(size, 1)
         is_on_device = space == SHARED
         self._buffer = _allocated(device, name, *(_DEVICE if is_on_device else _HOST), size)
@@ -43,17 +42,17 @@ class Arena:
         self.bytes = self._mapped.map().asarray((size,), np.dtype(np.uint8))
 
     def pull(self) -> None:
-        """Makes `bytes` what the device holds; nothing may be using it."""
+        """Copies the device's memory to `bytes`; nothing may be using it."""
         if self._mapped is not self._buffer:
             self._device.copy(self._buffer, self._mapped)
 
     def push(self) -> None:
-        """Makes the device hold `bytes`; nothing may be using it."""
+        """Copies `bytes` to the device's memory; nothing may be using it."""
         if self._mapped is not self._buffer:
             self._device.copy(self._mapped, self._buffer)
 
 
-# Memory and what it may be used for.
+# The kind of memory and its allowed uses.
 _DEVICE = int(iree.MemoryType.DEVICE_LOCAL), int(iree.BufferUsage.DEFAULT)
 _HOST = HOST_MEMORY, HOST_USAGE
 
@@ -62,7 +61,7 @@ def _allocated(device: Device, name: str, memory: int, usage: int, size: int) ->
     try:
         return device.hal.allocator.allocate_buffer(memory_type=memory, allowed_usage=usage, allocation_size=size)
     except IREE_ERRORS as error:
-        fact = f"device {device.uri!r} gives no {size} bytes ({first_line(error)})"
+        fact = f"device {device.uri!r} cannot allocate {size} bytes ({first_line(error)})"
         raise DmcError(name, fact, hint="free memory or make the model smaller") from error
 
 
@@ -80,14 +79,15 @@ def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
 
 
 class Places:
-    """Where the tensors of a job are: for each one of each rank, in the order of the ranks."""
+    """The slots of a job's tensors: for each tensor one per rank, in rank order."""
 
     def __init__(self, job: Job) -> None:
         self._ranks = len(job.programs)
         self._slots = {(program.rank, slot.name): slot for program in job.programs for slot in program.slots}
 
     def of(self, specs: Sequence[TensorSpec]) -> list[tuple[int, Slot]]:
-        """The rank and the slot of each tensor of all ranks (`Ranks.linked`); raises ArtifactError for one without."""
+        """The rank and the slot of each tensor of all ranks (`Ranks.linked`); raises ArtifactError for one without a
+        slot."""
         return [self._place(spec, number % self._ranks) for number, spec in enumerate(specs)]
 
     def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
@@ -121,22 +121,22 @@ class PlannedReading:
         self._memory: np.ndarray | None = memory
 
     def array(self) -> np.ndarray:
-        """A copy; the step must be done."""
+        """A copy of the value; the step must be done."""
         assert self._memory is not None, "read after release"
         return self._memory.copy()
 
     def keep(self) -> None:
-        """Takes the value out of that memory; the step must be done."""
+        """Copies the value out of that memory; the step must be done."""
         assert self._memory is not None, "kept after release"
         self._memory = self._memory.copy()
 
     def release(self) -> None:
-        """Lets go of the memory; may be called twice."""
+        """Releases the memory; may be called twice."""
         self._memory = None
 
 
 class Readings:
-    """The outputs of a step that somebody may still hold."""
+    """The outputs of a step that may still be referenced."""
 
     def __init__(self) -> None:
         self._held: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
@@ -148,21 +148,21 @@ class Readings:
         return given
 
     def keep(self) -> None:
-        """Before their memory is used again: takes those that are still held out of it; the step must be done."""
+        """Before their memory is reused: copies out those still referenced; the step must be done."""
         for reading in tuple(self._held):
             reading.keep()
         self._held.clear()
 
     def release(self) -> None:
-        """Lets go of the memory."""
+        """Releases the memory."""
         for reading in tuple(self._held):
             reading.release()
 
 
 class Flight:
-    """What one step in flight owns: its inputs and outputs, its fences and its argument list, all made once.
+    """The resources of one step in flight: inputs, outputs, fences and argument list, all created once.
 
-    memory: the arenas of the step, its own and those that all steps share. entry: the step that used it last.
+    memory: the arenas of the step, its own and the shared ones. entry: the last step that used it.
     """
 
     def __init__(self, device: Device, job: Job, shared: Arenas) -> None:
@@ -179,25 +179,25 @@ class Flight:
         self.arguments.push_ref(self._signal.ref)
 
     def fill(self, places: Sequence[tuple[int, Slot]], values: Sequence[np.ndarray]) -> None:
-        """Writes inputs; the step that used this last must be done."""
+        """Writes inputs; the last step that used this must be done."""
         for (rank, slot), value in zip(places, values, strict=True):
             np.copyto(tensor(self.memory, rank, slot), value)
 
     def set_fences(self, steps: Timeline) -> None:
-        """The next step is behind all that are queued and signals that it is done."""
+        """Orders the next step after all queued ones, and lets it signal its completion."""
         steps.insert_last(self._wait)
         steps.insert_next(self._signal)
 
     def readings(self, places: Sequence[tuple[int, Slot]]) -> list[PlannedReading]:
-        """What the host reads when the step is done."""
+        """The outputs, to be read when the step is done."""
         return self._readings.give(tensor(self.memory, rank, slot) for rank, slot in places)
 
     def let_go(self) -> None:
-        """Before its memory is used again: outputs that somebody still holds are taken out of it."""
+        """Before its memory is reused: copies out outputs that are still referenced."""
         self._readings.keep()
 
     def release(self) -> None:
-        """Lets go of the memory; nothing runs any more."""
+        """Releases the memory; nothing is running any more."""
         self._readings.release()
         self.memory.clear()
         del self.arguments

@@ -25,7 +25,7 @@ class Spread:
         )
         self._ranks = range(math.prod(mesh.values()))
         axes = [axis for uses in splits for axis, _ in uses]
-        # For each rank, what picks its part out of the whole tensor; none where every rank has the whole.
+        # For each rank, the index of its part in the whole tensor; none where the tensor is replicated.
         self._index: list[tuple[slice, ...] | tuple[np.ndarray, ...]] = []
         alike: dict[tuple[int, ...], list[int]] = {}
         for rank, place in enumerate(np.ndindex(*mesh.values())):
@@ -34,15 +34,15 @@ class Spread:
             if axes:
                 kept = [_kept(size, uses, mesh, index) for size, uses in zip(shape, splits, strict=True)]
                 self._index.append(_indexing(kept))
-        # The ranks that hold the same, for each part.
+        # For each part, the ranks that hold it.
         self.replicas = [tuple(ranks) for ranks in alike.values()]
 
     def parts(self, whole: np.ndarray) -> list[np.ndarray]:
-        """What each rank holds of `whole`, in the order of the ranks; without a copy where the memory allows it."""
+        """Each rank's part of `whole`, in rank order; without a copy where possible."""
         return [whole[index] for index in self._index] or [whole for _ in self._ranks]
 
     def whole(self, part_of: Callable[[int], np.ndarray]) -> np.ndarray:
-        """The tensor of which `part_of(rank)` is the part; asks the first of those ranks only that hold the same."""
+        """The tensor whose parts are `part_of(rank)`; of ranks that hold the same part, only the first is asked."""
         if not self._index:
             return part_of(0)
         parts = {ranks[0]: part_of(ranks[0]) for ranks in self.replicas}
@@ -53,10 +53,11 @@ class Spread:
 
 
 class Ranks:
-    """How all tensors of a step lie on the ranks of its mesh. A step without a mesh is one rank, which has the whole.
+    """How all tensors of a step are placed on the ranks of its mesh. A step without a mesh is one rank, which has whole
+    tensors.
 
-    linked: the calling convention of the one program that all ranks are: for each tensor of the step's own signature
-    one of each rank, `<name>@<rank>`, in the order of the ranks. Without a mesh it is the step's own.
+    linked: the calling convention of all ranks linked into one program: for each tensor of the step's signature one per
+    rank, `<name>@<rank>`, in rank order. Without a mesh it is the step's own.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -67,7 +68,7 @@ class Ranks:
         self.linked = signature if signature.mesh is None else self._link(signature)
 
     def scatter(self, specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What all ranks hold of one array for each of `specs`, in the order of the linked step."""
+        """The parts of one array for each of `specs`, in the order of the linked step."""
         pairs = zip(specs, arrays, strict=True)
         return [part for spec, array in pairs for part in self.spreads[spec.name].parts(array)]
 
@@ -91,17 +92,17 @@ class Ranks:
 
 
 def _kept(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], index: Mapping[str, int]) -> np.ndarray:
-    """The places along a dimension of `size` that the rank with this index along each axis holds, in order."""
+    """The indices along a dimension of `size` that the rank with these coordinates holds, in order."""
     places = np.arange(size)
     for axis, blocks in uses:
-        # Without the size of the last dimension, which nothing tells of an empty array.
+        # Not with -1 for the last dimension, which is undefined for an empty array.
         rest = len(places) // (blocks * mesh[axis])
         places = places.reshape(blocks, mesh[axis], rest)[:, index[axis]].reshape(-1)
     return places
 
 
 def _indexing(kept: Sequence[np.ndarray]) -> tuple[slice, ...] | tuple[np.ndarray, ...]:
-    """What picks these places of each dimension out of an array: ranges, which need no copy, if they are such."""
+    """An array index for these places of each dimension: slices, which need no copy, where possible."""
     ranges = [slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0) for places in kept]
     if all(len(places) == each.stop - each.start for places, each in zip(kept, ranges, strict=True)):
         return tuple(ranges)

@@ -11,32 +11,32 @@ from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place, Product
 
 
 class Streams(Protocol):
-    """What a program needs of a device. Addresses are in bytes; work goes to the stream of the lane."""
+    """What a program needs from a device. Addresses are in bytes; work goes to the lane's stream."""
 
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
-        """Runs a kernel's entry."""
+        """Launches a kernel."""
 
     def copy(self, lane: int, target: int, source: int, length: int) -> None:
-        """Copies bytes, between memories too."""
+        """Copies bytes, also between memory spaces."""
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
-        """Writes a pattern of 1, 2 or 4 bytes over and over."""
+        """Fills memory with a pattern of 1, 2 or 4 bytes."""
 
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
-        """Multiplies matrices: those at the first two pointers into the third, with a workspace at the fourth."""
+        """Multiplies matrices: the first two pointers into the third, with a workspace at the fourth."""
 
     def record(self, lane: int) -> Any:
-        """An event that is signalled when all that was issued on the lane so far is done."""
+        """Records an event that is signalled when all work issued on the lane so far is done."""
 
     def wait(self, lane: int, event: Any) -> None:
-        """What is issued on the lane from now on waits for the event."""
+        """Makes all later work on the lane wait for the event."""
 
 
 def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
-    Lane 0 begins before all others and ends after them, so that the whole can be captured as one graph from its stream.
-    Raises ArtifactError for a movement between ranks: one rank runs alone here.
+    Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
+    stream. Raises ArtifactError for a movement between ranks: one rank runs alone here.
     """
     events: dict[int, Any] = {}
     others = range(1, len(program.lanes))
@@ -70,7 +70,7 @@ def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], strea
             case "write":
                 where = command.writes[part.index]
             case "scratch":
-                assert command.scratch is not None, "a kernel with scratch is launched with it"
+                assert command.scratch is not None, "a kernel with scratch is launched with scratch memory"
                 where = command.scratch
         return _address(where, bases) + part.offset
 

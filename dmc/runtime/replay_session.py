@@ -23,9 +23,9 @@ _HOST: Space = "pinned_host"
 class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
-    The device arena is allocated once, and pinned host memory for each step in flight, so that the host fills that of
-    the next step while one runs. For each the step is captured once as a graph; from then on a step is one graph
-    launch: nothing is allocated and nothing is decided in it.
+    The device arena is allocated once, pinned host memory once per step in flight, so that the host fills that of the
+    next step while one runs. For each the step is captured once as a graph; from then on a step is one graph launch,
+    without allocations or host decisions.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class ReplaySession:
     ) -> None:
         """Allocates, writes `state` (one array per `signature.state`) and captures.
 
-        signature: of all ranks (`Ranks.linked`). Raises ArtifactError for a job of more than one rank, or one that has
-        not the tensors of the signature; DmcError where the device has no room.
+        signature: of all ranks (`Ranks.linked`). Raises ArtifactError for a job of more than one rank, or one that
+        lacks tensors of the signature; DmcError where device memory is exhausted.
         """
         if len(job.programs) != 1:
-            fact = f"has {len(job.programs)} ranks, and this executor runs one"
+            fact = f"has {len(job.programs)} ranks, but this executor runs only one"
             raise ArtifactError("the plan", fact, hint="compile the step without a mesh")
         (program,) = job.programs
         places = Places(job)
@@ -58,9 +58,10 @@ class ReplaySession:
             self._flights.append(_Flight(host, graph))
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous.
+        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
+        one.
 
-        Arrays fit `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
+        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
         DmcError if the device fails.
         """
         self._check()
@@ -105,10 +106,10 @@ class ReplaySession:
             self._device.upload(self._arena.ptr + slot.range.offset, np.ascontiguousarray(array).tobytes())
 
     def close(self) -> None:
-        """Waits for what is queued, then frees the memory; may be called twice."""
+        """Waits for queued work, then frees the memory; may be called twice."""
         if self._closed:
             return
-        # A failed step has been or will be reported by whoever waits for its loss; here it only means: nothing runs.
+        # A failed step is reported to whoever waits for its loss; here it only means that nothing is running.
         with contextlib.suppress(DmcError):
             self._drain()
         self._closed = True
@@ -132,7 +133,7 @@ class ReplaySession:
 
 
 class _Flight:
-    """What one step in flight owns: its pinned memory, its graph, and when it is done."""
+    """The resources of one step in flight: its pinned memory, its graph, and its completion event."""
 
     def __init__(self, host: Any, graph: Any) -> None:
         self.graph = graph
@@ -147,15 +148,15 @@ class _Flight:
         return typed(self._bytes[slot.range.offset : slot.range.end], slot)
 
     def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
-        """What the host reads when the step is done."""
+        """The outputs, to be read when the step is done."""
         return self._readings.give(map(self.tensor, slots))
 
     def let_go(self) -> None:
-        """Before its memory is used again: outputs that somebody still holds are taken out of it."""
+        """Before its memory is reused: copies out outputs that are still referenced."""
         self._readings.keep()
 
     def release(self) -> None:
-        """Lets go of the memory; nothing runs any more."""
+        """Releases the memory; nothing is running any more."""
         self._readings.release()
         del self._bytes, self._memory, self.graph
 
@@ -163,7 +164,7 @@ class _Flight:
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
     slots = [slot for _, slot in places.of(specs)]
     for slot in slots:
-        # What has no elements has no place either.
+        # An empty tensor has no place.
         if slot.range.length and slot.range.space != space:
             fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
             raise ArtifactError("the plan", fact, hint="compile the step again")

@@ -1,7 +1,7 @@
-"""What a compiled step takes and gives: the contract between the compiler and the runtime, stored as JSON.
+"""Arguments and results of a compiled step: the contract between the compiler and the runtime, stored as JSON.
 
-`@step(state…, controls…, batch…) -> (new state…, outputs…)`. State tensors that the step changes come back in the same
-order, each in the storage of its argument.
+`@step(state…, controls…, batch…) -> (new state…, outputs…)`. State tensors that the step mutates are returned in the
+same order, each aliasing its argument.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = 4
+SCHEMA = 5
 
 Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
 
@@ -19,8 +19,8 @@ Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
 Tree = Mapping[str, Any]
 
 # For each dimension of a tensor the mesh axes that split it, major first, each as (axis, blocks): what earlier axes
-# left of the dimension is seen as [blocks, n, rest], n the size of the axis, and the rank with index i along it has
-# [:, i, :].
+# left of the dimension is viewed as [blocks, n, rest], with n the size of the axis, and the rank with index i along it
+# has [:, i, :].
 Splits = tuple[tuple[tuple[str, int], ...], ...]
 
 
@@ -35,30 +35,31 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class StateSpec(TensorSpec):
-    """A tensor that lives in the step.
+    """A tensor of the step's persistent state.
 
-    `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
-    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
-    `aliases` are further names of the same tensor (tied weights). `mutated` says whether the step returns it.
+        `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
+        "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
+    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are
+    those of its names that the model's `state_dict()` lacks: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"
     mutated: bool = True
     aliases: tuple[str, ...] = ()
+    transient: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Signature:
     """The whole calling convention of `@step`. Shapes are those of whole tensors.
 
-    controls: `lr` f32[number of groups] and `guard` i32[] (non-zero: leave the state alone if the loss is not finite).
-    outputs: `loss` first, then `finite` i32[] (non-zero: the loss is finite), then the auxiliary outputs of the loss.
-    args, kwargs: the tree of positional inputs (a "tuple" tree) and of keyword inputs (a "dict" tree) of a call.
-    aux: the tree of auxiliary outputs over `outputs[2:]`, or None.
-    learning_rates: the default learning rate of each parameter group.
-    mesh: axis to number of ranks along it, major first; ranks count row-major. None where the step is not for a mesh;
-    otherwise a session takes and gives, for each tensor, one of each rank: `<name>@<rank>` (`dmc.runtime.ranks`).
-    splits: by name of a state tensor, an input or an output how it is split; what is not named every rank has whole.
+    controls: `lr` f32[number of groups] and `guard` i32[] (non-zero: leave the state unchanged if the loss is not
+    finite). outputs: `loss` first, then `finite` i32[] (non-zero: the loss is finite), then the auxiliary outputs of
+    the loss. args, kwargs: the tree of positional inputs (a "tuple" tree) and of keyword inputs (a "dict" tree) of a
+    call. aux: the tree of auxiliary outputs over `outputs[2:]`, or None. learning_rates: the default learning rate of
+    each parameter group. mesh: axis to number of ranks along it, major first; ranks count row-major. None where the
+    step is not for a mesh; otherwise a session takes and returns, for each tensor, one per rank: `<name>@<rank>`
+    (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
     """
 
     state: tuple[StateSpec, ...]
@@ -113,4 +114,5 @@ def _state_spec(data: Mapping[str, Any]) -> StateSpec:
         role=data["role"],
         mutated=data["mutated"],
         aliases=tuple(data["aliases"]),
+        transient=tuple(data["transient"]),
     )

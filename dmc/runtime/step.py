@@ -1,4 +1,4 @@
-"""The compiled training step, as its user holds it."""
+"""The compiled training step, as users see it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Step:
     """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
 
-    device: "cpu", "cuda" or "cuda:1", where the target's first device is not meant. Schema, checksums and versions are
-    verified before anything of the file runs. verify: the first call is compared with the CPU's plan in the same file
-    (target "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
+    device: "cpu", "cuda" or "cuda:1"; by default the target's first device. Schema, checksums and versions are verified
+    before anything in the file runs. verify: the first call is compared with the CPU's plan in the same file (target
+    "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
     """
     step = Step(Artifact.read(path), device)
     if verify:
@@ -44,13 +44,13 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 
 
 class Step:
-    """A compiled training step; parameters and optimizer state stay inside, in device memory."""
+    """A compiled training step; parameters and optimizer state stay in device memory."""
 
     def __init__(self, artifact: Artifact, device: str | None = None) -> None:
         """Opens the device and uploads the state.
 
-        Raises ArtifactError or StateError if the artifact contradicts itself, DmcError if there is no such device or
-        no room on it.
+        Raises ArtifactError or StateError if the artifact is inconsistent, DmcError if there is no such device or not
+        enough memory on it.
         """
         _check(artifact)
         check_state(artifact.signature.state, artifact.state)
@@ -65,11 +65,11 @@ class Step:
 
     @property
     def signature(self) -> Signature:
-        """What the step takes and gives."""
+        """The step's arguments and results."""
         return self._artifact.signature
 
     def ledger(self) -> Ledger:
-        """What the ranks of the step send each other, and why; `print(step.ledger().table())` shows it.
+        """The communication between the step's ranks, and its reasons; `print(step.ledger().table())` shows it.
 
         Empty for a step of one rank.
         """
@@ -85,39 +85,39 @@ class Step:
     ) -> Any:
         """One training step on one batch; returns at once with the loss, or with (loss, auxiliary outputs).
 
-        The batch is nested as the example was that the step was compiled with: torch tensors, numpy arrays, or numbers
-        for shape (), of exactly the shapes and element types of `signature.batch`; the memory may be reused as soon
-        as this returns. lr: one learning rate for all parameter groups or one for each; by default those that the
-        optimizer was made with. At most two steps are in flight.
+        The batch is nested like the example at compilation: torch tensors, numpy arrays, or numbers for shape (), with
+        exactly the shapes and element types of `signature.batch`; the memory may be reused as soon as this returns. lr:
+        one learning rate for all parameter groups or one for each; by default those of the optimizer. At most two steps
+        are in flight.
 
-        check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is
-        then as it was before. Raises InputError, state untouched, if the batch or `lr` does not fit; DmcError if an
-        earlier step has failed on the device.
+        check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is then
+        unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step
+        has failed on the device.
         """
         return self._run(flatten_call(self.signature, batch, batch_kw), lr, check_finite)
 
     def call_flat(
         self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
     ) -> Any:
-        """As a call, with the batch tensors by their names in `signature.batch` instead of nested."""
+        """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
         return self._run(self._in_order(batch), lr, check_finite)
 
     def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
-        """Takes a step, waits for it, and gives all that it left: outputs and state, by their names in `signature`."""
+        """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
         outputs = self._issue(self._in_order(batch), lr, check_finite=False)
         return self._left(outputs)
 
     def verify_next(self) -> None:
-        """Compares the next call with the same step on the CPU, as the same plan says it; the call waits for both.
+        """Compares the next call with the same plan executed on the CPU; the call waits for both.
 
         That call raises VerificationError where outputs or state differ by more than rounding, naming them. Raises
-        ArtifactError where the step was not planned for a CPU, too, and where it runs on one.
+        ArtifactError where the step was not also planned for a CPU, or runs on one.
         """
         if "cpu" not in self._artifact.target.split("+"):
-            fact = f"was compiled for {self._artifact.target}, and holds no code for a CPU to compare with"
+            fact = f"was compiled for {self._artifact.target}, and contains no CPU code to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         if isinstance(self._session, PlannedSession):
-            fact = "runs on the CPU itself, which it would be compared with"
+            fact = "already runs on the CPU, the reference of the comparison"
             raise ArtifactError("the step", fact, hint='load it with device="cuda"')
         self._verifies = True
 
@@ -126,15 +126,18 @@ class Step:
         return states.build(self.signature.state, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the whole state with a dictionary as `state_dict` gives, of numpy arrays or torch tensors.
+        """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
 
-        Raises StateError that lists every name that does not fit; the state is then untouched.
+        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values. Raises StateError
+        listing every name that does not match; the state is then unchanged.
         """
         specs = self.signature.state
-        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+        given = states.flatten(specs, state)
+        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
-        """A copy of what one rank of the mesh holds, as `state_dict`; split tensors have the shape of its part.
+        """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
 
         Raises InputError for a rank that the step does not have.
         """
@@ -144,7 +147,7 @@ class Step:
         return states.build(specs, [self._part(index, rank) for index in range(len(specs))])
 
     def differing_replicas(self) -> tuple[str, ...]:
-        """The state tensors of which two ranks that should hold the same do not, bit for bit; () where all agree."""
+        """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""
         differing: list[str] = []
         for index, spec in enumerate(self.signature.state):
             replicas = self._ranks.spreads[spec.name].replicas
@@ -153,11 +156,11 @@ class Step:
         return tuple(differing)
 
     def snapshot(self) -> Artifact:
-        """The step and its present state as a value; waits for the steps in flight."""
+        """The step and its current state as a value; waits for the steps in flight."""
         return dataclasses.replace(self._artifact, state=tuple(self._state()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the step and its present state as one `.dmc` file; a crash on the way leaves an old file whole.
+        """Writes the step and its current state as one `.dmc` file; a crash meanwhile leaves an old file intact.
 
         Waits for the steps in flight. Raises OSError if the file cannot be written.
         """
@@ -171,14 +174,14 @@ class Step:
         names = [spec.name for spec in self.signature.batch]
         if set(names) != set(batch):
             fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
-            raise InputError("call", fact, hint="name each batch tensor once")
+            raise InputError("call", fact, hint="pass each batch tensor exactly once")
         return [batch[name] for name in names]
 
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is as it was before this step: skip the batch or lower the learning rate"
+            hint = "the state is unchanged: skip the batch or lower the learning rate"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
 
@@ -196,12 +199,12 @@ class Step:
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
         outputs = self._outputs(*issued)
         if expected is not None and (found := expected.differences(self._left(outputs))):
-            fact = f"is not what the CPU computes by the same plan\n  {shown(found)}"
+            fact = f"differs from the CPU's result for the same plan\n  {shown(found)}"
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return outputs
 
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
-        """What the CPU makes of this step."""
+        """The CPU's outcome of this step."""
         before = self.snapshot()
         other = Step(before, "cpu")
         try:
@@ -213,12 +216,12 @@ class Step:
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")
 
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
-        """What a step gave, and the state behind it."""
+        """The outputs of a step, and the state after it."""
         left = {spec.name: output.numpy() for spec, output in zip(self.signature.outputs, outputs, strict=True)}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
-        """The outputs of a step, of which all ranks give their parts."""
+        """The outputs of a step, assembled from all ranks' parts."""
         ranks = self._ranks.count
         outputs: list[LazyArray] = []
         for index, spec in enumerate(self.signature.outputs):
@@ -248,12 +251,12 @@ def _rates(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
     if len(rates) != groups:
         raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
     if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
-        raise InputError("lr", f"expected finite numbers not below 0, got {bad[0]}")
+        raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
     return np.asarray(rates, np.float32)
 
 
 def _check(artifact: Artifact) -> None:
-    """Raises ArtifactError where the signature asks for what this runtime does not give."""
+    """Raises ArtifactError where the signature requires what this runtime does not support."""
     signature = artifact.signature
     facts: list[str] = []
     kinds = artifact.target.split("+")
@@ -262,10 +265,10 @@ def _check(artifact: Artifact) -> None:
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
-        facts.append("does not begin its outputs with 'loss' and 'finite'")
+        facts.append("has outputs that do not begin with 'loss' and 'finite'")
     if sum(spec.role == "counter" for spec in signature.state) != 1:
         facts.append("has not exactly one step counter in its state")
     if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
-        facts.append(f"names an input {', '.join(sorted(taken))}, which a call needs for itself: rename the input")
+        facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")

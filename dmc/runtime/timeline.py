@@ -6,7 +6,7 @@ import iree.runtime as iree
 
 
 class Timeline:
-    """Work queued in order; entry n is done when the semaphore has reached n. `last` is the entry queued last."""
+    """Work queued in order; entry n is done when the semaphore has reached n. `last` is the latest entry."""
 
     def __init__(self, device: iree.HalDevice) -> None:
         self.semaphore = device.create_semaphore(0)
@@ -17,11 +17,11 @@ class Timeline:
         fence.insert(self.semaphore, self.last)
 
     def insert_next(self, fence: iree.HalFence) -> None:
-        """Makes `fence` signal the next entry; `advance` once the work has really been queued."""
+        """Makes `fence` signal the next entry; call `advance` once the work is queued."""
         fence.insert(self.semaphore, self.last + 1)
 
     def advance(self) -> int:
-        """Counts the entry that has just been queued and returns its number."""
+        """Counts the entry just queued and returns its number."""
         self.last += 1
         return self.last
 
@@ -34,5 +34,5 @@ class Timeline:
         return self.semaphore.query() >= entry
 
     def fail(self, message: str) -> None:
-        """Fails the timeline: whoever waits on it, now or later, gets the message as an error."""
+        """Fails the timeline: every current and later wait on it raises the message as an error."""
         self.semaphore.fail(message)

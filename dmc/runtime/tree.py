@@ -1,4 +1,4 @@
-"""Nested inputs and outputs: between the containers a user passes and the flat lists a compiled step takes."""
+"""Nested inputs and outputs: conversion between users' containers and the flat lists of a compiled step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dmc.runtime.signature import Signature, Tree
 def flatten_call(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The batch tensors of a call `step(*args, **kwargs)`, in the order of `signature.batch`.
 
-    Raises InputError where the containers, their keys or their constants are not those of the example that the step
-    was compiled with.
+    Raises InputError where the containers, their keys or their constants differ from those of the example at
+    compilation.
     """
     leaves: dict[int, Any] = {}
     if len(args) != len(signature.args["tuple"]):
@@ -42,7 +42,7 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
 
 
 def leaf_indices(tree: Tree) -> Iterator[int]:
-    """The leaf numbers of `tree`, in the order of its containers."""
+    """The leaf indices of `tree`, in the order of its containers."""
     kind, content = _node(tree)
     if kind == "leaf":
         yield content
@@ -72,7 +72,7 @@ def _leaves(tree: Tree, value: Any, place: str) -> Iterator[tuple[int, Any]]:
             yield from _leaves(child, value[index], f"{place}[{index}]")
 
 
-_AS_EXAMPLE = "nest the inputs as the example was that the step was compiled with"
+_AS_EXAMPLE = "nest the inputs like the example that the step was compiled with"
 
 
 def _node(tree: Tree) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""Versions of the tools that made a file, and whether the installed runtime can run it."""
+"""Versions of the tools that built a file, and whether the installed runtime can run it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ RUNTIME = "iree-base-runtime"
 
 
 def tool_versions(packages: Iterable[str] = ("torch", "torch-mlir", COMPILER, RUNTIME)) -> dict[str, str]:
-    """dmc's own version, then the installed version of each distribution; a distribution that is not there is left
-    out.
-    """
+    """dmc's own version, then the installed version of each distribution; missing distributions are omitted."""
     versions = {"dmc": dmc.__version__}
     for package in packages:
         try:
@@ -27,7 +25,7 @@ def tool_versions(packages: Iterable[str] = ("torch", "torch-mlir", COMPILER, RU
 
 
 def check_runtime(versions: Mapping[str, str], file: str) -> None:
-    """Raises ArtifactError unless the installed IREE runtime runs code of the IREE compiler named in `versions`.
+    """Raises ArtifactError unless the installed IREE runtime can run code of the IREE compiler version in `versions`.
 
     IREE promises no compatibility of compiled modules across releases, so major and minor number must be equal.
     """
@@ -35,7 +33,7 @@ def check_runtime(versions: Mapping[str, str], file: str) -> None:
 
     compiled = versions.get(COMPILER, "")
     if not _release(compiled):
-        raise ArtifactError(file, f"names no version of {COMPILER}", hint="compile the step again")
+        raise ArtifactError(file, f"has no version of {COMPILER}", hint="compile the step again")
     if _release(compiled) == _release(version.VERSION):
         return
     raise ArtifactError(

@@ -1,7 +1,7 @@
-"""Whether a compiled step computes what PyTorch eager computes, and which stage changed the meaning where it does not.
+"""Whether a compiled step computes what PyTorch eager computes, and if not, which stage changed its meaning.
 
-`Verification` is what `dmc.compile` runs. `reference.py` takes the user's own module, loss and optimizer through one
-step of eager; `stages.py` runs every form of the step, to name the first that computes something else.
+`dmc.compile` runs `Verification`. `reference.py` runs one eager step of the user's own module, loss and optimizer;
+`stages.py` runs every form of the step, to name the first that differs.
 """
 
 from dmc.verification.estimate import amount_of

@@ -1,4 +1,4 @@
-"""Tensors of torch as arrays of numpy, and back, bit for bit."""
+"""torch tensors as numpy arrays, and back, bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def array_of(tensor: Tensor) -> Array:
 
 
 def view_of(tensor: Tensor) -> Array:
-    """A tensor, where possible in its own memory."""
+    """An array as a tensor, without a copy where possible."""
     tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
     if tensor.dtype is torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -1,4 +1,4 @@
-"""Borrowing the user's modules for a step: it may do what it likes, and leaves no trace."""
+"""Borrowing the user's modules for a step, which may do anything and leaves no trace."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 
 @contextmanager
 def borrowed(modes: Mapping[nn.Module, bool], dtype: torch.dtype | None) -> Generator[None]:
-    """Inside, the modules of `modes` have those modes, copies in place of their tensors, and no gradients.
+    """Inside, the modules of `modes` have those modes, copied data in their tensors, and no gradients.
 
-    The tensors are the same objects, so that optimizers, hooks and closures that hold them see the copies too; only
-    their memory is another. dtype: what floating tensors are converted to, if they are. Behind the block, memory,
-    gradients, attributes and the state of all random generators are as they were.
+    The tensors are the same objects, so optimizers, hooks and closures that hold them see the copies, too. dtype: of
+    converted floating tensors, or None. After the block, data, gradients, attributes and the state of all random
+    generators are restored.
     """
     tensors = {id(tensor): tensor for module in modes for tensor in _tensors(module)}
     kept = [(tensor, tensor.data, tensor.grad) for tensor in tensors.values()]
@@ -39,7 +39,7 @@ def borrowed(modes: Mapping[nn.Module, bool], dtype: torch.dtype | None) -> Gene
         for each in attributes:
             each.restore()
         for tensor, data, gradient in kept:
-            # The gradient first goes, because it may be of the type that the tensor is about to leave.
+            # The gradient is removed first, because its type may not match the tensor's restored one.
             tensor.grad = None
             tensor.data = data
             tensor.grad = gradient
@@ -50,7 +50,7 @@ def _tensors(module: nn.Module) -> Iterable[Tensor]:
 
 
 def _copy(tensors: Iterable[Tensor], dtype: torch.dtype | None) -> None:
-    """Gives each tensor memory of its own; what shared memory before shares it still."""
+    """Gives each tensor its own memory; aliases stay aliases."""
     copies: dict[int, torch.UntypedStorage] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()

@@ -1,4 +1,4 @@
-"""What PyTorch leaves open, decided in eager as a compiled step decides it."""
+"""Choices that PyTorch leaves open, made in eager as in a compiled step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Sorted = tuple[Tensor, Tensor]
 
 
 class FirstOfEqual(TorchDispatchMode):
-    """Inside, the first of equal elements comes first in whatever is sorted.
+    """Inside, sorts are stable.
 
-    Which of them does is PyTorch's free choice, and the places that it gives say so: infinities are equal however
-    little apart the numbers are that they come from.
+    PyTorch does not specify the order of ties, and the indices it returns show it: even nearly equal numbers may become
+    equal infinities.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

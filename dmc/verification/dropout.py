@@ -16,10 +16,10 @@ aten = torch.ops.aten
 
 
 class Draws(TorchDispatchMode):
-    """Inside, every draw of dropout takes the bits that a compiled step draws at the same site.
+    """Inside, every draw of dropout uses the bits that a compiled step draws at the same site.
 
-    Whatever calls dropout, in Python or inside of an operation, ends in `bernoulli_`: it is what is replaced. Sites are
-    counted as they are met, which is how `dmc.importer.forward.randomness.Randomness` counts them.
+    All dropout, in Python or inside an operation, calls `bernoulli_`, which is replaced. Sites are counted in execution
+    order, like in `dmc.importer.forward.randomness.Randomness`.
     """
 
     def __init__(self, seed: int, counter: int) -> None:
@@ -28,12 +28,12 @@ class Draws(TorchDispatchMode):
         self._closed = False
 
     def close(self) -> None:
-        """From here on nothing may be drawn: in the backward pass, what draws computes the forward pass again."""
+        """From here on nothing may draw: a draw in the backward pass is a recomputation of the forward pass."""
         self._closed = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is aten.bernoulli_.float:
-            # One half is its default, and left out.
+            # One half is the default, and omitted.
             noise, keep = args[0], args[1] if len(args) > 1 else 0.5
             return noise.copy_(self._kept(noise, 1.0 - keep))
         if func is aten.native_dropout.default and args[2] is not False and args[1] > 0.0:
@@ -44,7 +44,7 @@ class Draws(TorchDispatchMode):
 
     def _kept(self, like: Tensor, p: float) -> Tensor:
         if self._closed:
-            fact = "draws random numbers in its backward pass, which eager cannot be given the bits for"
+            fact = "draws random numbers in its backward pass, where eager cannot use the step's bits"
             raise VerificationError("the model", fact, hint="compare it without checkpointing")
         draw = self._counter * MAX_SITES + self._sites
         self._sites += 1

@@ -1,4 +1,4 @@
-"""How long a step of eager takes on this machine, before it is taken."""
+"""An estimate of the time of an eager step on this machine."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dmc.step_function import find_step, functions, symbol
 from dmc.verification.philox import BLOCKS, uniform_words
 
 _PRODUCT, _VECTOR, _WORDS = 384, 1 << 20, 4 * BLOCKS
-# How many times longer an element of `Amount` takes than one of a sum of two tensors in the cache: most of eager's
-# operations write to new memory, and some take an exponential. Measured: 6.8 for the demo GPT, 6.6 for BERT-small.
+# The time of an element of `Amount` relative to one of a sum of two cached tensors: most of eager's operations write to
+# new memory, and some compute an exponential. Measured: 6.8 for the demo GPT, 6.6 for BERT-small.
 _SUMS = 6.5
-# Which operand of an attention the queries are; the keys follow.
+# The operand index of attention's queries; the keys follow.
 _QUERY = {"attention": 0, "attention_backward": 1}
-# Of the times of one probe the shortest counts: the others met somebody.
+# The shortest time of a probe counts: the others met interference.
 _PROBES = 8
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds that eager takes: for a floating-point operation of a product, an element, and a random word."""
+    """Seconds that eager takes per floating-point operation of a product, per element, and per random word."""
 
     flop: float
     element: float
@@ -36,10 +36,10 @@ class Rates:
 
     @staticmethod
     def measured() -> Rates:
-        """Of this machine, here and now.
+        """Measures this machine now.
 
-        On a machine that others use, too, short work on many threads waits for the slowest of them far longer than a
-        step does: so nothing is taken to be slower than on one core by its own clock.
+        On a shared machine, short multi-threaded work waits for its slowest thread much longer than a step does, so no
+        rate is assumed slower than that of one core by its own clock.
         """
         x, y, threads = torch.ones(_PRODUCT, _PRODUCT), torch.ones(_VECTOR), torch.get_num_threads()
         works = (lambda: x @ x, lambda: y + y, lambda: uniform_words(_WORDS, 0, 0))
@@ -55,10 +55,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Amount:
-    """What a step of eager does.
+    """The work of an eager step.
 
-    flops: of matrix products and convolutions. elements: over which all other operations go; a composite goes over its
-    operands and results. draws: random words. longest: terms of a sum.
+    flops: of matrix products and convolutions. elements: processed by all other operations; those of a composite are
+    its operands and results. draws: random words. longest: the most terms of a sum.
     """
 
     flops: int = 0
@@ -71,16 +71,16 @@ class Amount:
         return Amount(self.flops + other.flops, self.elements + other.elements, self.draws + other.draws, longest)
 
     def times(self, count: int) -> Amount:
-        """As much, so many times."""
+        """This amount, `times` times."""
         return Amount(self.flops * count, self.elements * count, self.draws * count, self.longest)
 
     def seconds(self, rates: Rates) -> float:
-        """The time that eager needs for this much."""
+        """The time that eager needs for this amount."""
         return self.flops * rates.flop + self.elements * rates.element + self.draws * rates.draw
 
 
 def amount_of(module: ir.Module) -> Amount:
-    """What a step in form imported does."""
+    """The work of a step in form imported."""
     return _Amounts({symbol(each): each.operation for each in functions(module)}, {}).of_function(
         symbol(find_step(module))
     )
@@ -111,18 +111,18 @@ class _Amounts:
         longest = max(1, work.iterations // max(1, _elements(op.results)))
         if work.kind == "matmul":
             return Amount(flops=work.flops, longest=longest)
-        # What only moves elements is a view in eager, or part of the operation that follows.
+        # Data movement is a view in eager, or part of the operation that follows.
         return Amount(longest=longest) if work.kind == "other" else Amount(0, work.iterations, 0, longest)
 
     def _of_composite(self, op: Any) -> Amount:
         inner = self.of_function(op.attributes["decomposition"].value)
         touched, draws = _elements(op.operands) + _elements(op.results), _draws(op)
-        # Whatever is drawn is multiplied with.
+        # Every draw is multiplied.
         return Amount(inner.flops, touched + 2 * draws, draws, inner.longest)
 
 
 def _draws(op: Any) -> int:
-    """Random words of a composite; eager draws in the forward pass only, and so half of them in either."""
+    """Random words of a composite; eager draws in the forward pass only, so each pass counts half."""
     kind, parameters = op.attributes["kind"].value, op.attributes["parameters"]
     if kind == "dropout":
         return _elements(op.results) // 2
@@ -142,7 +142,7 @@ def _rounds(loop: Any) -> int:
 
 
 def _shortest(clock: Callable[[], float], works: Sequence[Callable[[], object]]) -> list[float]:
-    """The shortest time of each, in turns, so that what else the machine does meets all of them."""
+    """The shortest time of each, interleaved, so that interference affects all of them."""
     times: list[list[float]] = [[] for _ in works]
     for _ in range(_PROBES):
         for own, work in zip(times, works, strict=True):

@@ -1,4 +1,4 @@
-"""What a step should leave, by eager."""
+"""The expected outcome of a step, computed by eager."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.verification.reference import Reference
 
-# How much further a right computation may be from eager than eager from itself.
+# How much further a correct computation may be from eager than eager from itself.
 MARGIN = 4.0
-# How far an operation rounds a number in f32, in which sums are taken.
+# The relative rounding error of an f32 operation; sums are in f32.
 ROUNDING = 2.0**-24
-# What order may do to the longest of sums, of the sum: real ones stay far below their bound.
+# The largest relative effect of order on a sum: real ones stay far below their bound.
 LONGEST_SUM = 1e-3
 
 
 def expected_of(artifact: Artifact, reference: Reference) -> Expected:
-    """What the first step of `artifact` should leave."""
+    """The expected outcome of the first step of `artifact`."""
     specs = artifact.signature.state
     start = {spec.name: array for spec, array in zip(specs, artifact.state, strict=True)}
     outputs = {spec.name: reference.values.get(spec.name) for spec in artifact.signature.outputs}
     state = {spec.name: _state(spec, start, reference) for spec in specs}
-    # Constants that a loss captures, say, are nobody's that eager could be asked for.
+    # Constants captured by a loss, for example, have no counterpart in eager.
     known = {name: array for name, array in {**outputs, **state}.items() if array is not None}
     return Expected(known, specs, start, max(reference.rates), TOLERANCE[artifact.precision])
 
 
 def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, longest: int) -> dict[str, Slack]:
-    """What is allowed beside the table, by tensor.
+    """The tolerance in addition to the table, by tensor.
 
-    How far eager is from itself when its parameters are rounded otherwise; and what the order of a sum of `longest`
-    terms does at most: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager adds in pairs, a loop one by one.
+    How far eager is from itself when its parameters are rounded differently; and the largest effect of the order of a
+    sum of `longest` terms: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
+    Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially.
     """
     starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
     return {
@@ -46,7 +46,7 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
 
 
 def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
-    """What the order of so many terms may do to a tensor; of state, which was `start`, what was added is the sum."""
+    """The effect of the order of so many terms on a tensor; for state, which was `start`, the sum is the change."""
     if value.dtype.kind not in "fV":
         return Slack()
     before = np.broadcast_to(np.zeros((), value.dtype), value.shape) if start is None else start
@@ -57,7 +57,7 @@ def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
 def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:
     if spec.role == "counter":
         return np.asarray(start[spec.name] + 1)
-    # Of a slot that eager did not make nothing has happened to the parameter.
+    # Without a slot in eager, the parameter has not been updated.
     return reference.values.get(spec.name, start[spec.name] if spec.role in ("seed", "optimizer") else None)
 
 
@@ -69,6 +69,6 @@ def _of_rounding(one: Array, other: Array) -> Slack:
 
 
 def _apart(one: Array, other: Array) -> tuple[float, float]:
-    """The largest error, and the norm of all that are finite."""
+    """The largest error, and the norm of the finite ones."""
     finite = np.isfinite(one) & np.isfinite(other)
     return apart(one[finite], other[finite])

@@ -1,4 +1,4 @@
-"""Where a form begins to compute something else than the one before it, by what both say their values come from."""
+"""Where a form begins to differ from the one before it, by the places in the model of their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Placed = Iterable[tuple[str, Array]]
 
 
 def of_graph(graph: Trace | None, module: Watched, tolerance: Tolerance) -> str:
-    """The first node of the decomposed graph whose value is not among those of a module that come from there."""
+    """The first node of the decomposed graph whose value is not among the module's values of the same place."""
     if graph is None:
         return ""
     nodes = ((graph.nodes[name], values) for name, values in graph.values.items())
@@ -32,12 +32,12 @@ def of_graph(graph: Trace | None, module: Watched, tolerance: Tolerance) -> str:
 
 
 def between(before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> str:
-    """The same, of the last form before this one."""
+    """The same, for the last form before this one."""
     return _first((pair for each in before for pair in each.values), now, tolerance)
 
 
 def of_launches(artifact: Artifact, before: Sequence[Watched], now: Watched, tolerance: Tolerance) -> str:
-    """The first launch, rank by rank, that gives something else than the kernel that it is of."""
+    """The first launch, rank by rank, with other results than its kernel."""
     for program in artifact.job.programs:
         launches = [command for command in program.commands if isinstance(command, Launch)]
         for number, launch in enumerate(launches):
@@ -49,7 +49,7 @@ def of_launches(artifact: Artifact, before: Sequence[Watched], now: Watched, tol
 
 
 def in_memory(forms: Forms, seen: Mapping[str, Watched], tolerance: Tolerance) -> str:
-    """The first launch whose results, as far as they are still in memory behind the step, are wrong."""
+    """The first launch whose results, where still in memory after the step, are wrong."""
     artifact = forms.artifact
     last = list(seen.values())[-1:]
     if not last or not last[0].launches:
@@ -59,12 +59,12 @@ def in_memory(forms: Forms, seen: Mapping[str, Watched], tolerance: Tolerance) -
         expected = last[0].launches[rank, number][launch.writes.index(left)]
         actual = memories[rank, left.space][left.offset : left.end].view(expected.dtype).reshape(expected.shape)
         if not _agree([expected], [actual], tolerance):
-            return f"what is left of {_told(artifact.job.programs[rank], launch)}"
+            return f"the results of {_told(artifact.job.programs[rank], launch)}"
     return ""
 
 
 def _left(job: Job) -> Iterator[tuple[int, int, Launch, Range]]:
-    """Of each launch, with its rank and its number there, the results that nothing overwrites."""
+    """For each launch, its rank, its number there, and the results that are not overwritten."""
     for program in job.programs:
         launches = [(i, command) for i, command in enumerate(program.commands) if isinstance(command, Launch)]
         for number, (place, launch) in enumerate(launches):
@@ -73,7 +73,7 @@ def _left(job: Job) -> Iterator[tuple[int, int, Launch, Range]]:
 
 
 def _memories(forms: Forms) -> Mapping[tuple[int, str], Array]:
-    """The arenas of all ranks behind a step of the compiled code."""
+    """The arenas of all ranks after a step of the compiled code."""
     artifact, ranks = forms.artifact, Ranks(forms.artifact.signature)
     state = ranks.scatter(artifact.signature.state, artifact.state)
     session = open_session(artifact, ranks.linked, state, "cpu")
@@ -103,7 +103,7 @@ def _first(values: Placed, module: Watched, tolerance: Tolerance) -> str:
 
 
 def _key(node: fx.Node) -> str:
-    """As `place_of` names what is imported of a node."""
+    """The place of a node, as `place_of` names it in the imported form."""
     place = origin.of_node(node)
     part = f", {place.part}" if place.part else ""
     line = f" ({place.file}:{place.line})" if place.file else ""

@@ -1,4 +1,4 @@
-"""The forms of a step, each run in numpy by all of its ranks on the same batch."""
+"""The forms of a step, each interpreted in numpy on all ranks with the same batch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks
 from dmc.step_function import arguments, find_step, results
 
-# Outputs and state behind a step, by name.
+# Outputs and state after a step, by name.
 Outcome = dict[str, Array]
-# By rank and number among the launches of a rank, what a kernel computed.
+# The results of kernels, by rank and index among its launches.
 Launches = dict[tuple[int, int], Sequence[Array]]
 
 
 @dataclass
 class Watched:
-    """What was seen of a run: values of the first rank, in order, with the places in the model that they come from, and
-    the results of the kernels of all ranks.
+    """The trace of a run: values of the first rank, in order, with their places in the model, and the results of the
+    kernels of all ranks.
     """
 
     values: list[tuple[str, Array]]
@@ -41,11 +41,11 @@ class Watched:
 
     @staticmethod
     def new() -> Watched:
-        """Nothing yet."""
+        """An empty trace."""
         return Watched([], {})
 
     def operation(self, op: Any, made: Sequence[Sequence[Any]]) -> None:
-        """Keeps what an operation of a module gave."""
+        """Records the results of an operation of a module."""
         # Not the operation: it does not keep its module alive.
         place = place_of(op.location)
         self.values += [(place, array) for array in made[0] if place and isinstance(array, np.ndarray)]
@@ -63,7 +63,7 @@ class Forms:
     rates: tuple[float, ...]
 
     def run(self, name: str, watched: Watched) -> Outcome:
-        """What the form of this name in the artifact computes. Raises DmcError for what cannot be interpreted."""
+        """The results of the form of this name in the artifact. Raises DmcError for what cannot be interpreted."""
         module = ir.Module.parse(self.artifact.ir[name])
         with np.errstate(all="ignore"):
             if name.endswith(PLANNED.name):
@@ -71,7 +71,7 @@ class Forms:
             return self._by_value(module, name.endswith(IMPORTED.name), watched)
 
     def last(self) -> Outcome:
-        """What the last form computes that can be run anywhere."""
+        """The results of the last form, which can be interpreted anywhere."""
         return self.run(self.names()[-1], Watched.new())
 
     def names(self) -> list[str]:
@@ -79,7 +79,7 @@ class Forms:
         return sorted(self.artifact.ir)
 
     def _by_value(self, module: ir.Module, is_imported: bool, watched: Watched) -> Outcome:
-        """A form whose step takes and gives values; form imported is that of one rank."""
+        """A form whose step has values as arguments and results; form imported is for one rank."""
         given, step = self.given(), find_step(module)
         names = [port.name for port in arguments(step)]
         ranks = None if is_imported else self._ranks()
@@ -122,7 +122,7 @@ class Forms:
         return Ranks(self.artifact.signature)
 
     def _whole(self, left: Mapping[str, Sequence[Array]], ranks: Ranks | None) -> Outcome:
-        """The tensors of which these are the parts, and what the step does not give back."""
+        """The tensors gathered from these parts, and those that the step does not return."""
         signature, given = self.artifact.signature, self.given()
         outcome: dict[str, Array] = {}
         for spec in (*signature.state, *signature.outputs):
@@ -130,7 +130,7 @@ class Forms:
             if parts is not None:
                 outcome[spec.name] = parts[0] if ranks is None else ranks.spreads[spec.name].whole(_nth(parts))
             else:
-                # What a step leaves alone, and what holds no element.
+                # Tensors that a step does not change, and empty ones.
                 outcome[spec.name] = given.get(spec.name, np.zeros(spec.shape, np.float32))
         return outcome
 
@@ -140,5 +140,5 @@ def _nth(parts: Sequence[Array]) -> Callable[[int], Array]:
 
 
 def _typed(array: Array) -> Array:
-    """As MLIR has it, whose integers carry no sign."""
+    """As in MLIR, whose integers are signless."""
     return array.view(np.int8) if array.dtype == np.uint8 else np.asarray(array)

@@ -1,4 +1,4 @@
-"""Where a graph of PyTorch begins to compute something else than the one before it: module, line and operation."""
+"""Where a PyTorch graph begins to differ from the one before it: module, line and operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmc.verification.reference import ModuleOutputs
 
 
 def of_export(eager: ModuleOutputs, now: Trace, tolerance: Tolerance) -> str:
-    """The first module of eager whose output is not among what its operations in the exported graph give."""
+    """The first eager module whose output is not among the results of its operations in the exported graph."""
     for path, output in eager:
         own = [value for name, values in now.values.items() if _is_in(now.nodes[name], path) for value in values]
         alike = [each for each in map(array_of, own) if each.shape == output.shape and each.dtype == output.dtype]
@@ -30,7 +30,7 @@ def of_export(eager: ModuleOutputs, now: Trace, tolerance: Tolerance) -> str:
 
 
 def between(before: Trace, now: Trace, tolerance: Tolerance) -> str:
-    """The first node of `now` that gives another value than in `before` or, in the backward pass, gets one."""
+    """The first node of `now` whose value or, in the backward pass, gradient differs from that in `before`."""
     for name, values in now.values.items():
         if name in before.values and not _agree(before.values[name], values, tolerance):
             node = now.nodes[name]
@@ -45,7 +45,7 @@ def between(before: Trace, now: Trace, tolerance: Tolerance) -> str:
 
 
 def of_decomposition(graphs: Graphs, tolerance: Tolerance) -> str:
-    """The first operation whose decomposition computes something else than the operation."""
+    """The first operation whose decomposition computes a different result."""
     checked = _Checked(graphs.whole().graph, tolerance)
     with torch.no_grad():
         checked.run(*graphs.arguments())
@@ -53,7 +53,7 @@ def of_decomposition(graphs: Graphs, tolerance: Tolerance) -> str:
 
 
 class _Checked(fx.Interpreter):
-    """Runs a graph; of each operation with a decomposition, runs that too, on the same operands."""
+    """Runs a graph; for each operation with a decomposition, also runs that on the same operands."""
 
     def __init__(self, graph: fx.GraphModule, tolerance: Tolerance) -> None:
         super().__init__(graph)
@@ -80,7 +80,7 @@ class _Checked(fx.Interpreter):
 
 
 class _Decomposing(TorchDispatchMode):
-    """Inside, operations are what a table makes of them."""
+    """Inside, a table decomposes operations."""
 
     def __init__(self, table: Any) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def _tensors(result: Any) -> list[Tensor]:
 
 
 def _is_in(node: fx.Node, path: str) -> bool:
-    """Whether a node of the exported graph is of the module at `path`; what a module is given it may give back."""
+    """Whether a node of the exported graph belongs to the module at `path`; a module may return its inputs."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [each for each, _ in stack.values()]
     return node.op == "placeholder" or (f"{MODEL}.{path}" if path else MODEL) in paths

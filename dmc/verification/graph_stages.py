@@ -1,4 +1,5 @@
-"""The stages of compilation that are graphs of PyTorch, on the first micro-batch, each beside the one before it."""
+"""The stages of compilation that are PyTorch graphs, run on the first micro-batch, each compared with the one before
+it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from dmc.verification.request import Request
 
 @dataclass(frozen=True)
 class Finding:
-    """What a stage differs in, and where that begins; no differences where it computes what eager does."""
+    """The differences of a stage, and where they begin; none where it agrees with eager."""
 
     differences: list[Difference]
     place: str = ""
@@ -29,7 +30,8 @@ class Finding:
 
 @dataclass
 class GraphStages:
-    """counter: the steps done before this one. last: what the stage before has given. modules: what eager's give."""
+    """counter: the steps done before this one. last: the results of the previous stage. modules: the results of eager's
+    modules."""
 
     request: Request
     counter: int
@@ -44,11 +46,11 @@ class GraphStages:
 
     @cached_property
     def eager(self) -> Mapping[str, Array]:
-        """What eager gives."""
+        """Eager's results."""
         return eager_gradients(self.request, self.counter, self.modules)
 
     def exported(self) -> Finding:
-        """What torch.export makes of the model and its loss."""
+        """The graph that torch.export returns for the model and its loss."""
 
         def place(before: Trace, now: Trace) -> str:
             return graph_places.of_export(self.modules, now, self.tolerance)
@@ -64,7 +66,7 @@ class GraphStages:
         return self._finding(self.graphs.of_rules, self._between)
 
     def decomposed(self) -> Finding:
-        """The joint graph of forward and backward, decomposed as it is imported."""
+        """The joint graph of forward and backward, decomposed as for import."""
 
         def place(before: Trace, now: Trace) -> str:
             return graph_places.of_decomposition(self.graphs, self.tolerance)
@@ -82,7 +84,8 @@ class GraphStages:
         return Finding(found, place(before, now) if found else "")
 
     def _differences(self, values: Mapping[str, Array]) -> list[Difference]:
-        """Of what eager has. A gradient that a graph does not give is zero, and a buffer as it was."""
+        """The differences of eager's values. A gradient missing in a graph is zero, and a missing buffer is
+        unchanged."""
         state = self.graphs.captured.state
         found: list[Difference | None] = []
         for name, expected in self.eager.items():

@@ -1,4 +1,4 @@
-"""The graphs of a request in PyTorch, from the exported to the decomposed one, each run on the first micro-batch."""
+"""The PyTorch graphs of a request, from the exported to the decomposed one, each run on the first micro-batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dmc.verification.request import Request
 
 @dataclass
 class Trace:
-    """What the nodes of a graph gave, in order, and the gradients of what they gave, by the names of the nodes."""
+    """The values of a graph's nodes, in order, and their gradients, by node name."""
 
     values: dict[str, list[Tensor]]
     gradients: dict[str, Tensor]
@@ -40,7 +40,7 @@ class Trace:
         return Trace({}, {}, {})
 
     def note(self, node: fx.Node, result: Any) -> None:
-        """Keeps what a node gave, as it is now."""
+        """Records a copy of a node's value."""
         leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
         self.nodes[node.name] = node
         self.values[node.name] = [leaf.detach().clone() for leaf in leaves]
@@ -48,16 +48,16 @@ class Trace:
             leaves[0].register_hook(functools.partial(self._keep, node.name))
 
     def _keep(self, name: str, gradient: Tensor | None) -> None:
-        # Where nothing flows back, as through a comparison, PyTorch may give none.
+        # Where no gradient flows, as through a comparison, PyTorch may return None.
         if gradient is not None:
             self.gradients[name] = gradient.clone()
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """`exported` as torch.export gives it, then with patterns in it (`captured.graph`), and differentiated.
+    """`exported` from torch.export, then with patterns replaced (`captured.graph`), and differentiated.
 
-    The values of each are: the loss, auxiliary outputs, buffers behind the pass, and "gradient of" each parameter.
+    The values of each are the loss, auxiliary outputs, buffers after the pass, and "gradient of" each parameter.
     """
 
     request: Request
@@ -80,7 +80,7 @@ class Graphs:
         return self._by_eager(self.exported, trace)
 
     def of_patterns(self, trace: Trace) -> dict[str, Array]:
-        """The values of the graph with patterns in it."""
+        """The values of the graph with patterns replaced."""
         return self._by_eager(self.captured.graph, trace)
 
     def of_rules(self, trace: Trace) -> dict[str, Array]:
@@ -90,14 +90,14 @@ class Graphs:
         return self._differentiated(_RecordedForward(self.captured.graph, setting, self.request.is_mixed, trace).run)
 
     def of_decomposed(self, trace: Trace) -> dict[str, Array]:
-        """The values of the joint graph of forward and backward, as it is imported."""
+        """The values of the joint graph of forward and backward, as imported."""
         with torch.no_grad():
             results = _Recorded(self.gradients.graph, trace).run(*self.arguments())
         names = [*self._heads(), *self.gradients.written, *(GRADIENT + name for name in self.gradients.trained)]
         return {name: array_of(each) for name, each in zip(names, results, strict=True)}
 
     def arguments(self) -> list[Tensor]:
-        """What the joint graph takes."""
+        """The arguments of the joint graph."""
         state = [tensor.detach().clone() for tensor in self.captured.state.values()]
         scalars = [torch.tensor(self.request.seed), torch.tensor(self.counter)]
         return [*state, *scalars, *(tensor.clone() for _, tensor in self.captured.batch)]
@@ -137,7 +137,7 @@ class Graphs:
 
 
 class _Recorded(fx.Interpreter):
-    """Runs a graph and notes what every node gives."""
+    """Runs a graph and records every node's value."""
 
     def __init__(self, graph: fx.GraphModule, trace: Trace) -> None:
         super().__init__(graph)
@@ -150,7 +150,7 @@ class _Recorded(fx.Interpreter):
 
 
 class _Exported(_Recorded):
-    """The same of a graph with calls of Python."""
+    """The same for a graph with Python calls."""
 
     def __init__(self, graph: fx.GraphModule, trace: Trace, calls: Sequence[PythonCall]) -> None:
         super().__init__(graph, trace)

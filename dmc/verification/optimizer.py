@@ -1,4 +1,4 @@
-"""The optimizer of a request as `torch.optim` runs it."""
+"""The optimizer of a request, as a `torch.optim` one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OPTIONS = {
 
 
 def torch_optimizer(given: Any, parameters: Mapping[str, Tensor]) -> tuple[torch.optim.Optimizer, float | None]:
-    """A `torch.optim` optimizer of these parameters that does what `given` says, and the norm to clip to, if any.
+    """A `torch.optim` optimizer of these parameters equivalent to `given`, and the clipping norm, if any.
 
-    One of `torch.optim` is copied with its state; its parameters stay the same objects.
+    A `torch.optim` instance is copied with its state; its parameters stay the same objects.
     """
     if isinstance(given, optim.Optimizer):
         return _of_settings(given, parameters), given.clip_grad_norm
@@ -31,11 +31,11 @@ def torch_optimizer(given: Any, parameters: Mapping[str, Tensor]) -> tuple[torch
 
 
 def rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
-    """Learning rates, by group, that show what the gradients are.
+    """Learning rates, by group, that reveal the gradients.
 
-    SGD takes a gradient times the rate off a parameter: the largest rate becomes 1, so that the gradient does not drown
-    in the rounding of the parameter. Adam keeps it in its state, and its rates; only rates of zero, as warming up
-    begins with, become others.
+    SGD subtracts the gradient times the rate from a parameter: the largest rate becomes 1, so that the gradient is not
+    lost in the parameter's rounding. Adam keeps the gradient in its state, so its rates stay; only rates of zero, as at
+    the start of a warm-up, are replaced.
     """
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     if not (largest := max(rates, default=0.0)):
@@ -58,7 +58,7 @@ def _of_settings(given: optim.Optimizer, parameters: Mapping[str, Tensor]) -> to
 
 def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
     groups = [{**group, "params": list(group["params"])} for group in given.param_groups]
-    # Each group has all of its settings; the constructor wants one all the same.
+    # Each group has all of its settings; the constructor requires a default all the same.
     kind: Any = type(given)
     new = kind(groups, lr=given.defaults["lr"])
     for parameter, state in given.state.items():
@@ -67,7 +67,7 @@ def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def _state(value: Any, parameter: Any, name: str) -> Any:
-    """A copy, of the type of the parameter; steps are counted in a type of their own."""
+    """A copy, in the parameter's type; step counts keep their own type."""
     if not isinstance(value, Tensor) or name == "step":
         return copy.deepcopy(value)
     return value.detach().clone().to(parameter.dtype)

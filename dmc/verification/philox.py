@@ -1,6 +1,6 @@
-"""The random words of `dmc.importer.composites.philox`, by numpy.
+"""The random words of `dmc.importer.composites.philox`, in numpy.
 
-Each block is computed once, for the four elements that take its words, and in memory that stays in the cache.
+Each block is computed once, for the four elements that use its words, in memory that stays in the cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dmc.importer.composites.philox import MULTIPLIERS, ROUNDS, WEYL
 
 Words = NDArray[np.uint64]
 
-# Philox blocks that are computed together: their words fit the cache of a core.
+# Philox blocks computed together: their words fit the cache of a core.
 BLOCKS = 1 << 14
 _LANES = 4
 _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -22,7 +22,7 @@ _MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
 
 
 def uniform_words(count: int, seed: int, draw: int) -> NDArray[np.uint32]:
-    """One word for each of so many elements. seed, draw: of 64 bits, signed or not."""
+    """One word per element. seed, draw: of 64 bits, signed or not."""
     words = np.empty((-(-count // _LANES), _LANES), np.uint32)
     for first in range(0, len(words), BLOCKS):
         part = words[first : first + BLOCKS]
@@ -32,7 +32,7 @@ def uniform_words(count: int, seed: int, draw: int) -> NDArray[np.uint32]:
 
 
 def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:
-    """The four words of each of `count` blocks, each in 64 bits, as products need them."""
+    """The four words of each of `count` blocks, each in 64 bits, as products require."""
     block = np.arange(first, first + count, dtype=np.uint64)
     a, b = _halves(block)
     c, d = _halves(np.full(1, draw & 2**64 - 1, np.uint64))

@@ -25,17 +25,17 @@ from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import rates_of, torch_optimizer
 from dmc.verification.request import Request
 
-# Elements whose squares are added in f64 at a time.
+# Elements whose squares are summed in f64 at a time.
 _PIECE = 1 << 16
-# The path of a module, and what it gave, call by call.
+# The path of a module, and its output, call by call.
 ModuleOutputs = list[tuple[str, Array]]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a step of eager gives.
+    """The results of an eager step.
 
-    values: by the names of a step's signature, loss and auxiliary outputs, and the state behind the step, as far as
+    values: by the names of a step's signature, loss and auxiliary outputs, and the state after the step, as far as
     eager has it. rates: the learning rates, by group.
     """
 
@@ -44,9 +44,9 @@ class Reference:
 
 
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
-    """The step that follows `counter` steps, with the first state of `request`, on its example.
+    """The step after `counter` steps, with the initial state of `request`, on its example.
 
-    noise: by which each parameter is wrong, relative to its largest element, at random. Raises whatever eager raises.
+    noise: a random perturbation of each parameter, relative to its largest element. Raises whatever eager raises.
     """
     with borrowed(request.modes, request.dtype):
         if noise:
@@ -62,9 +62,9 @@ def mean_gradients(request: Request, counter: int) -> dict[str, Array]:
 
 
 def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict[str, Array]:
-    """Of the first micro-batch: the outputs, the state behind the forward pass, and "gradient of" each parameter.
+    """For the first micro-batch: the outputs, the state after the forward pass, and "gradient of" each parameter.
 
-    Adds to `seen` what the modules of the model give, in the order in which they end.
+    Adds the outputs of the model's modules to `seen`, in the order in which they finish.
     """
     first = replace(request, example=micro_batch(request.example, 0, request.accumulate), accumulate=1)
     paths = {id(module): path for path, module in request.model.named_modules()}
@@ -101,16 +101,16 @@ class _Eager:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         optimizer.step()
-        # Only now: a module may have put another tensor in the place of a buffer.
+        # Only now: a module may have replaced a buffer by another tensor.
         names = names_of(request.model)
-        # In memory of this step, which nothing changes any more. That of a buffer may be a tensor of the user's.
+        # Copied, so that nothing changes it any more. A buffer's may be a tensor of the user's.
         own = {name: tensor for name, tensor in names.items() if isinstance(tensor, nn.Parameter)}
         views = {name: view_of(tensor) for name, tensor in {**own, **_slots(optimizer, names)}.items()}
         buffers = _arrays({name: tensor for name, tensor in names.items() if name not in own})
         return Reference(outputs | views | buffers, tuple(rates))
 
     def gradients(self, counter: int) -> dict[str, Array]:
-        """Leaves the mean gradients of all micro-batches with their parameters; gives the means of their outputs."""
+        """Stores the mean gradients of all micro-batches in the parameters; returns the means of their outputs."""
         request, parts = self.request, self.request.accumulate
         totals: list[Tensor] = []
         for part in range(parts):
@@ -126,7 +126,7 @@ class _Eager:
 
 
 def _norm_of_gradients(parameters: Sequence[Tensor]) -> Tensor:
-    """f32 []. Eager's own is not taken: it adds squares one by one, which loses 0.1 % of those of 16 M."""
+    """f32 []. Not eager's own: it sums squares sequentially, which loses 0.1 % over 16 M elements."""
     gradients = (p.grad.reshape(-1).split(_PIECE) for p in parameters if p.grad is not None)
     pieces = (piece.double() for pieces in gradients for piece in pieces)
     # The sum overflows where it does in f32.
@@ -161,7 +161,7 @@ def micro_batch(example: Any, part: int, parts: int) -> Any:
 
 
 def autocast(precision: Precision) -> AbstractContextManager[Any]:
-    """What eager computes a forward pass of this precision in."""
+    """The context in which eager computes a forward pass of this precision."""
     return torch.autocast("cpu", torch.bfloat16) if precision is Precision.BF16_MIXED else nullcontext()
 
 
@@ -194,8 +194,8 @@ def _disturb(model: nn.Module, noise: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.is_floating_point():
-            # In f32, which random numbers of every floating type can be made of. By the size of the largest element, so
-            # that what is zero, as a router at the start, breaks ties in another way.
+            # In f32, from which every floating type can be cast. Relative to the largest element, so that zeros, as in
+            # a new router, break ties differently.
             sizes = parameter.data.abs().float()
             finite = sizes[sizes.isfinite()]
             largest = float(finite.max()) if finite.any() else 1.0

@@ -1,13 +1,14 @@
-"""What a user has asked to be compiled, as it was before anything looked at it."""
+"""The user's request for compilation, unmodified."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from dmc import optim
 from dmc.importer.capture.capture import Loss
@@ -16,7 +17,10 @@ from dmc.importer.forward.precision import Precision
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `dmc.compile` that say what a step means. modes: whether each module trains, by module."""
+    """The arguments of `dmc.compile` that define the meaning of a step. modes: whether each module is in training mode.
+
+    is_widened: whether everything in a narrower floating type is converted to f32.
+    """
 
     model: nn.Module
     loss: Loss | None
@@ -26,6 +30,7 @@ class Request:
     accumulate: int
     seed: int
     modes: Mapping[nn.Module, bool]
+    is_widened: bool = False
 
     @staticmethod
     def of(
@@ -37,13 +42,13 @@ class Request:
         accumulate: int,
         seed: int,
     ) -> Request:
-        """The request, with the modes that the modules have now."""
+        """The request, with the modules' current modes."""
         modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
 
     def plan(self) -> optim.Plan:
-        """The optimizer as it is compiled, of the parameters that require a gradient."""
+        """The optimizer as compiled, for the parameters that require a gradient."""
         return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
 
     @property
@@ -53,5 +58,17 @@ class Request:
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """What floating tensors are converted to, if they are."""
+        """The type to which floating tensors are converted, if any."""
+        if self.is_widened:
+            return torch.float32
         return torch.bfloat16 if self.precision is Precision.BF16 else None
+
+    def is_narrow(self) -> bool:
+        """Whether anything is in a floating type narrower than f32."""
+        tensors = [*self.model.parameters(), *self.model.buffers(), *pytree.tree_leaves(self.example)]
+        types = {tensor.dtype for tensor in tensors if isinstance(tensor, Tensor)}
+        return self.precision is not Precision.FP32 or not types.isdisjoint((torch.bfloat16, torch.float16))
+
+    def widened(self) -> Request:
+        """The same in f32."""
+        return replace(self, precision=Precision.FP32, is_widened=True)

@@ -1,4 +1,4 @@
-"""Which stage changed the meaning: every stage of compilation is run on the batch, until one gives something else."""
+"""Which stage changed the meaning: every stage of compilation is run on the batch until one differs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmc.verification.request import Request
 
 @dataclass(frozen=True)
 class Stages:
-    """Runs the stages of a step. seen: by name of a form that was run, what was seen of it."""
+    """Runs the stages of a step. seen: the traces of forms that were run, by name."""
 
     request: Request
     forms: Forms
@@ -29,12 +29,12 @@ class Stages:
     seen: dict[str, Watched] = field(default_factory=dict)
 
     def changed(self) -> str:
-        """The first stage that computes something else than eager, in words."""
+        """The first stage that differs from eager, in words."""
         skipped: list[str] = []
         for name, run in self._all():
             try:
                 finding = run()
-            # Whatever happens on the search for a fault, the fault itself must be told.
+            # Whatever fails in the search for a fault, the fault itself must be reported.
             except Exception as error:
                 skipped.append(f"{name} ({_first_line(error)})")
                 continue
@@ -72,7 +72,7 @@ class Stages:
         return run
 
     def _update(self) -> Finding:
-        """The update as it is imported, on eager's gradients."""
+        """The update as imported, on eager's gradients."""
         reference, start = self.reference, self.expected.start
         specs = [spec for spec in self.expected.specs if spec.role == "parameter"]
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}

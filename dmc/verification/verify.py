@@ -1,4 +1,4 @@
-"""What `dmc.compile` does about verification: decides whether, compares, and reports."""
+"""Verification in `dmc.compile`: decides whether to verify, compares, and reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
-from dmc.importer.forward.precision import Precision
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu, is_checked
@@ -23,24 +22,24 @@ from dmc.verification.reference import Reference, eager_step
 from dmc.verification.request import Request
 from dmc.verification.stages import Stages
 
-# Eager may take this share of the time that compilation took; beyond it a comparison must be asked for.
+# Eager may take this share of compile time; beyond it a comparison must be requested.
 SHARE = 0.1
-# How many times longer than an operation of eager takes with it, one element of the state takes to be copied for eager,
-# put into the compiled step, taken out and compared.
+# The time to copy an element of state for eager, and to put it into, read it from and compare it with the compiled
+# step, relative to that of an eager operation on it.
 COMPARED = 8.0
-# How many times longer than eager the interpreter takes.
+# The time of the interpreter relative to eager's.
 INTERPRETER = 50
-# One unit in the last place of a number in f32.
+# One unit in the last place of an f32 number.
 UNIT = 2.0**-23
 _HINT = "please report it; verify=False compiles without the comparison"
 
 
 @dataclass(frozen=True)
 class Verification:
-    """One comparison. asked: True for whatever it takes, None for where it is cheap, False for not at all.
+    """One comparison. asked: True for at any cost, None for where it is cheap, False for never.
 
-    amount: what the step does. seconds: how long compilation took. is_named: whether a processor was named to compile
-    for, which need not be this machine's.
+    amount: the work of the step. seconds: the compile time. is_named: whether the target names a processor, which need
+    not be this machine's.
     """
 
     request: Request
@@ -52,9 +51,9 @@ class Verification:
     is_named: bool = False
 
     def run(self) -> None:
-        """Compares the first step of the artifact with eager's, as a stage; one line says so where it does not.
+        """Compares the first step of the artifact with eager's, as a stage; notes it where it does not.
 
-        Raises VerificationError where they differ and, if asked, where eager itself fails.
+        Raises VerificationError where they differ and, if requested, where eager itself fails.
         """
         if self.asked is False:
             return
@@ -67,7 +66,7 @@ class Verification:
             return
         try:
             reference = eager_step(self.request, self._counter())
-        # The user's own code runs: it may raise anything.
+        # The user's own code runs here: it may raise anything.
         except Exception as error:
             if _is_ours(error):
                 raise
@@ -92,7 +91,7 @@ class Verification:
         whole = eager + longer + rates.element * COMPARED * sum(array.size for array in self.artifact.state)
         return (
             f"{what} takes about {longer:.1f} s, more than a tenth of the {self.seconds:.1f} s of compilation; "
-            f"verify=True compares the step with PyTorch eager all the same, in about {whole:.1f} s"
+            f"verify=True compares the step with PyTorch eager anyway, in about {whole:.1f} s"
         )
 
     def _runs_here(self) -> bool:
@@ -113,18 +112,24 @@ class Verification:
         )
 
     def _patient(self, expected: Expected, reference: Reference) -> Expected:
-        """Allows what eager itself differs by when it rounds otherwise: its parameters, in f32, or less often, in bf16;
-        and what another order of long sums does.
+        """Allows what eager itself differs by when it rounds differently (its parameters, and less often where types
+        are narrower than f32) and the effect of another order of long sums.
 
-        It takes another step of eager, so it is for those only that the table does not settle.
+        It takes another eager step, so it is only for tensors that the table does not settle.
         """
-        if self.request.precision is Precision.FP32:
-            disturbed = eager_step(self.request, self._counter(), UNIT)
-        else:
-            # Some of eager's sums are taken in bf16 and far from right.
-            disturbed = eager_step(replace(self.request, precision=Precision.FP32), self._counter())
+        disturbed = self._disturbed()
         slack = slack_of(self.artifact, reference, disturbed, self.amount.longest)
         return replace(expected, slack=slack)
+
+    def _disturbed(self) -> Reference:
+        if self.request.is_narrow():
+            # Some of eager's sums are taken in narrow types and far from right.
+            try:
+                return eager_step(self.request.widened(), self._counter(), UNIT)
+            # What names a type itself may not do with another.
+            except RuntimeError as error:
+                self.observer.note(f"a step of PyTorch eager in f32 fails: {_first_line(error)}")
+        return eager_step(self.request, self._counter(), UNIT)
 
     def _outcome(self, reference: Reference) -> Outcome:
         batch = batch_of(self.request.example, self.artifact.signature)
@@ -140,19 +145,19 @@ class Verification:
         fact = f"a step of PyTorch eager on the example raises {type(error).__name__}: {_first_line(error)}"
         place = str(origin.of_exception(error, self.request.model))
         if self.asked:
-            hint = "mend the model or the example; verify=False compiles without the comparison"
+            hint = "fix the model or the example; verify=False compiles without the comparison"
             raise VerificationError(place, fact, hint) from error
         self.observer.note(f"not verified: {place}: {fact}")
 
     def _wrong(self, reference: Reference, expected: Expected, found: Sequence[Difference]) -> VerificationError:
         forms = Forms(self.artifact, batch_of(self.request.example, self.artifact.signature), reference.rates)
         stage = Stages(self.request, forms, reference, expected).changed()
-        fact = f"is not what PyTorch eager computes on the example\n  {shown(found)}\n  {stage}"
+        fact = f"differs from PyTorch eager on the example\n  {shown(found)}\n  {stage}"
         return VerificationError("the compiled step", fact, _HINT)
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether verification itself raised it, and not what it runs."""
+    """Whether verification itself raised it, not the code it runs."""
     last = list(traceback.walk_tb(error.__traceback__))[-1][0]
     return str(last.f_globals.get("__name__", "")).startswith(__package__ or "dmc.verification")
 

@@ -99,7 +99,7 @@ def test_a_gpu_alone_is_planned_and_proven(tmp_path: Path) -> None:
         ({"executor": "nonesuch"}, "executor 'nonesuch': does not exist"),
         ({"target": "cpu+cpu"}, "names one kind of machine twice"),
         ({"machine": "nonesuch"}, "nonesuch"),
-        ({"memory_cap": "1GB"}, "memory_cap: is '1GB', which is no positive number of bytes"),
+        ({"memory_cap": "1GB"}, "memory_cap: is '1GB'; it must be a positive integer number of bytes"),
         ({"memory_cap": 1e9}, "memory_cap: is 1000000000.0"),
         ({"memory_cap": 0}, "memory_cap: is 0"),
         ({"memory_cap": True}, "memory_cap: is True"),

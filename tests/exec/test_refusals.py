@@ -81,6 +81,10 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
+def _own_statistics(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
+
+
 OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "nonzero": (_nonzero, "nonzero"),
     "boolean-index": (_boolean_index, "index|nonzero"),
@@ -88,10 +92,11 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "branch-on-data": (_branch_on_data, "data|item|bool"),
     "complex": (_complex, "complex|fft"),
     "sparse": (_sparse, "sparse"),
-    "svd": (_svd, r"no lowering of 'aten\._linalg_svd'"),
+    "svd": (_svd, r"no lowering for 'aten\._linalg_svd'"),
     "to-unsigned": (_to_unsigned, "unsigned"),
-    "another-layout": (_columns_as_strided, "does not lie row by row"),
+    "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
+    "own-statistics": (_own_statistics, "its own running statistics"),
 }
 
 

@@ -51,7 +51,7 @@ for name in ("torch", "torch_mlir", "iree.compiler", "transformers", "rich"):
 try:
     dmc.compile
 except dmc.errors.DmcError as error:
-    assert "needs the package" in str(error), error
+    assert "requires the package" in str(error), error
 else:
     raise SystemExit("dmc.compile found a compiler")
 """

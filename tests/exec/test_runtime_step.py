@@ -84,8 +84,8 @@ def test_learning_rates(step: Step) -> None:
     ("lr", "message"),
     [
         ((0.1,), "lr: expected 2 learning rates, one per parameter group, got 1"),
-        (float("nan"), "lr: expected finite numbers not below 0, got nan"),
-        (-0.1, "lr: expected finite numbers not below 0, got -0.1"),
+        (float("nan"), "lr: expected finite numbers of at least 0, got nan"),
+        (-0.1, "lr: expected finite numbers of at least 0, got -0.1"),
         ("fast", "lr: expected a number or 2 numbers, got 'fast'"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_loss_that_is_not_finite(step: Step) -> None:
     before = _state(step)
     bad = batch(1)
     bad["x"][0, 0] = np.inf
-    with pytest.raises(NonFiniteLossError, match="step 2: the loss is inf\n  hint: the state is as it was"):
+    with pytest.raises(NonFiniteLossError, match="step 2: the loss is inf\n  hint: the state is unchanged"):
         call(step, bad, check_finite=True)
     _assert_equal(_state(step), before)
     # The guard is lifted again, and a good step passes it.
@@ -236,7 +236,7 @@ def test_artifacts_that_cannot_run(change: dict[str, Any], message: str) -> None
 
 
 def test_modules_of_another_convention() -> None:
-    for name, message in (("step", "its function 'step' takes no fences"), ("train", "has no function 'step'")):
+    for name, message in (("step", "its function 'step' accepts no fences"), ("train", "has no function 'step'")):
         module = run_iree(f"func.func @{name}() {{ return }}".encode(), CPU)
         with pytest.raises(ArtifactError, match=message):
             Step(dataclasses.replace(linear_step.artifact(), modules={"cpu": module}))

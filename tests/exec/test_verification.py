@@ -124,7 +124,7 @@ def test_what_takes_too_long_is_not_compared_and_said(monkeypatch: pytest.Monkey
     (note,) = _linear(None)
     assert re.fullmatch(
         r"not verified: a step of eager takes about 0\.0 s, more than a tenth of the \d+\.\d s of compilation; "
-        r"verify=True compares the step with PyTorch eager all the same, in about 0\.0 s",
+        r"verify=True compares the step with PyTorch eager anyway, in about 0\.0 s",
         note,
     )
     assert _linear(False) == []
@@ -139,9 +139,7 @@ def test_an_example_that_eager_refuses_is_said() -> None:
     (note,) = _linear(None, example)
     fact = "the model or its loss: a step of PyTorch eager on the example raises IndexError: index out of range in self"
     assert note == f"not verified: {fact}"
-    with pytest.raises(
-        VerificationError, match="raises IndexError: index out of range in self\n  hint: mend the model"
-    ):
+    with pytest.raises(VerificationError, match="raises IndexError: index out of range in self\n  hint: fix the model"):
         _linear(True, example)
 
 
@@ -169,7 +167,7 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
     optimizer = dmc.optim.AdamW(lr=0.1)
     options: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": optimizer, "example": example}
     dmc.compile(nn.Linear(WIDTH, WIDTH), **options, verify=False).save(tmp_path / "step.dmc")
-    with pytest.raises(ArtifactError, match="runs on the CPU itself, which it would be compared with"):
+    with pytest.raises(ArtifactError, match="already runs on the CPU"):
         dmc.runtime.load(tmp_path / "step.dmc", verify=True)
     step = dmc.runtime.load(tmp_path / "step.dmc")
     other = _Other(vars(step)["_session"])
@@ -178,7 +176,7 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
     step(*example)
     other.factor = 2.0
     step.verify_next()
-    with pytest.raises(VerificationError, match="is not what the CPU computes by the same plan\n  'loss' differs by"):
+    with pytest.raises(VerificationError, match="differs from the CPU's result for the same plan\n  'loss' differs by"):
         step(*example)
     step(*example)
 
@@ -199,7 +197,7 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
 
     elsewhere = dataclasses.replace(step.snapshot(), target="cuda")
     monkeypatch.setattr(step, "_artifact", elsewhere)
-    with pytest.raises(ArtifactError, match="holds no code for a CPU to compare with"):
+    with pytest.raises(ArtifactError, match="contains no CPU code to compare with"):
         step.verify_next()
 
 

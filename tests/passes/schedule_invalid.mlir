@@ -18,7 +18,7 @@ func.func @step(%x: tensor<1024xf32> {dm.name = "x", dm.role = "frozen"}) -> (te
 // -----
 
 func.func @step(%x: tensor<8xf32> {dm.name = "x", dm.role = "frozen"}) -> (tensor<8xf32> {dm.name = "z"}) {
-  // expected-error @+1 {{arith.addf: stands in @step in form 'scheduled'}}
+  // expected-error @+1 {{arith.addf: may not appear in @step in form 'scheduled'}}
   %y = arith.addf %x, %x : tensor<8xf32>
   return %y : tensor<8xf32>
 }

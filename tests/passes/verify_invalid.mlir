@@ -278,7 +278,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
 
 // Nothing is proven of a form that still computes by itself, so nothing is said to be.
 func.func @step(%x: tensor<16xf32> {dm.name = "x", dm.role = "frozen"}) -> (tensor<16xf32> {dm.name = "y"}) {
-  // expected-error @+1 {{arith.addf: stands in @step in form 'scheduled'}}
+  // expected-error @+1 {{arith.addf: may not appear in @step in form 'scheduled'}}
   %y = arith.addf %x, %x : tensor<16xf32>
   return %y : tensor<16xf32>
 }

@@ -17,7 +17,7 @@ func.func private @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) ->
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
   return %x : tensor<4xf32>
 }
-// expected-error @+1 {{@helper is public beside @step}}
+// expected-error @+1 {{@helper is public; only @step may be}}
 func.func @helper(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
@@ -96,7 +96,7 @@ func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "input"}) -> (tensor
 
 // -----
 
-// expected-error @+1 {{argument 1 'w' of @step, a parameter, stands out of order}}
+// expected-error @+1 {{argument 1 'w' of @step, a parameter, is out of order}}
 func.func @step(
     %x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}, %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"})
     -> (tensor<4xf32> {dm.name = "loss"}) {
@@ -113,7 +113,7 @@ func.func @step(%w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"}) -> (te
 
 // -----
 
-// expected-error @+1 {{result 0 changes 'x', whose role 'batch' is never changed}}
+// expected-error @+1 {{result 0 changes 'x', whose role 'batch' is read-only}}
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "x"}) {
   return %x : tensor<4xf32>
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --from=placed --to=placed --split-input-file --verify-diagnostics
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
-// expected-error @+1 {{argument 'x' of @step does not say how it lies on the mesh}}
+// expected-error @+1 {{argument 'x' of @step has no placement on the mesh}}
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
   return %x : tensor<4xf32>
 }
@@ -9,7 +9,7 @@ func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor
 // -----
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
-// expected-error @+1 {{result 'loss' of @step does not say how it lies on the mesh}}
+// expected-error @+1 {{result 'loss' of @step has no placement on the mesh}}
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [[]], {}>})
     -> (tensor<4xf32> {dm.name = "loss"}) {
   return %x : tensor<4xf32>

@@ -1,6 +1,6 @@
 // RUN: dmc-opt %s --from=planned --to=planned --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{has no dm.program}}
+// expected-error @+1 {{contains no dm.program}}
 module {
 }
 

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --from=scheduled --to=scheduled --split-input-file --verify-diagnostics
 
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
-  // expected-error @+1 {{stands in @step in form 'scheduled'}}
+  // expected-error @+1 {{may not appear in @step in form 'scheduled'}}
   %y = arith.addf %x, %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -10,7 +10,7 @@ func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor
 
 // Every second column is not one piece of memory.
 func.func @step(%x: tensor<4x4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4x2xf32> {dm.name = "loss"}) {
-  // expected-error @+1 {{stands in @step in form 'scheduled'}}
+  // expected-error @+1 {{may not appear in @step in form 'scheduled'}}
   %y = tensor.extract_slice %x[0, 0] [4, 2] [1, 1] : tensor<4x4xf32> to tensor<4x2xf32>
   return %y : tensor<4x2xf32>
 }
@@ -20,7 +20,7 @@ func.func @step(%x: tensor<4x4xf32> {dm.name = "x", dm.role = "batch"}) -> (tens
 // A composite stands in the body of a kernel, or nowhere.
 func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor<4xf32> {dm.name = "loss"}) {
   %y = "dm.kernel"(%x) {body = @kernel} : (tensor<4xf32>) -> tensor<4xf32>
-  // expected-error @+1 {{stands in @step in form 'scheduled'}}
+  // expected-error @+1 {{may not appear in @step in form 'scheduled'}}
   %z = "dm.composite"(%y) {kind = "negation", decomposition = @negation, parameters = {}}
       : (tensor<4xf32>) -> tensor<4xf32>
   return %z : tensor<4xf32>

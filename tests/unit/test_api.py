@@ -35,7 +35,7 @@ PLAN = dmc.plan(DP2).data_parallel("dp")
         ({"mesh": DP2}, r'mesh: is given without a plan\n  hint: pass plan=dmc\.plan\(mesh\).*zero2\("dp"\)'),
         ({"mesh": DP2}, r"ready plans are data_parallel, .*megatron_gpt2, .*zero1, zero2, zero3$"),
         ({"mesh": DP2, "plan": dmc.plans.zero1()}, r"mesh: comes with a Recipe, not with a plan"),
-        ({"mesh": dmc.Mesh(dp=4), "plan": PLAN}, r"plan: is for Mesh\(dp=2\), but the step for Mesh\(dp=4\)"),
+        ({"mesh": dmc.Mesh(dp=4), "plan": PLAN}, r"plan: is for Mesh\(dp=2\), but the step is for Mesh\(dp=4\)"),
         (
             {"mesh": DP2, "plan": PLAN, "target": "cuda"},
             r"target 'cuda': runs one rank only, not the 2 of Mesh\(dp=2\)",

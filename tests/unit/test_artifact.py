@@ -115,7 +115,7 @@ def test_every_damaged_byte_is_noticed(artifact: Artifact, path: Path, tmp_path:
 @pytest.mark.parametrize("kept", [0, 10, 1000, -1])
 def test_a_cut_file_is_refused(path: Path, kept: int) -> None:
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ArtifactError, match=r"is damaged or no \.dmc file"):
+    with pytest.raises(ArtifactError, match=r"is damaged or not a \.dmc file"):
         Artifact.read(path)
 
 
@@ -147,15 +147,15 @@ def _versions(compiler: str) -> dict[str, str]:
         (lambda m: m.update({"modules/more.vmfb": b""}), r"members and manifest disagree about modules/more\.vmfb"),
         (lambda m: m.pop(MANIFEST), r"has no manifest\.json: not a \.dmc file"),
         (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json is not JSON"),
-        (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json names no schema"),
+        (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json has no schema"),
         (_set(schema=99), r"has schema 99; this dmc reads schema 2\n  hint: install a newer dmc"),
         (_set(schema=1), r"has schema 1; this dmc reads schema 2\n  hint: compile the step again"),
-        (_set(sha256=None), r"lists no checksums"),
-        (_set(signature={}), r"holds no artifact of this schema \(KeyError: 'state'\)"),
+        (_set(sha256=None), r"has no checksums"),
+        (_set(signature={}), r"contains no artifact of this schema \(KeyError: 'state'\)"),
         (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),
-        (_set(requires=["pdp11", "float"]), r"holds code for pdp11, this processor is"),
-        (_set(requires=None), r"holds no artifact of this schema"),
-        (_set(versions={}), r"names no version of iree-base-compiler"),
+        (_set(requires=["pdp11", "float"]), r"contains code for pdp11, but this processor is"),
+        (_set(requires=None), r"contains no artifact of this schema"),
+        (_set(versions={}), r"has no version of iree-base-compiler"),
     ],
 )
 def test_refusals(path: Path, change: Callable[[dict[str, bytes]], None], message: str) -> None:
@@ -185,7 +185,7 @@ def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> No
         members = {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}
     write_container(tmp_path / "other.dmc", manifest, members)
     with pytest.raises(
-        ArtifactError, match=r"state\.safetensors holds model\.weight, which the signature does not name"
+        ArtifactError, match=r"state\.safetensors contains model\.weight, which the signature does not name"
     ):
         Artifact.read(tmp_path / "other.dmc")
 
@@ -207,5 +207,5 @@ def test_no_file_and_no_zip(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="is a directory"):
         Artifact.read(tmp_path)
     (tmp_path / "text.dmc").write_text("not a zip")
-    with pytest.raises(ArtifactError, match=r"is damaged or no \.dmc file"):
+    with pytest.raises(ArtifactError, match=r"is damaged or not a \.dmc file"):
         Artifact.read(tmp_path / "text.dmc")

@@ -222,7 +222,7 @@ def test_a_compiler_error_is_one_message(run: Run, module: str, tmp_path: Path) 
         ("{}:make_stop", "module '{}' has no function 'make_stop'"),
         ("{}:not_a_function", "module '{}' has no function 'not_a_function'"),
         ("{}:wrong_type", "returned int, expected a dict of keyword arguments for dmc.compile"),
-        ("{}:wrong_key", "dmc.compile has no use for optimiser and needs optimizer"),
+        ("{}:wrong_key", "dmc.compile does not accept optimiser and requires optimizer"),
     ],
 )
 def test_a_source_that_is_no_step(run: Run, module: str, source: str, message: str) -> None:

@@ -127,7 +127,7 @@ def test_places_are_counted_unless_they_are_asked_for(called: Call) -> None:
     elsewhere = msgspec.structs.replace(launch, reads=(Range("device", 256, 4),))
     commands = (*program.commands[:3], elsewhere, *program.commands[4:])
     moved = msgspec.structs.replace(JOB, programs=(msgspec.structs.replace(program, commands=commands), *others))
-    assert called(jobs=(JOB, moved))[1] == ("1 command with operands at other places only (--places shows them)\n")
+    assert called(jobs=(JOB, moved))[1] == ("1 command differing only in offsets (--places shows them)\n")
     assert _numbers(called("--places", jobs=(JOB, moved))[1]) == ["<", ">"]
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_plan(called: Call, tmp_path: Path, capsys: pytest.CaptureFix
     text = tmp_path / "a.mlir"
     text.write_text("hello", encoding="utf-8")
     assert main(["plan", str(text)]) == 1
-    assert "is not MLIR that dmc can read" in capsys.readouterr().err
+    assert "cannot be read as MLIR" in capsys.readouterr().err
     text.write_text("module {}", encoding="utf-8")
     assert main(["plan", str(text)]) == 1
     assert "holds no dm.program" in capsys.readouterr().err

@@ -109,9 +109,9 @@ def test_more_ranks_than_it_was_planned_for(called: Call) -> None:
 def test_a_plan_for_another_machine_says_so(called: Call) -> None:
     costs = {name: cost_table_hash(machine(name)) for name in ("cpu", "h200x4")}
     out = called("--target", "h200x4", costs=costs["cpu"])[1]
-    assert 'note: planned for cpu: order and overlap are what pays there; compile with machine="h200x4"' in out
+    assert 'note: planned for cpu: order and overlap suit that machine; compile with machine="h200x4"' in out
     assert "planned for" not in called("--target", "h200x4", costs=costs["h200x4"])[1]
-    assert "planned for a machine whose figures are other" in called("--target", "h200x4", costs="0" * 64)[1]
+    assert "planned for a machine with figures that are not known" in called("--target", "h200x4", costs="0" * 64)[1]
 
 
 def test_more_ranks_say_what_stays_as_planned(called: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,10 @@ def test_the_files(called: Call, tmp_path: Path) -> None:
         (("--target", "node8", "--ranks", "2"), "2 ranks: do not fit a job of 4 ranks"),
         (("--target", "node8", "--ranks", "8", "--axis", "tp"), "axis 'tp': is not in the mesh"),
         (("--target", "h200x4", "--show", "4"), "does not exist among 4 ranks\n  hint: --show takes 0, 1, 2, 3\n"),
-        (("--target", "node8", "--ranks", "1024", "--show", "5"), "alike are played once\n  hint: --show takes 0\n"),
+        (
+            ("--target", "node8", "--ranks", "1024", "--show", "5"),
+            "equivalent ones are simulated once\n  hint: --show takes 0\n",
+        ),
     ],
 )
 def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: str) -> None:
@@ -159,4 +162,4 @@ def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: 
 def test_ranks_that_are_no_numbers(called: Call, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         called("--target", "h200x4", "--show", "0,x")
-    assert "argument --show: '0,x' is no list of ranks, such as 0,3" in capsys.readouterr().err
+    assert "argument --show: '0,x' is not a list of ranks, such as 0,3" in capsys.readouterr().err

@@ -116,6 +116,16 @@ def test_embedding(rows: int, padding: int | None) -> None:
     _compare(own, functional.embedding(index, weight, padding_idx=padding), [weight])
 
 
+@pytest.mark.parametrize("rows", [9, 5])
+def test_the_gradient_of_a_row_is_its_own(rows: int) -> None:
+    inf, nan = torch.inf, torch.nan
+    index, weight = torch.tensor([1, 2, 2, rows - 1, 0, 1]), _leaf(rows, 3)
+    dy = torch.tensor([[1, inf, nan], [inf, 2, 0], [-inf, inf, 1], [-inf, -0.5, 0], [3, 4, inf], [2, 1, 2.0]])
+    own, expected = dmc.embedding(weight, index, -1), functional.embedding(index, weight)
+    gradients = [torch.autograd.grad(each, weight, dy)[0] for each in (own, expected)]
+    torch.testing.assert_close(*gradients, equal_nan=True)
+
+
 @pytest.mark.parametrize("index", [-1, 9])
 def test_a_row_out_of_range_is_nan(index: int) -> None:
     assert bool(dmc.embedding(_leaf(9, 5), torch.tensor([index]), -1).isnan().all())

@@ -106,7 +106,7 @@ def _backward(m: Model, h: Tensor) -> Tensor:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "observed": (_observed, "returns no gradient"),
-    "parameter's hook": (_hooked_parameter, r"registers a hook on first\.weight in `forward`"),
+    "parameter's hook": (_hooked_parameter, r"registers another hook on first\.weight in each call"),
     "an object's tensor": (_hooked_by_object, "reads a tensor of the forward pass that is neither an argument nor"),
     "node's hook": (_hooked_node, r"reads \.grad_fn"),
     "saved tensors": (_packed, "hooks on saved tensors"),

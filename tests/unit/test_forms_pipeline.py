@@ -121,14 +121,14 @@ def test_passes_that_miss_their_form_are_found(context: ir.Context, monkeypatch:
     imported, placed = (pipeline.Stage(form, ()) for form in (forms.IMPORTED, forms.PLACED))
     stages = (imported, placed, pipeline.Stage(forms.SCHEDULED, ("canonicalize",)))
     monkeypatch.setattr(pipeline, "STAGES", stages)
-    with pytest.raises(DmcError, match=r"dm\.composite: stands in @step in form 'scheduled'"):
+    with pytest.raises(DmcError, match=r"dm\.composite: may not appear in @step in form 'scheduled'"):
         pipeline.run(ir.Module.parse(GOOD, context), to_form="scheduled")
 
 
 def test_without_dumps_an_error_says_how_to_get_them(context: ir.Context) -> None:
     with pytest.raises(DmcError) as raised:
         pipeline.run(ir.Module.parse(FAILS_LATER, context), to_form="scheduled")
-    assert raised.value.__notes__ == ["a dump directory would let you replay this stage"]
+    assert raised.value.__notes__ == ["pass a dump directory to make this stage replayable"]
 
 
 def _composites(count: int) -> str:

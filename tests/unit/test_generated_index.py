@@ -15,16 +15,16 @@ NUMBERS = (1, 2, 3, 4, 6, 8, -1, 5)
 
 
 def value(index: Index, places: dict[str, int]) -> int:
-    """What the expression is at these places."""
+    """What the expression is at these places, by a GPU's division: towards zero."""
     total = index.constant
     for atom, factor in index.terms:
         match atom:
             case Variable(name=name):
                 total += factor * places[name]
             case Quotient(of=of, by=by):
-                total += factor * (value(of, places) // by)
+                total += factor * int(value(of, places) / by)
             case Remainder(of=of, by=by):
-                total += factor * (value(of, places) % by)
+                total += factor * int(math.fmod(value(of, places), by))
             case _:
                 raise AssertionError("nothing is read from memory here")
     return total
@@ -68,3 +68,16 @@ def test_terms_that_overlap_are_not_taken_apart() -> None:
     for places in ({"a": a, "b": b} for a in range(6) for b in range(8)):
         exact = 4 * places["a"] + 3 * places["b"]
         assert (value(index, places), value(remainder, places)) == (exact // 8, exact % 8)
+
+
+def test_what_becomes_negative_is_divided_as_a_gpu_divides() -> None:
+    # A row of 9 backwards: of its place the remainder of 5 is that of a smaller number, which is negative at times.
+    backwards = variable("a", 4) * 9 + variable("b", 9) * -1 + 8
+    difference = variable("a", 4) + variable("b", 9) * -1
+    for places in ({"a": a, "b": b} for a in range(4) for b in range(9)):
+        for index, exact in (
+            (backwards, 9 * places["a"] + 8 - places["b"]),
+            (difference, places["a"] - places["b"]),
+        ):
+            assert (value(index // 5, places), value(index % 5, places)) == (exact // 5, exact % 5)
+            assert value((index // 2 % 3 + 1) // 2, places) == (exact // 2 % 3 + 1) // 2

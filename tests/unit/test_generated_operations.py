@@ -10,6 +10,7 @@ import torch
 
 from dmc.kernels.generated import generate
 from tests.generated_regions import assert_right, region, regions_of, sample
+from tests.nonfinite import SPECIAL
 from tests.triton_interpreter import interpret
 
 
@@ -155,6 +156,47 @@ def test_powers(context: Any) -> None:
     )
     (made,) = interpret(generated.problem, generated.recipes[0], (x.contiguous(), y.contiguous()))
     torch.testing.assert_close(made, torch.pow(x, y), equal_nan=True, rtol=1e-6, atol=0.0)
+
+
+def test_what_division_leaves_is_exact(context: Any) -> None:
+    module = each("f32 f32", "%r0 = arith.remf %a0, %a1 : f32", "f32", "13x13")
+    generated = generate(regions_of(module)["region"])
+    values = torch.tensor(SPECIAL)
+    x, y = (each.contiguous() for each in torch.meshgrid(values, values, indexing="ij"))
+    (made,) = interpret(generated.problem, generated.recipes[0], (x, y))
+    torch.testing.assert_close(made, torch.fmod(x, y), equal_nan=True, rtol=0.0, atol=0.0)
+
+
+def test_rows_backwards_of_what_is_counted(context: Any) -> None:
+    # Place 9 · i + 8 - j, modulo 5, where sizes allow to take multiples of 5 away before.
+    module = region("""(%x: tensor<20x9xf32>) -> tensor<20x9xf32> {
+      %five = arith.constant 5 : index
+      %last = arith.constant 8 : index
+      %flat = tensor.empty() : tensor<180xf32>
+      %counted = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+          outs(%flat : tensor<180xf32>) {
+      ^bb0(%o: f32):
+        %i = linalg.index 0 : index
+        %rest = arith.remsi %i, %five : index
+        %wide = arith.index_cast %rest : index to i64
+        %number = arith.sitofp %wide : i64 to f32
+        linalg.yield %number : f32
+      } -> tensor<180xf32>
+      %rows = tensor.expand_shape %counted [[0, 1]] output_shape [20, 9] : tensor<180xf32> into tensor<20x9xf32>
+      %e = tensor.empty() : tensor<20x9xf32>
+      %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+          iterator_types = ["parallel", "parallel"]} ins(%x : tensor<20x9xf32>) outs(%e : tensor<20x9xf32>) {
+      ^bb0(%a: f32, %o: f32):
+        %i = linalg.index 0 : index
+        %j = linalg.index 1 : index
+        %k = arith.subi %last, %j : index
+        %weight = tensor.extract %rows[%i, %k] : tensor<20x9xf32>
+        %r = arith.mulf %a, %weight : f32
+        linalg.yield %r : f32
+      } -> tensor<20x9xf32>
+      return %0 : tensor<20x9xf32>
+    }""")
+    assert_right(module)
 
 
 MOVEMENTS = {

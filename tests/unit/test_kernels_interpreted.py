@@ -10,6 +10,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 from dmc.errors import DmcError
 from dmc.kernels.implementation import Candidate, candidate, implementation_of
@@ -203,6 +204,21 @@ def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() ->
     target[:] = torch.tensor([2, 3, 9, 40, -100])
     assert_right(forward, (logits, target))
     assert_right(both, (torch.ones([]), logits, target))
+
+
+@pytest.mark.parametrize("targets", [[-100, -100, 3, -100], [-100] * 4], ids=["one", "none"])
+def test_the_gradient_of_ignored_rows_is_that_of_pytorch(targets: list[int]) -> None:
+    *_, wanted = cross_entropy(4, 40, "f32", ignore_index=-100)
+    _, logits, _ = implementation_of(wanted).sample(wanted, Draws.of(0))
+    logits[0, 3], logits[1, 5], target = math.inf, math.nan, torch.tensor(targets)
+    leaf = logits.clone().requires_grad_()
+    functional.cross_entropy(leaf, target).backward()
+    recipe_of = implementation_of(wanted)
+    recipe = recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0])
+    *_, made = interpret(wanted, recipe, (torch.ones([]), logits, target))
+    assert leaf.grad is not None and leaf.grad[:2].isnan().all()
+    torch.testing.assert_close(made, leaf.grad, equal_nan=True)
+    assert_right(wanted, (torch.ones([]), logits, target))
 
 
 def test_updates_of_many_tensors() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from dmc.errors import DmcError
 from dmc.lowering.iree import check_bindings
+from dmc.target import CPU, CUDA_BY_IREE, Target
 
 
 def _dispatch(buffers: int) -> str:
@@ -13,10 +14,13 @@ def _dispatch(buffers: int) -> str:
     return "\n".join(["  stream.cmd.dispatch @kernel::@step(%c0 : i32) {", *lines, "  }"])
 
 
-def test_as_many_as_there_are() -> None:
-    check_bindings("\n".join([_dispatch(32), _dispatch(32)]))
+@pytest.mark.parametrize("target", [CPU, CUDA_BY_IREE])
+def test_as_many_as_there_are(target: Target) -> None:
+    check_bindings("\n".join([_dispatch(target.most_bindings)] * 2), target)
 
 
-def test_one_more() -> None:
-    with pytest.raises(DmcError, match="@kernel::@step: IREE makes one kernel of 33 buffers"):
-        check_bindings("\n".join([_dispatch(1), _dispatch(33)]))
+@pytest.mark.parametrize(("target", "most"), [(CPU, 32), (CUDA_BY_IREE, 16)])
+def test_one_more(target: Target, most: int) -> None:
+    fact = f"@kernel::@step: IREE makes one kernel of {most + 1} buffers, and its runtime binds {most} at most"
+    with pytest.raises(DmcError, match=fact):
+        check_bindings("\n".join([_dispatch(1), _dispatch(most + 1)]), target)

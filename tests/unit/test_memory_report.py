@@ -64,8 +64,8 @@ def test_activations_by_module() -> None:
         "h.3": "h.3",
         "wte#aten.embedding (model.py:3)": "wte",
         "encoder.norm": "encoder",
-        "#aten.mm (loss.py:61)": "outside of modules",
-        "": "outside of modules",
+        "#aten.mm (loss.py:61)": "outside modules",
+        "": "outside modules",
     }
     assert {label: module_of(label) for label in names} == names
 
@@ -103,7 +103,7 @@ def test_a_label_cannot_end_the_script() -> None:
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
-    with pytest.raises(DmcError, match=r"memory.svg: is no name of a PNG"):
+    with pytest.raises(DmcError, match=r"memory.svg: is not the name of a PNG"):
         plot(report(_job()), tmp_path / "memory.svg")
     pytest.importorskip("matplotlib")
     plot(report(_job()), tmp_path / "memory.png")

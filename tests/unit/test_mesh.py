@@ -97,5 +97,5 @@ def test_a_mesh_becomes_the_op() -> None:
 
 def test_links_is_no_axis() -> None:
     axes: Any = {"dp": 2, "links": 2}
-    with pytest.raises(PlanError, match="axis name 'links' is taken"):
+    with pytest.raises(PlanError, match="axis name 'links' is reserved"):
         Mesh(**axes)

@@ -208,7 +208,7 @@ def test_list_passes(run: Runner) -> None:
         (["--from=planned", "--to=imported"], "form 'imported' comes before form 'planned'"),
         (["--cse", "--from=imported"], "both passes and --from/--to"),
         (["--cse", "-p", "cse"], "both -p and --cse"),
-        (["--verify-each=perhaps"], "--verify-each wants true or false, got 'perhaps'"),
+        (["--verify-each=perhaps"], "--verify-each expects true or false, got 'perhaps'"),
         (["one.mlir", "two.mlir"], "expected one input file, got also two.mlir"),
         (["/nonesuch/in.mlir"], "/nonesuch/in.mlir: No such file or directory"),
         (["-o", "/nonesuch/out.mlir"], "/nonesuch/out.mlir: No such file or directory"),

@@ -40,13 +40,13 @@ def _refused(build: Build, accumulate: int = 1) -> str:
             lambda plan: plan.shard("h.*.attn.c_atn.weight", dim=1, axis="tp"),
             """\
 shard("h.*.attn.c_atn.weight", dim=1, axis="tp"): 'h.*.attn.c_atn.weight' matches no parameter or buffer
-  hint: the nearest are model.h.*.attn.c_attn.weight [8, 24], model.h.*.attn.c_proj.weight [8, 8]""",
+  hint: the closest are model.h.*.attn.c_attn.weight [8, 24], model.h.*.attn.c_proj.weight [8, 8]""",
         ),
         (
             lambda plan: plan.shard("wte.weight|wpe.weight", dim=1, axis="tp"),
             """\
 shard("wte.weight|wpe.weight", dim=1, axis="tp"): 'wpe.weight' matches no parameter or buffer
-  hint: the nearest are model.wte.weight [50257, 8], model.h.*.attn.c_proj.weight [8, 8], \
+  hint: the closest are model.wte.weight [50257, 8], model.h.*.attn.c_proj.weight [8, 8], \
 model.h.*.attn.c_attn.weight [8, 24]""",
         ),
         (
@@ -66,19 +66,19 @@ temperature []: dimension 0 of shard_input("temperature", dim=0, axis="tp") is o
             lambda plan: plan.replicate_input("token"),
             """\
 replicate_input("token"): 'token' matches no input
-  hint: the nearest are tokens [6, 10]""",
+  hint: the closest are tokens [6, 10]""",
         ),
         (
             lambda plan: plan.sequence_parallel("tp", between=["h.*.ln_1", "h.*.ln_3"]),
             """\
 sequence_parallel("tp", between=["h.*.ln_1", "h.*.ln_3"]): 'h.*.ln_3' matches no module
-  hint: the nearest are model.h.*.ln_2, model.h.*.ln_1, model.h.*.attn""",
+  hint: the closest are model.h.*.ln_2, model.h.*.ln_1, model.h.*.attn""",
         ),
         (
             lambda plan: plan.use(recipe("mine").shard_activation("h.*.mlp", dim=0, axis="tp")),
             """\
 mine: shard_activation("h.*.mlp", dim=0, axis="tp"): 'h.*.mlp' matches no module
-  hint: the nearest are model.h.*.ln_2, model.h.*.ln_1""",
+  hint: the closest are model.h.*.ln_2, model.h.*.ln_1""",
         ),
         (
             lambda plan: plan.shard("h.0.*.c_proj.weight", dim=0, axis="tp").shard("c_proj.weight", dim=1, axis="tp"),
@@ -97,18 +97,18 @@ on dimension 1 by sequence_parallel("tp", between=["attn"])
         (
             lambda plan: plan.shard("wte.weight", dim=0, axis="tp"),
             """\
-model.wte.weight [50257, 8]: dimension 0 of size 50257 does not divide by tp=2, as \
-shard("wte.weight", dim=0, axis="tp") asks
-  hint: make it a multiple of 2 (by padding), or split another""",
+model.wte.weight [50257, 8]: dimension 0 of size 50257 is not divisible by tp=2, as \
+shard("wte.weight", dim=0, axis="tp") requires
+  hint: make it a multiple of 2 (by padding), or split another dimension""",
         ),
         (
             lambda plan: plan.shard("h.0.*.c_proj.weight", dim=0, axis="dp").shard(
                 "h.0.*.c_proj.weight", dim=0, axis="tp", blocks=3
             ),
             """\
-model.h.0.attn.c_proj.weight [8, 8]: dimension 0 of size 8, of which 4 are left, does not divide by 3 blocks × tp=2, \
-as shard("h.0.*.c_proj.weight", dim=0, axis="tp", blocks=3) asks
-  hint: make it a multiple of 12 (by padding), or split another""",
+model.h.0.attn.c_proj.weight [8, 8]: dimension 0 of size 8, of which 4 remain, is not divisible by 3 blocks × tp=2, \
+as shard("h.0.*.c_proj.weight", dim=0, axis="tp", blocks=3) requires
+  hint: make it a multiple of 12 (by padding), or split another dimension""",
         ),
         (
             lambda plan: plan.shard("c_proj.weight", dim=2, axis="tp"),
@@ -131,10 +131,10 @@ def test_a_rule_that_does_not_fit_the_model(build: Build, message: str) -> None:
 @pytest.mark.parametrize(
     ("axes", "accumulate", "message"),
     [
-        ({"dp": 4}, 1, "a batch of 6 does not divide over dp=4\n  hint: make dimension 0 a multiple of 4, or"),
-        ({"a": 2, "b": 2}, 1, "a batch of 6 does not divide over a=2 × b=2\n"),
-        ({"dp": 2}, 2, "a batch of 6 does not divide into accumulate=2 micro-batches over dp=2\n"),
-        ({}, 4, "a batch of 6 does not divide into accumulate=4 micro-batches over one rank\n"),
+        ({"dp": 4}, 1, "a batch of 6 is not divisible over dp=4\n  hint: make dimension 0 a multiple of 4, or"),
+        ({"a": 2, "b": 2}, 1, "a batch of 6 is not divisible over a=2 × b=2\n"),
+        ({"dp": 2}, 2, "a batch of 6 is not divisible into accumulate=2 micro-batches over dp=2\n"),
+        ({}, 4, "a batch of 6 is not divisible into accumulate=4 micro-batches over one rank\n"),
     ],
 )
 def test_a_batch_that_does_not_divide(axes: dict[str, Any], accumulate: int, message: str) -> None:
@@ -162,11 +162,11 @@ def test_a_batch_that_does_not_divide(axes: dict[str, Any], accumulate: int, mes
             lambda plan: plan.sequence_parallel("dp", between=["x"]).data_parallel("dp"),
             """sequence_parallel("dp", between=["x"]): axis 'dp' already splits the batch, by data_parallel("dp")""",
         ),
-        (lambda plan: plan.data_parallel("dp", zero=4), "data_parallel: zero=4 is no stage of ZeRO"),
+        (lambda plan: plan.data_parallel("dp", zero=4), "data_parallel: zero=4 is not a stage of ZeRO"),
         (lambda plan: plan.shard("x", dim=0, axis="tp", blocks=0), "shard: blocks=0"),
-        (lambda plan: plan.sequence_parallel("tp", between=[]), "sequence_parallel: names no module"),
-        (lambda plan: plan.expert_parallel("tp"), "expert_parallel: names no parameter"),
-        (lambda plan: plan.use(dmc.plans.zero2), "use: expected a ready plan, got function\n  hint: call it"),  # type: ignore[arg-type]
+        (lambda plan: plan.sequence_parallel("tp", between=[]), "sequence_parallel: requires at least one module"),
+        (lambda plan: plan.expert_parallel("tp"), "expert_parallel: requires at least one parameter"),
+        (lambda plan: plan.use(dmc.plans.zero2), "use: expected a ready-made plan, got function\n  hint: call it"),  # type: ignore[arg-type]
     ],
 )
 def test_a_rule_that_does_not_fit_the_mesh_or_makes_no_sense(build: Build, message: str) -> None:

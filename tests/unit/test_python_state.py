@@ -81,9 +81,9 @@ def _made_if_missing(m: Inner, x: Tensor) -> Tensor:
 REFUSED: dict[str, tuple[Any, str]] = {
     "slot": (_slot, r"'inner\.slotted\.n' changes from 0 to 1"),
     "tensor in a slot": (_tensor_in_a_slot, r"'inner\.slotted\.plain' is changed in `forward`"),
-    "unset slot": (_unset_slot, r"'inner\.slotted\.unset' is made"),
+    "unset slot": (_unset_slot, r"'inner\.slotted\.unset' is created"),
     "by vars": (_by_vars, r"'inner\.calls' changes from 0 to 1"),
-    "made if missing": (_made_if_missing, r"'inner\.cache' is made"),
+    "made if missing": (_made_if_missing, r"'inner\.cache' is created"),
 }
 
 

@@ -112,7 +112,7 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
 def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(DmcError, match=r"needs the package '.+', which is not installed") as caught:
+    with pytest.raises(DmcError, match=r"requires the package '.+', which is not installed") as caught:
         open_device()
     assert caught.value.hint == "pip install 'dmc[cuda]'"
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

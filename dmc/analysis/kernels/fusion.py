@@ -14,7 +14,7 @@ from dmc.analysis.kernels.reads import ORDER, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.dialect.plan import type_bytes
 
-# Operands and results of a kernel: IREE binds 32 buffers in a dispatch, some of them for itself.
+# Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
@@ -38,12 +38,13 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph) -> Fusion:
+def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
-    Linear in the number of operations but for a heap, as long as values have few readers.
+    A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of
+    operations but for a heap, as long as values have few readers.
     """
-    merging = _Merging(graph)
+    merging = _Merging(graph, most_values)
     merging.run()
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
     return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
@@ -60,8 +61,9 @@ class _Group:
 
 
 class _Merging:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, most_values: int) -> None:
         self.graph = graph
+        self.most_values = most_values
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
         self.groups: dict[int, _Group] = {}
@@ -158,8 +160,8 @@ class _Merging:
         if second not in self.clusters.after[first] and not self._are_siblings(first, second):
             return "no loops in common"
         reads, writes = self._joined(first, second)
-        if len(reads) + len(writes) > MOST_VALUES:
-            return f"more than {MOST_VALUES} operands and results"
+        if len(reads) + len(writes) > self.most_values:
+            return f"more than {self.most_values} operands and results"
         if any(not loops.may_give(prod(value.type.shape)) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):

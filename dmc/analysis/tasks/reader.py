@@ -73,7 +73,7 @@ class _Reader:
                     self.storages.share(result, op.operands[0])
                     self.behind[result] = self.behind[op.operands[0]]
             case _:
-                raise DmcError(op, "stands in @step in form 'scheduled'", _HINT)
+                raise DmcError(op, "may not appear in @step in form 'scheduled'", _HINT)
 
     def _kernel(self, op: ir.Operation) -> None:
         view: Any = op.opview

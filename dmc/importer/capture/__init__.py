@@ -3,6 +3,6 @@
 * capture: from parameters and batch to the loss
 * objective: model and loss as one module
 * tree: nested containers of tensors
-* export: `torch.export`, with its failures in our terms
-* checks: what an exported graph may hold
+* export: `torch.export`, with its failures as ours
+* checks: what an exported graph may contain
 """

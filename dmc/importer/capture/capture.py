@@ -29,13 +29,14 @@ Hook = Callable[[torch.Tensor], torch.Tensor | None]
 
 @dataclass(frozen=True)
 class Capture:
-    """The forward pass and loss as ATen operations, still whole (no decomposition), with its inputs by name.
+    """The forward pass and loss as ATen operations, not yet decomposed, with the inputs by name.
 
-    The graph takes the state tensors that `inputs` names, in order, then the batch; it gives the loss, then the
-    auxiliary outputs, then the new values of the buffers that `replaced` names. `state` maps the user's names to
-    tensors, a tied one once; `aliases` maps a name to the further names of its tensor, `kinds` to "parameter", "buffer"
-    or "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
-    they were before any conversion. hooks: those of parameters' gradients. calls: what nodes of Python calls stand for.
+    The graph takes the state tensors that `inputs` names, in order, then the batch; it returns the loss, then the
+    auxiliary outputs, then the new values of the buffers in `replaced`. `state` maps the user's names to tensors, a
+    tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
+    "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as they
+    were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand for.
+    saved: the keys of the model's `state_dict()`.
     """
 
     graph: fx.GraphModule
@@ -51,6 +52,7 @@ class Capture:
     memory: Mapping[str, torch.Tensor]
     hooks: Mapping[str, tuple[Hook, ...]]
     calls: tuple[PythonCall, ...]
+    saved: frozenset[str]
 
 
 def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtype | None) -> Capture:
@@ -65,7 +67,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
     check_tensors("input", dict(batch))
-    # A tensor given twice is two inputs; tracing tells them apart by identity.
+    # A tensor passed twice is two inputs; tracing tells them apart by identity.
     batch = [(name, tensor.detach()) for name, tensor in batch]
     python_state = PythonState({"": model, "loss": loss})
     try:
@@ -95,11 +97,12 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
         memory={name: memory.get(name, tensor) for name, tensor in state.items()},
         hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
+        saved=frozenset(model.state_dict()),
     )
 
 
 def _convert(objective: Objective, dtype: torch.dtype) -> None:
-    """Puts converted tensors in the place of parameters and buffers, for as long as the model is traced."""
+    """Replaces parameters and buffers by converted tensors while the model is traced."""
     converted: dict[int, torch.Tensor] = {}
     registries = [registry(module) for module in objective.modules() for registry in (parameters_of, buffers_of)]
     for registry in registries:
@@ -162,20 +165,20 @@ def _state(
 def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]]) -> None:
     tied = next((name for name in replaced if aliases.get(name, (name,))), None)
     if tied is not None:
-        fact = "is one buffer under several names, and is assigned another tensor under this one only"
+        fact = "is one buffer under several names, but only this name is assigned another tensor"
         raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
 
 
 def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:
-    """Raises ImportFailure for a tensor that is not of the model, but which eager would give a gradient, or which is a
-    parameter that was taken out of the model.
+    """Raises ImportFailure for a tensor outside the model that eager would give a gradient, or a parameter removed from
+    the model.
     """
     place = name if tensor.requires_grad else python_state.trained(tensor)
     if place is not None:
         raise ImportFailure(
             place,
             "is a parameter that `forward` or the loss does not read from the model",
-            hint="register it, or the module that holds it, in the model and read it there; a constant is a copy: "
+            hint="register it, or its module, in the model and read it from there; for a constant, use a copy: "
             ".detach().clone()",
         )
 
@@ -188,7 +191,7 @@ _KINDS = {
 
 
 def _positional_names(model: nn.Module, count: int, with_target: bool) -> list[str]:
-    """Names for positional inputs: those of the model's `forward`, "targets" for the one that goes to the loss."""
+    """Names for positional inputs: those of the model's `forward`, "targets" for the one passed to the loss."""
     names = [name for name, p in inspect.signature(model.forward).parameters.items() if p.kind in _BY_POSITION]
     inputs = count - with_target
     named = [names[index] if index < len(names) else f"input{index}" for index in range(inputs)]

@@ -1,4 +1,4 @@
-"""What an exported graph may hold: tensors of fixed shape, real and dense, and no arithmetic on unsigned or narrow
+"""What an exported graph may contain: tensors of fixed shape, real and dense, and no arithmetic on unsigned or narrow
 integers."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NARROW = (torch.int8, torch.int16)
 def check_nodes(graph: fx.GraphModule, model: str) -> None:
     """Raises ImportFailure at the first operation of an exported graph whose result cannot be compiled.
 
-    `model` is the name of the user's model in the exported module, which places leave out.
+    `model` is the name of the user's model in the exported module, which places omit.
     """
     for node in graph.graph.nodes:
         if node.op != "call_function":
@@ -40,21 +40,21 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
 def _check_value(value: Any, place: str, op: str) -> None:
     if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
         raise ImportFailure(
-            place, f"{op} gives a value that is only known at run time", hint="use masks and torch.where instead"
+            place, f"{op} returns a value that is only known at run time", hint="use masks and torch.where instead"
         )
     if not isinstance(value, torch.Tensor):
         return
     if any(isinstance(size, torch.SymInt) for size in value.shape):
         raise ImportFailure(
             place,
-            f"{op} gives a tensor whose shape depends on data or is dynamic",
+            f"{op} returns a tensor whose shape depends on data or is dynamic",
             hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
         )
     check_tensors(op, {place: value})
 
 
 def _check_unsigned(node: fx.Node, place: str) -> None:
-    """torch-mlir may take unsigned numbers for signed ones in arithmetic: uint8 200 / 255 would become -56 / 255."""
+    """torch-mlir may treat unsigned numbers as signed in arithmetic: uint8 200 / 255 would become -56 / 255."""
     given, taken = _has_unsigned(node), any(_has_unsigned(source) for source in node.all_input_nodes)
     # PyTorch counts conversions among the views.
     moves = getattr(node.target, "is_view", node.target is operator.getitem)
@@ -63,30 +63,30 @@ def _check_unsigned(node: fx.Node, place: str) -> None:
         raise ImportFailure(
             place,
             f"{origin.op_name(node.target)} computes with unsigned integers",
-            hint="convert them first, as in x.float(); unsigned inputs can be moved and converted only",
+            hint="convert them first, as in x.float(); unsigned inputs can only be moved and converted",
         )
 
 
 def _check_narrow(node: fx.Node, place: str) -> None:
-    """A backend computes with wider numbers, and may forget to wrap: -int8(-128), seen as int32, would be 128."""
+    """A backend computes in a wider type, and may not wrap: -int8(-128), computed in int32, would be 128."""
     moves = getattr(node.target, "is_view", node.target is operator.getitem)
     if not moves and _has(node, _NARROW):
         raise ImportFailure(
             place,
-            f"{origin.op_name(node.target)} computes an integer of 8 or 16 bits",
+            f"{origin.op_name(node.target)} computes with integers of 8 or 16 bits",
             hint="convert its operands first, as in x.int(), and the result afterwards",
         )
 
 
 def _check_layout(node: fx.Node, place: str) -> None:
-    """`as_strided` reads memory as it lies, and a compiled step lays every tensor out row by row."""
+    """`as_strided` reads raw memory, but a compiled step stores every tensor in row-major order."""
     if node.target not in (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default):
         return
     base: Any = node.args[0]
     if not base.meta["val"].is_contiguous():
         raise ImportFailure(
             place,
-            "as_strided reads a tensor that does not lie row by row, whose layout a compiled step does not keep",
+            "as_strided reads a tensor that is not contiguous, whose strides a compiled step does not preserve",
             hint="call .contiguous() before it, or use slices and unfold",
         )
 
@@ -101,8 +101,8 @@ def _has(node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> bool:
 
 
 def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Raises ImportFailure for a complex or sparse one among `tensors`, which are what `what` calls them, by place,
-    and for an empty input.
+    """Raises ImportFailure for a complex or sparse tensor and for an empty input. `tensors` are by place; `what` names
+    their kind.
     """
     for name, tensor in tensors.items():
         if tensor.is_complex():
@@ -115,28 +115,28 @@ def check_tensors(what: str, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def check_hooks(objective: nn.Module) -> None:
-    """Raises ImportFailure for hooks on the backward pass of modules, and for those on accumulated gradients."""
+    """Raises ImportFailure for backward hooks on modules, and for hooks on accumulated gradients."""
     if has_backward_hooks(None):
-        raise ImportFailure("torch.nn", "a backward hook on all modules is not compiled", hint="remove it")
+        raise ImportFailure("torch.nn", "a backward hook on all modules is not supported", hint="remove it")
     for path, module in objective.named_modules():
         if has_backward_hooks(module):
             place = f"module '{path.partition('.')[2]}'" if "." in path else "the model or its loss"
             raise ImportFailure(
                 place,
-                "a backward hook on a module is not compiled",
+                "a backward hook on a module is not supported",
                 hint="use x.register_hook(…) on a tensor in `forward`, or an autograd.Function",
             )
     for path, parameter in objective.named_parameters():
         if has_hooks_after_accumulation(parameter):
             raise ImportFailure(
                 path.partition(".")[2],
-                "a hook after its gradient is accumulated is not compiled",
-                hint="use register_hook to change the gradient, and the compiled optimizer to update",
+                "a hook after gradient accumulation is not supported",
+                hint="use register_hook to change the gradient, and the compiled optimizer for updates",
             )
 
 
 def check_traced(graph: fx.GraphModule) -> None:
-    """Raises ImportFailure where the traced step draws random numbers that are not its own."""
+    """Raises ImportFailure where the traced step draws random numbers other than dmc's own."""
     for node in graph.graph.nodes:
         if draws_numbers(node.target):
             raise undrawable(f"{origin.of_node(node)}: {origin.op_name(node.target)}")

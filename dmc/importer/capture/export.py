@@ -1,4 +1,4 @@
-"""`torch.export` of an objective, with what it says on failure in our terms."""
+"""`torch.export` of an objective, with its failures as ours."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dmc.importer.capture.objective import Objective
 
 
 def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """The graph of `objective` on `batch`. Raises ImportFailure with the place that cannot be exported."""
+    """The graph of `objective` on `batch`. Raises ImportFailure naming the place that cannot be exported."""
     try:
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness():
-            # The objective itself says which attributes may be assigned.
+            # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             with objective.seen.watch.on_guard():
                 return torch.export.export(objective, batch, strict=False)
@@ -32,7 +32,7 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
             raise
         place = origin.of_exception(error, objective.model)
         raise ImportFailure(str(place), error.fact, error.hint) from error
-    # Export reports a model it cannot take by many exception types; each is re-raised with the place it names.
+    # Export raises many exception types for unsupported models; each is re-raised with the place it names.
     except Exception as error:
         place = origin.of_exception(error, objective.model)
         op = getattr(error, "func", None)
@@ -50,15 +50,15 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
 
 @contextmanager
 def _whole_stacks() -> Generator[None]:
-    """Lets export note whole stacks: by itself it keeps the frames named `forward` only, and loses helper functions."""
+    """Lets export record whole stacks: by default it keeps only frames named `forward`, and loses helper functions."""
     with mock.patch.object(TracerBase, "_filter_traceback_frames", lambda _, stack: stack):
         yield
 
 
 @contextmanager
 def _quiet_refusals() -> Generator[None]:
-    """Keeps export from printing the graph it has so far, and symbols, when data decides control flow: the error that
-    follows says where.
+    """Keeps export from printing its partial graph and symbols when data decides control flow: the error that follows
+    names the place.
     """
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
     level = log.level
@@ -73,7 +73,7 @@ def _quiet_refusals() -> Generator[None]:
 @contextmanager
 def _no_other_randomness() -> Generator[None]:
     """Raises ImportFailure where the trace itself draws or seeds random numbers, which would be the same in each step;
-    leaves the generators as they were.
+    restores the generators.
     """
     python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:

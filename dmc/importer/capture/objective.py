@@ -1,4 +1,4 @@
-"""Model and loss as one module, whose forward pass leaves all state where the step can find it."""
+"""Model and loss as one module whose forward pass exposes all changed state to the step."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
 from dmc.runtime.signature import Tree
 
 Loss = Callable[[Any, Any], Any]
-_ONCE = "what is made once only is there if you call the model on such a batch before compiling"
+_ONCE = "for state created on the first call, call the model on such a batch before compiling"
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
 
 @dataclass
 class Seen:
-    """What a traced run of the objective has met. Export undoes assignments to the module's own attributes.
+    """The findings of a traced run of the objective. Export undoes assignments to the module's own attributes.
 
-    aux: the tree over the auxiliary outputs. replaced: the buffers that the outputs after these are the new values of.
+    aux: the tree over the auxiliary outputs. replaced: the buffers whose new values are the outputs after these.
     """
 
     aux: Tree | None = None
@@ -47,10 +47,10 @@ class Objective(nn.Module):
         python_state: PythonState,
     ) -> None:
         super().__init__()
-        # Every module keeps its own mode, so `train` and `eval` are not for this one to call.
+        # Every module keeps its own mode, so `train` and `eval` must not be called on this one.
         self.training = model.training
         self.model = model
-        # As a module, so that what the loss computes is known as its own.
+        # As a module, so that the loss's operations are attributed to it.
         self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
@@ -58,7 +58,7 @@ class Objective(nn.Module):
         self.seen = Seen()
 
     def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
-        """The loss, the auxiliary outputs, and the new values of buffers to which others were assigned."""
+        """The loss, the auxiliary outputs, and the new values of reassigned buffers."""
         before, accesses, watch = _Registered.of(self), Accesses(), self.seen.watch
         watch.registered = before.by_name
         try:
@@ -105,7 +105,8 @@ class Objective(nn.Module):
         return self.loss(self.model(**keyword), targets)
 
     def _check_python_state(self, before: _Registered, accesses: Accesses) -> None:
-        """Raises ImportFailure where the call has changed what a later one reads, other than registered tensors."""
+        """Raises ImportFailure where the call has changed Python state that a later call reads, other than registered
+        tensors."""
         names = {id(tensor): name for name, tensor in before.by_name.items()}
         for change in self.python_state.changes(names | self.originals):
             if not accesses.is_scratch(change.owner, change.attribute):
@@ -120,7 +121,7 @@ def registered(objective: Objective) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class _Registered:
-    """Parameters and buffers at the start of a call: by name, and those of each module."""
+    """Parameters and buffers at the start of a call: by name, and by module."""
 
     by_name: Mapping[str, Tensor]
     by_module: tuple[tuple[str, nn.Module, Mapping[str, Tensor | None], Mapping[str, Tensor | None]], ...]
@@ -133,7 +134,9 @@ class _Registered:
             own = {**parameters_of(module), **buffers_of(module)}
             named = {f"{path}.{name}" if path else name: value for name, value in own.items() if value is not None}
             if both := by_name.keys() & named.keys():
-                raise ImportFailure(min(both), "names a tensor of the model and one of the loss", hint="rename one")
+                raise ImportFailure(
+                    min(both), "names both a tensor of the model and one of the loss", hint="rename one"
+                )
             by_name |= named
         copies = tuple(
             (path, module, dict(parameters_of(module)), dict(buffers_of(module))) for path, module in modules
@@ -141,9 +144,7 @@ class _Registered:
         return _Registered(by_name, copies)
 
     def replaced(self, objective: Objective) -> dict[str, Tensor]:
-        """The new values of buffers that now are other tensors; raises ImportFailure where a compiled step cannot go on
-        with them.
-        """
+        """The new values of reassigned buffers; raises ImportFailure where a compiled step cannot carry them on."""
         found: dict[str, Tensor] = {}
         for path, module, parameters, buffers in self.by_module:
             place = f"module '{path}'" if path else "the model"
@@ -156,7 +157,7 @@ class _Registered:
         now = {id(tensor): storage_key(tensor) for tensor in (*objective.parameters(), *objective.buffers())}
         for name, new in found.items():
             if list(now.values()).count(storage_key(new)) > 1:
-                fact = f"the buffer '{name}' is assigned a tensor in the memory of another parameter or buffer"
+                fact = f"the buffer '{name}' is assigned an alias of another parameter or buffer"
                 raise ImportFailure("the model", fact, hint="assign a copy: .clone()")
         return found
 
@@ -182,7 +183,7 @@ def _check_same(place: str, kind: str, before: Mapping[str, Tensor | None], now:
             raise _made_or_removed(place, kind, name)
         raise ImportFailure(
             place,
-            f"replaces the parameter '{name}' in `forward`, which the optimizer would not know",
+            f"replaces the parameter '{name}' in `forward`, unseen by the optimizer",
             hint="write into it: p.copy_(…) under torch.no_grad(), or make it a buffer",
         )
 
@@ -190,7 +191,7 @@ def _check_same(place: str, kind: str, before: Mapping[str, Tensor | None], now:
 def _made_or_removed(place: str, kind: str, name: str) -> ImportFailure:
     return ImportFailure(
         place,
-        f"the {kind} '{name}' is made or removed in `forward`",
+        f"the {kind} '{name}' is created or removed in `forward`",
         hint=f"register it in __init__; {_ONCE}",
     )
 
@@ -199,7 +200,7 @@ def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:
     if old.shape != new.shape or old.dtype != new.dtype:
         raise ImportFailure(
             place,
-            f"the buffer '{name}' becomes {describe(new)}, and was {describe(old)}",
+            f"the buffer '{name}' becomes {describe(new)} but was {describe(old)}",
             hint=f"keep its shape and type; {_ONCE}",
         )
     if new.requires_grad:
@@ -207,7 +208,7 @@ def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:
 
 
 def carries_gradient(place: str, name: str) -> ImportFailure:
-    """The refusal of a buffer through which the gradient of a later step would flow into this one."""
+    """The error for a buffer through which the gradient of a later step would flow into this one."""
     return ImportFailure(
         place, f"the buffer '{name}' is assigned a value that has a gradient", hint="assign its .detach()"
     )
@@ -219,16 +220,16 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
     if isinstance(change.before, plain) and isinstance(change.after, plain):
         what = f"changes from {change.before!r} to {change.after!r}"
     elif is_missing(change.before) or change.before is None:
-        what = "is made"
+        what = "is created"
     return ImportFailure(
         place,
-        f"'{change.path}' {what} in `forward` and is no buffer, so that a compiled step would not carry it on",
+        f"'{change.path}' {what} in `forward` but is not a buffer, so a compiled step would not carry it over",
         hint=f"use register_buffer, or return it as an auxiliary output of the loss; {_ONCE}",
     )
 
 
 class _Function(nn.Module):
-    """A loss that is no module."""
+    """Wraps a loss that is not a module."""
 
     def __init__(self, function: Loss) -> None:
         super().__init__()
@@ -253,7 +254,7 @@ def own_loss(output: Any) -> Any:
 
 
 def describe(value: Any) -> str:
-    """What `value` is, for an error."""
+    """A description of `value`, for an error."""
     if isinstance(value, Tensor):
         return f"a tensor of {value.dtype} with shape {list(value.shape)}"
     return f"a {type(value).__name__}"

@@ -12,7 +12,7 @@ from dmc.runtime.signature import Tree
 
 
 def flatten(value: Any, name: str, leaves: list[tuple[str, torch.Tensor]]) -> Tree:
-    """The tree of `value`; appends (path, tensor) to `leaves`, numbered on from those already there.
+    """The tree of `value`; appends (path, tensor) to `leaves`, continuing their numbering.
 
     Tensors are leaves; numbers, strings, booleans and None are constants of the compiled step; tuples, lists and
     mappings with string keys are containers. Raises ImportFailure for anything else.
@@ -29,7 +29,7 @@ def flatten(value: Any, name: str, leaves: list[tuple[str, torch.Tensor]]) -> Tr
         return {kind: [flatten(item, _join(name, str(index)), leaves) for index, item in enumerate(value)]}
     raise ImportFailure(
         name or "example",
-        f"cannot take a {type(value).__name__} apart",
+        f"cannot flatten a {type(value).__name__}",
         hint="pass tensors in tuples, lists and dictionaries",
     )
 

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention (Vaswani et al., 2017) that saves one number a row for its backward pass.
+"""Scaled dot-product attention (Vaswani et al., 2017) that saves one number per row for its backward pass.
 
 The backward pass recomputes the probabilities from the log-sum-exp of each row, as FlashAttention does (Dao et al.,
-2022, algorithm 4), and the dropout mask from its draw: nothing of size rows × columns is kept between the two.
+2022, algorithm 4), and the dropout mask from its draw: nothing of size rows × columns is saved in between.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def attention(
     if p > 0.0:
         probability = probability * keep_scale(list(probability.shape), seed, draw, p)
     out = probability.to(q.dtype) @ v
-    # Infinity makes the recomputed probabilities of an empty row zero.
+    # Infinity makes the recomputed probabilities of a fully masked row zero.
     logsumexp = torch.where(empty, float("inf"), peak + total.log())
     return out, logsumexp
 

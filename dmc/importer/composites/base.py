@@ -1,9 +1,9 @@
-"""A composite: an op worth keeping whole, with its meaning in PyTorch beside it.
+"""A composite: an op worth keeping whole, with its definition in PyTorch.
 
 `@composite("gelu(Tensor x, str approximate) -> Tensor")` makes `torch.ops.dmc.gelu`. Autograd and tracing see one op;
-torch-mlir hands it on as `torch.operator "torch.dmc.gelu"`, which becomes `dm.composite` with the same name. The
-decorated function is its definition: it is what eager PyTorch runs, what fake tensors take shapes from, and what is
-imported as the composite's decomposition.
+torch-mlir passes it through as `torch.operator "torch.dmc.gelu"`, which becomes `dm.composite` with the same name. The
+decorated function is its definition: eager PyTorch runs it, fake tensors get their shapes from it, and it is imported
+as the composite's decomposition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NAMESPACE = "dmc"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 
 Definition = Callable[..., Any]
-# (ctx, inputs, output) keeps what the backward pass reads; (ctx, *output gradients) gives one gradient per input.
+# (ctx, inputs, output) saves what the backward pass reads; (ctx, *output gradients) returns one gradient per input.
 SetupContext = Callable[[Any, tuple[Any, ...], Any], None]
 Backward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Composite:
-    """One composite: `name` may carry an overload ("optimizer_update.adamw"); `arguments` are the schema's names."""
+    """One composite: `name` may include an overload ("optimizer_update.adamw"); `arguments` are the schema's names."""
 
     name: str
     arguments: tuple[str, ...]
@@ -39,7 +39,7 @@ REGISTRY: dict[str, Composite] = {}
 def composite(schema: str) -> Callable[[Definition], Definition]:
     """Registers the decorated function as the definition of the composite that `schema` declares.
 
-    Raises ValueError when the name is taken.
+    Raises ValueError if the name is taken.
     """
     name = schema.split("(", 1)[0]
     if name in REGISTRY:
@@ -58,12 +58,12 @@ def composite(schema: str) -> Callable[[Definition], Definition]:
 
 
 def sum_over(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
-    """The sum over `dims`, over none if they are none; PyTorch would then take all."""
+    """The sum over `dims`; over no dimension if `dims` is empty, where PyTorch would sum over all."""
     return x.sum(dims) if dims else x
 
 
 def _shapes_of(definition: Definition) -> Definition:
-    """`definition` on fake tensors; run once for each kind of arguments, because repeated layers ask again."""
+    """`definition` on fake tensors; cached by kind of arguments, because layers repeat."""
     known: dict[Any, Any] = {}
 
     def fake(*arguments: Any) -> Any:
@@ -77,7 +77,7 @@ def _shapes_of(definition: Definition) -> Definition:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What there is to know of a fake tensor."""
+    """All that is known about a fake tensor."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]

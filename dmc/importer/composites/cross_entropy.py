@@ -19,7 +19,7 @@ def softmax_cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of `logits` [N, C] against `target` int64 [N], summed or averaged over the targets not ignored.
 
-    Gives the scalar loss (dtype of `logits`), `logsumexp` f32 [N] and `scale` f32 []: 1/count for the mean, else 1.
+    Returns the scalar loss (dtype of `logits`), `logsumexp` f32 [N] and `scale` f32 []: 1/count for the mean, else 1.
     A target out of range makes the loss NaN. Computed in f32.
     """
     wide = logits.float()

@@ -31,7 +31,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    # Dropout is linear and its mask depends on the position alone: its gradient is itself.
+    # Dropout is linear and its mask depends on the position only, so its gradient is dropout with the same mask.
     seed, draw = ctx.saved_tensors
     return torch.ops.dmc.dropout(dy, seed, draw, ctx.p), None, None, None
 

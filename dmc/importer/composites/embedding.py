@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -37,16 +38,28 @@ def embedding_backward(dy: Tensor, index: Tensor, rows: int, padding_index: int)
         hit = (every_row.unsqueeze(1) == flat).unsqueeze(-1)
         return torch.where(hit, wide, torch.zeros([], dtype=dy.dtype)).sum(1).to(dy.dtype)
     wide = wide.float()
-    # Products with a matrix of zeros and ones: exact, and much faster than the same sums written as selections. Of a
-    # gradient that is not finite they make NaN in all rows, where eager's is in one: zero times infinity is NaN.
     if rows <= flat.shape[0]:
-        return ((every_row.unsqueeze(1) == flat).float() @ wide).to(dy.dtype)
+        return _sums(every_row.unsqueeze(1) == flat, wide).to(dy.dtype)
     # With more rows than occurrences most rows get nothing: the sums are taken for each occurrence instead, and each
     # row takes that of its last one.
-    sums = (flat.unsqueeze(1) == flat).float() @ wide
+    sums = _sums(flat.unsqueeze(1) == flat, wide)
     occurrence = torch.arange(flat.shape[0], device=dy.device)
     last = torch.where(every_row.unsqueeze(1) == flat, occurrence, -1).amax(1)
     return torch.where((last >= 0).unsqueeze(1), sums[last.clamp(min=0)], 0.0).to(dy.dtype)
+
+
+def _sums(hit: Tensor, x: Tensor) -> Tensor:
+    """For each row of `hit` the sum of the rows of `x` where it is true.
+
+    Products with zeros and ones: exact, and much faster than the same sums written as selections. Zero times infinity
+    is NaN, so what is not finite is counted apart.
+    """
+    ones = hit.float()
+    up, down = ((x != x) | (x == infinity) for infinity in (math.inf, -math.inf))
+    total = ones @ torch.where(up | down, 0.0, x)
+    total = torch.where(ones @ up.float() > 0.0, math.inf, total)
+    # Both infinities, as NaN is counted, are none.
+    return total - torch.where(ones @ down.float() > 0.0, math.inf, 0.0)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -27,7 +27,7 @@ def gelu(x: Tensor, approximate: str) -> Tensor:
 
 @composite("gelu_backward(Tensor dy, Tensor x, str approximate) -> Tensor")
 def gelu_backward(dy: Tensor, x: Tensor, approximate: str) -> Tensor:
-    """The gradient of `gelu` with respect to `x`, from the input alone: nothing is saved but `x`."""
+    """The gradient of `gelu` with respect to `x`, from the input alone: only `x` is saved."""
     wide = x.float()
     if approximate == "tanh":
         t = torch.tanh(_tanh_argument(wide))

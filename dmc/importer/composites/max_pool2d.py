@@ -1,4 +1,4 @@
-"""Two-dimensional max pooling whose gradient needs no scatter: deterministic on every backend."""
+"""Two-dimensional max pooling whose gradient needs no scatter, hence deterministic on every backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 
 @composite(f"max_pool2d(Tensor x, {_WINDOW}) -> Tensor")
 def max_pool2d(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
-    """The largest element of each window of x [N, C, H, W]: [N, C, OH, OW], dtype of `x`; NaN where one is in it."""
+    """The largest element of each window of x [N, C, H, W]: [N, C, OH, OW], dtype of `x`; NaN where the window contains
+    one."""
     best, *others = _windows(x, kernel, stride, padding, dilation)
     for other in others:
         best = torch.maximum(best, other)
@@ -26,7 +27,7 @@ def max_pool2d(x: Tensor, kernel: list[int], stride: list[int], padding: list[in
 def max_pool2d_backward(
     dy: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
-    """The gradient for `x`: each dy goes to one element of its window, the one that PyTorch takes for the largest."""
+    """The gradient for `x`: each dy goes to the element of its window that PyTorch considers the largest."""
     height, width = x.shape[2] + 2 * padding[0], x.shape[3] + 2 * padding[1]
     total = torch.zeros([*x.shape[:2], height, width], dtype=torch.float32, device=x.device)
     offsets = [(i * dilation[0], j * dilation[1]) for i in range(kernel[0]) for j in range(kernel[1])]
@@ -40,12 +41,12 @@ def max_pool2d_backward(
 
 
 def _largest(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
-    """Which place of each window its largest element has, int32 [N, C, OH, OW]: the first largest, or the last NaN."""
+    """The position of the largest element in each window, int32 [N, C, OH, OW]: the first largest, or the last NaN."""
     inside = _windows(torch.zeros([1, 1, *x.shape[2:]], device=x.device), kernel, stride, padding, dilation)
     first, *others = _windows(x, kernel, stride, padding, dilation)
     best, taken = first, torch.where(inside[0] == 0.0, 0, -1).to(torch.int32).expand(first.shape)
     for place, window in enumerate(others, 1):
-        # Padding is as small as the smallest element, but is never taken.
+        # Padding equals the smallest value, but is never selected.
         better = (window > best) | (window != window) | ((taken < 0) & (inside[place] == 0.0))
         best, taken = torch.where(better, window, best), torch.where(better, place, taken)
     return taken
@@ -66,7 +67,7 @@ def _windows(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
 
 
 def _spread(x: Tensor, stride: list[int]) -> Tensor:
-    """`x` with stride-1 zeros between neighbours in its last two dimensions."""
+    """`x` with stride - 1 zeros between neighbours in its last two dimensions."""
     batch, channels, height, width = x.shape
     grid = functional.pad(x.view(batch, channels, height, 1, width, 1), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
     whole = grid.reshape(batch, channels, height * stride[0], width * stride[1])

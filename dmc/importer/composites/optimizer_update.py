@@ -85,7 +85,7 @@ def _adam(
     slope = _decayed(gradient, clip, old, 0.0 if decoupled else weight_decay)
     start = old * (1.0 - lr * weight_decay) if decoupled else old
     first = exp_avg.float()
-    # As `lerp` has it, from the nearer end: of an infinite slope it matters.
+    # Like `lerp`, from the nearer end: this matters for an infinite slope.
     first = first + (slope - first) * (1.0 - beta1) if beta1 > 0.5 else slope - (slope - first) * beta1
     second = exp_avg_sq.float() * beta2 + slope * slope * (1.0 - beta2)
     new = start - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))

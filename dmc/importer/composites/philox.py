@@ -48,7 +48,7 @@ def uniform_words(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
 
 
 def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
-    """The low and high halves of a 32 × 32 bit product. As int64 it may wrap, but its 64 bits are the right ones."""
+    """The low and high halves of a 32 × 32 bit product. In int64 it may wrap, but its 64 bits are right."""
     product = word * multiplier
     return product & _MASK, (product >> 32) & _MASK
 

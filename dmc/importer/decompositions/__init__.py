@@ -2,9 +2,10 @@
 
 * decompositions: the table
 * nonfinite: infinities and NaN
-* functions: functions that keep their digits
+* functions: functions that stay accurate
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
-* scalars: numbers as operands of tensors
+* scalars: Python scalars as operands
+* sums: sums, means, variances, norms, products of three
 * selection: largest and smallest elements, sorting
 """

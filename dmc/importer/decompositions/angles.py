@@ -1,5 +1,5 @@
-"""Sine, cosine and tangent of any angle: a backend takes the nearest multiple of a quarter turn off in f32, which has
-digits for small angles alone.
+"""Sine, cosine and tangent of any angle: backends do the range reduction in f32, which is accurate for small angles
+only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 def _sin(x: Tensor) -> Tensor:
     quarter, rest = _reduced(x)
-    # A negative zero is its own sine.
+    # The sine of negative zero is negative zero.
     return torch.where(x == 0.0, x, _turned(quarter, rest))
 
 
@@ -31,9 +31,9 @@ def _tan(x: Tensor) -> Tensor:
 
 
 def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest number of quarter turns, modulo four, and the angle that is left, at most an eighth of a turn.
+    """The nearest number of quarter turns, modulo four, and the remaining angle, at most an eighth of a turn.
 
-    A number of f32 times each part of 2 / π is exact in f64, and so is what is left of that after whole turns.
+    An f32 number times each part of 2 / π is exact in f64, and so is its remainder after whole turns.
     """
     wide = x.double()
     quarters = torch.zeros_like(wide)
@@ -49,14 +49,14 @@ def _nearest(x: Tensor) -> Tensor:
 
 
 def _turned(quarter: Tensor, rest: Tensor) -> Tensor:
-    """The sine of so many quarter turns, and the rest."""
+    """The sine of this many quarter turns plus the remaining angle."""
     quarter = quarter - 4.0 * torch.floor(0.25 * quarter)
     is_odd = (quarter == 1.0) | (quarter == 3.0)
     size = torch.where(is_odd, _near_cos(rest), _near_sin(rest))
     return torch.where(quarter >= 2.0, -size, size)
 
 
-# Between -π/4 and π/4, to half a unit of the last place of f32 (the coefficients of Cephes, by S. Moshier).
+# Between -π/4 and π/4, to half a unit in the last place of f32 (the coefficients of Cephes, by S. Moshier).
 def _near_sin(x: Tensor) -> Tensor:
     z = x * x
     return x + x * z * (-1.6666654611e-1 + z * (8.3321608736e-3 + z * -1.9515295891e-4))
@@ -67,8 +67,8 @@ def _near_cos(x: Tensor) -> Tensor:
     return 1.0 - 0.5 * z + z * z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5))
 
 
-# Bits of 2 / π, so many that the largest number of f32 has its place in a turn, and in parts of which each
-# product with the 24 bits of such a number has the 53 bits of f64.
+# Enough bits of 2 / π to reduce the largest f32 number, in parts whose product with its 24 bits is exact in the 53 bits
+# of f64.
 _PARTS, _BITS = 7, 29
 _BITS_OF_TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC5
 

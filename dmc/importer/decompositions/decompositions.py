@@ -6,7 +6,6 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.errors import ImportFailure
-from dmc.importer.decompositions import angles, functions, nonfinite, power, scalars, selection
+from dmc.importer.decompositions import angles, functions, nonfinite, power, scalars, selection, sums
 from dmc.importer.decompositions.functions import NARROW
 
 aten = torch.ops.aten
@@ -24,32 +23,9 @@ MAX_ROUNDS = selection.MAX_ROUNDS
 
 
 def table() -> dict[Any, Callable[..., Any]]:
-    """torch-mlir's decompositions with ours over them."""
-    own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, _OWN)
+    """torch-mlir's decompositions, overridden by ours."""
+    own = (nonfinite.OWN, scalars.OWN, selection.OWN, power.OWN, functions.OWN, angles.OWN, sums.OWN, _OWN)
     return dict(ChainMap(*reversed(own), get_decomposition_table()))
-
-
-def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Sums of narrow types are taken in f32, as PyTorch takes them; torch-mlir would add up in the type itself."""
-    if x.dtype not in NARROW:
-        return NotImplemented
-    return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
-
-
-def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    if x.dtype not in NARROW:
-        return NotImplemented
-    return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
-
-
-def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if x.dtype not in NARROW or dtype is not None:
-        return NotImplemented
-    return torch.linalg.vector_norm(x.float(), ord, dim, keepdim).to(x.dtype)
-
-
-def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> Tensor:
-    return torch.linalg.vector_norm(x, 2 if p is None else p, dim, keepdim)
 
 
 def _average_pool(pool: Any, rank: int) -> Callable[..., Any]:
@@ -148,23 +124,7 @@ def _index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumula
     for size in sizes:
         rows *= size
     spread = values.expand([*place.shape, *rest]).reshape(place.numel(), -1)
-    return x + _row_sums(spread, place.reshape(-1), rows).view(x.shape)
-
-
-def _row_sums(x: Tensor, place: Tensor, rows: int) -> Tensor:
-    """For each of `rows` the sum of the rows of `x` that have its place.
-
-    The composite multiplies by zeros and ones, and zero times infinity is NaN: what is not finite is counted apart.
-    """
-    if not x.is_floating_point():
-        return torch.ops.dmc.embedding_backward(x, place, rows, -1)
-    up, down = (nonfinite.is_nan(x) | (x == infinity) for infinity in (math.inf, -math.inf))
-    # As wide as the composite adds up: a narrow type would round a number of many.
-    parts = [torch.where(up | down, 0.0, x.float()), up.float(), down.float()]
-    sums = torch.ops.dmc.embedding_backward(torch.cat(parts, 1), place, rows, -1)
-    total, ups, downs = (sums.narrow(1, part * x.shape[1], x.shape[1]) for part in range(3))
-    total = torch.where(ups > 0.0, math.inf, total) - torch.where(downs > 0.0, math.inf, 0.0)
-    return total.to(x.dtype)
+    return x + torch.ops.dmc.embedding_backward(spread, place.reshape(-1), rows, -1).view(x.shape)
 
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -248,12 +208,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._unsafe_index_put.default: _index_put,
     aten.cumsum.default: _cumsum,
     aten.convolution_backward.default: _convolution_backward,
-    aten.sum.default: _sum,
-    aten.sum.dim_IntList: _sum,
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.linalg_vector_norm.default: _vector_norm,
-    aten.norm.ScalarOpt_dim: _norm,
     aten.avg_pool2d.default: _average_pool(aten.avg_pool2d.default, 4),
     aten.avg_pool3d.default: _average_pool(aten.avg_pool3d.default, 5),
     aten.constant_pad_nd.default: _constant_pad,

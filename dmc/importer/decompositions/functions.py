@@ -1,8 +1,8 @@
-"""Functions of real numbers that keep their digits: near zero, for large operands, and in narrow types.
+"""Real functions that stay accurate near zero, for large operands and in narrow types. Backends expand most of them by
+the textbook formula, in the type of the operand:
 
-A backend writes most of them out by the formula of a textbook, in the type of the operand: `asinh(x)` as
-log(x + √(x² + 1)), which has no digits left for large negative numbers and overflows for large ones. PyTorch computes
-functions of narrow types in f32 and rounds once.
+`asinh(x)` as log(x + √(x² + 1)), which loses all digits for large negative numbers and overflows for large ones.
+PyTorch computes functions of narrow types in f32 and rounds once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 aten = torch.ops.aten
 Function = Callable[..., Any]
 NARROW = (torch.bfloat16, torch.float16)
-# From here on √(x² + 1) is x but for rounding.
+# From here on √(x² + 1) is x up to rounding.
 _LARGE = 1e4
 
 
 def widened(function: Function) -> Function:
-    """`function` on tensors of narrow types, by way of f32; of two operands, in the type that holds both."""
+    """`function` on narrow types, computed in f32; with two operands, in their common type."""
 
     def through_f32(x: Tensor, *others: Any, **options: Any) -> Any:
         tensors = [each for each in others if isinstance(each, Tensor)]
@@ -38,7 +38,7 @@ def widened(function: Function) -> Function:
 
 
 def _in_f32(operation: Any) -> Function:
-    """The decomposition of an operation that is right on f32; a narrow operand goes by way of f32."""
+    """The decomposition of an operation that is right in f32; narrow operands are computed in f32."""
     wide = widened(operation)
     return lambda x, *options: wide(x, *options) if x.dtype in NARROW else NotImplemented
 
@@ -46,7 +46,7 @@ def _in_f32(operation: Any) -> Function:
 def _sinh(x: Tensor) -> Tensor:
     size = x.abs()
     less = torch.expm1(size)
-    # The root, lest the power overflow before its half does.
+    # The root, since the power would overflow before its half does.
     root = torch.exp(0.5 * size)
     large = 0.5 * root * root - 0.5 / root / root
     return _with_sign(x, torch.where(size < 1.0, 0.5 * (less + less / (less + 1.0)), large))
@@ -81,7 +81,7 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
 
 
 def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    """Two equal infinities have no difference."""
+    """Two equal infinities have distance zero."""
     largest = torch.maximum(a, b)
     return torch.where(a == b, largest + math.log(2.0), largest + torch.log1p(torch.exp(-torch.abs(a - b))))
 
@@ -93,17 +93,17 @@ def _logaddexp2(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _log10(x: Tensor) -> Tensor:
-    """IREE knows no such function on the CPU."""
+    """IREE lacks this function on the CPU."""
     return x.log() * (1.0 / math.log(10.0))
 
 
 def _softshrink(x: Tensor, width: float = 0.5) -> Tensor:
-    # Of NaN nothing but NaN is left.
+    # NaN stays NaN.
     return torch.where(x > width, x - width, torch.where(x < -width, x + width, 0.0 * x))
 
 
 def _with_sign(x: Tensor, size: Tensor) -> Tensor:
-    """`size` with the sign of `x`, also of zero."""
+    """`size` with the sign of `x`, including that of zero."""
     return torch.where(x > 0.0, size, torch.where(x < 0.0, -size, x))
 
 

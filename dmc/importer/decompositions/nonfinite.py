@@ -1,7 +1,7 @@
-"""Decompositions of operations that torch-mlir lowers well for finite numbers only.
+"""Decompositions of operations that torch-mlir lowers correctly for finite numbers only.
 
-With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. torch-mlir chooses the
-other way round in maxima and bounds, and takes x for equal to itself.
+With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. In maxima and bounds
+torch-mlir selects the other way round, and it folds x == x to true.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Number = bool | int | float
 
 
 def is_finite(x: Tensor) -> Tensor:
-    """Whether each element is neither infinite nor NaN: infinity less itself is NaN, as is NaN."""
+    """Whether each element is neither infinite nor NaN: infinity minus itself is NaN, and so is NaN."""
     return ~is_nan(x - x)
 
 
 def is_nan(x: Tensor) -> Tensor:
-    """Whether each element is NaN, which alone differs from itself."""
+    """Whether each element is NaN, the only value unequal to itself."""
     return x != x
 
 
@@ -45,7 +45,7 @@ def _equal(a: Tensor, b: Tensor) -> Any:
 
 
 def _chooser(takes: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Any]:
-    """The decomposition that takes the left operand where `takes` says so, else the right one."""
+    """The decomposition that selects the left operand where `takes` holds, else the right one."""
 
     def choose(a: Tensor, b: Tensor) -> Any:
         dtype = torch.result_type(a, b)
@@ -113,27 +113,27 @@ def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, b
 
 
 def _sign(x: Tensor) -> Tensor:
-    """The sign of NaN is zero, as in eager; that of a boolean is itself."""
+    """The sign of NaN is zero, as in eager; the sign of a boolean is itself."""
     if x.dtype == torch.bool:
         return x
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 def _fmod(x: Tensor, y: Tensor | Number) -> Any:
-    """The remainder of sizes, which torch-mlir takes well, with the sign of `x`; it divides for fmod itself."""
+    """The remainder of magnitudes, which torch-mlir lowers well, with the sign of `x`; for fmod itself it divides."""
     dtype = torch.result_type(x, y)
     if not dtype.is_floating_point:
         return NotImplemented
-    # The least integer has no size of its own type.
+    # The magnitude of the least integer does not fit its type.
     x = x.to(dtype)
     rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
     return torch.where(x < 0.0, -rest, rest)
 
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
-    """By the angle in the first quadrant; zeros, too, say by their sign in which quadrant they are.
+    """From the angle in the first quadrant; the sign of a zero counts, too.
 
-    IREE's own code for the CPU gives NaN of two infinities.
+    IREE's own CPU code returns NaN for two infinities.
     """
     dtype = torch.result_type(y, x)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
@@ -149,19 +149,19 @@ def _is_negative(x: Tensor) -> Tensor:
 
 
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
-    """Floor division by way of the remainder, as in Python: infinity divided so is NaN."""
+    """Floor division via the remainder, as in Python: infinity divided this way is NaN."""
     dtype = torch.result_type(x, y)
     if dtype in NARROW and rounding_mode is not None:
         wide = (each.float() if isinstance(each, Tensor) else each for each in (x, y))
         return torch.div(*wide, rounding_mode=rounding_mode).to(dtype)
     if rounding_mode != "floor" or not dtype.is_floating_point:
         return NotImplemented
-    # Of `1 // y` the number is no tensor.
+    # In `1 // y` the left operand is not a tensor.
     x = x.to(dtype) if isinstance(x, Tensor) else torch.full([], x, dtype=dtype)
     y = y.to(dtype) if isinstance(y, Tensor) else y
     rest = torch.fmod(x, y)
     below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
-    # A whole number but for rounding.
+    # An integer up to rounding.
     quotient = torch.round((x - rest) / y) - below.to(x.dtype)
     return torch.where(_as_tensor(y, x) == 0.0, x / y, quotient)
 
@@ -176,7 +176,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.eq.Tensor: _equal,
     aten.maximum.default: _chooser(lambda a, b: (a > b) | is_nan(a)),
     aten.minimum.default: _chooser(lambda a, b: (a < b) | is_nan(a)),
-    # Of a number and NaN these take the number.
+    # Given a number and NaN, these return the number.
     aten.fmax.default: _chooser(lambda a, b: (a > b) | is_nan(b)),
     aten.fmin.default: _chooser(lambda a, b: (a < b) | is_nan(b)),
     aten.clamp.default: _clamp,

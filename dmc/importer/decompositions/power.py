@@ -1,4 +1,4 @@
-"""Powers whose exponent is a tensor, or whose base may be negative: a backend takes them as exp(y · log(x)) alone."""
+"""Powers whose exponent is a tensor, or whose base may be negative: backends only compute exp(y · log(x))."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmc.importer.decompositions.scalars import rounded
 
 aten = torch.ops.aten
 Number = bool | int | float
-# Up to here a whole exponent is a few products.
+# Integer exponents up to here are a few products.
 _MOST = 64
 
 
@@ -23,19 +23,19 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
     dtype = torch.result_type(x, y)
     if not dtype.is_floating_point:
         raise ImportFailure(
-            None, "a power of integers by a tensor is not compiled", hint="convert the base, as in x.float()"
+            None, "a power of integers by a tensor is not supported", hint="convert the base, as in x.float()"
         )
     return _wide_power(x.to(dtype).float(), y.to(dtype).float()).to(dtype)
 
 
 def _wide_power(x: Tensor, y: Tensor) -> Tensor:
     size = torch.exp(y * torch.log(x.abs()))
-    # Where one of the two is one, or nothing, what the other is does not matter, not even if it is NaN; and infinity
-    # times log(1) is NaN where a number is meant.
+    # Where x is one or y is zero, the other operand does not matter, even if NaN; and infinity times log(1) would be
+    # NaN.
     size = torch.where((y == 0.0) | (x == 1.0) | ((x == -1.0) & (y.abs() == torch.inf)), 1.0, size)
     whole = torch.floor(y) == y
     odd = whole & (torch.floor(y * 0.5) * 2.0 != y)
-    # Negative zero, too, is negative to an odd power.
+    # Negative zero to an odd power is negative, too.
     negative = torch.where(x == 0.0, 1.0 / x, x) < 0.0
     signed = torch.where(negative & odd, -size, size)
     undefined = negative & ~whole & (x != 0.0) & (x != -torch.inf)
@@ -44,13 +44,15 @@ def _wide_power(x: Tensor, y: Tensor) -> Tensor:
 
 def _power_of_scalar(x: Number, y: Tensor) -> Tensor:
     if not (y.is_floating_point() or isinstance(x, float)):
-        raise ImportFailure(None, "a power of integers by a tensor is not compiled", hint="convert it, as in y.float()")
+        raise ImportFailure(
+            None, "a power of integers by a tensor is not supported", hint="convert it, as in y.float()"
+        )
     dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
     return _power(torch.full([], float(x), dtype=dtype, device=y.device), y).to(dtype)
 
 
 def _power_by_scalar(x: Tensor, y: Number) -> Any:
-    """Whole exponents by products; roots by the root."""
+    """Integer exponents by products; square roots by `sqrt`."""
     dtype = torch.result_type(x, y)
     times = int(y) if abs(y) <= _MOST and y == int(y) else None
     if times is not None and times >= 0:
@@ -59,11 +61,11 @@ def _power_by_scalar(x: Tensor, y: Number) -> Any:
         return _product(x.to(wide), times).to(dtype)
     if not dtype.is_floating_point:
         raise ImportFailure(
-            None, f"an integer to the power {y} is not compiled", hint="convert the base, as in x.float()"
+            None, f"an integer to the power {y} is not supported", hint="convert the base, as in x.float()"
         )
     wide = x.float()
     if abs(y) == 0.5:
-        # Of negative zero and infinity the root is not what `pow` gives; PyTorch takes the root.
+        # For negative zero and infinity, sqrt differs from `pow`; PyTorch uses sqrt.
         return (torch.sqrt(wide) if y > 0 else torch.rsqrt(wide)).to(dtype)
     if times is not None:
         return (1.0 / _product(wide, -times)).to(dtype)

@@ -1,6 +1,6 @@
-"""Numbers as operands of tensors, where torch-mlir takes them for something else.
+"""Python scalars as operands, where torch-mlir misinterprets them.
 
-Folding the comparison of a constant tensor of floats with an integer, it compares bits.
+When it folds the comparison of a constant float tensor with an integer, it compares bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = bool | int | float
 
 
 def _comparison(compare: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Number], Any]:
-    """The comparison of a floating tensor with a number is one with a floating number, which the type rounds."""
+    """A floating tensor is compared with the number rounded to the tensor's type."""
 
     def decomposed(x: Tensor, number: Number) -> Any:
         if x.dtype in NARROW:
@@ -32,12 +32,12 @@ def _comparison(compare: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, N
 
 
 def _negative(x: Tensor) -> Any:
-    """torch-mlir multiplies by -1.0, also integers, of which f32 holds few."""
+    """torch-mlir multiplies by -1.0, even integers, few of which are exact in f32."""
     return NotImplemented if x.is_floating_point() else torch.zeros_like(x) - x
 
 
 def _by_number(operation: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Tensor | Number], Any]:
-    """PyTorch multiplies and divides narrow floats by a number as it is; torch-mlir would round it to their type."""
+    """PyTorch multiplies and divides narrow floats by the unrounded number; torch-mlir would round it to their type."""
 
     def decomposed(x: Tensor, number: Tensor | Number) -> Any:
         dtype = torch.result_type(x, number)
@@ -49,14 +49,14 @@ def _by_number(operation: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, 
 
 
 def _is_rounded(number: Tensor | Number, dtype: torch.dtype) -> bool:
-    """Whether `number` may be none of type `dtype`."""
+    """Whether `number` may not be exact in type `dtype`."""
     if isinstance(number, Tensor):
         return number.dim() == 0 and number.dtype in (torch.float32, torch.float64)
     return rounded(number, dtype) != number
 
 
 def rounded(number: Number, dtype: torch.dtype) -> float:
-    """`number` to the digits of a floating type. A cast says less: compilers take one of a constant out."""
+    """`number` rounded to a floating type. A cast would not do: compilers fold casts of constants."""
     if not math.isfinite(number):
         return float(number)
     fraction, exponent = math.frexp(number)
@@ -65,7 +65,7 @@ def rounded(number: Number, dtype: torch.dtype) -> float:
 
 
 def _by_multiple(operation: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Of narrow floats x + alpha · y is rounded once, after alpha itself."""
+    """For narrow floats, x + alpha · y is rounded once, with alpha rounded before."""
 
     def decomposed(x: Tensor, y: Tensor | Number, *, alpha: Number = 1) -> Any:
         dtype = torch.result_type(x, y)
@@ -77,7 +77,7 @@ def _by_multiple(operation: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def _by_rounded(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Number], Any]:
-    """A remainder by a number is one by what the type of narrow floats holds of it."""
+    """For narrow floats, the divisor of a remainder is rounded to their type."""
 
     def decomposed(x: Tensor, number: Number) -> Any:
         dtype = torch.result_type(x, number)
@@ -89,7 +89,7 @@ def _by_rounded(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tens
 
 
 def _bits(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, int], Tensor]:
-    """An operation on bits with a number is one with a tensor of it; of booleans and an integer it is an integer."""
+    """The number of a bitwise operation becomes a tensor; booleans with an integer give an integer."""
     return lambda x, number: operation(x, torch.full([], number, dtype=torch.result_type(x, number), device=x.device))
 
 

@@ -1,6 +1,6 @@
 """Largest and smallest elements as PyTorch finds them: sorted, NaN is larger than every number; a minimum is NaN, too.
 
-Written as comparisons with a range and a reduction, without a sort, whose order some backends do not fix.
+Written as comparisons with a range and a reduction, without a sort, whose order is not deterministic on some backends.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ MAX_ROUNDS = 64
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """The k first elements of each row, in order, and their places: of equal elements the first ones."""
+    """The first k elements of each row, in order, and their indices; ties go to the lowest index."""
     if k > MAX_ROUNDS:
-        raise ImportFailure(None, f"taking {k} elements of a row in order is not compiled", hint=f"{MAX_ROUNDS} are")
+        raise ImportFailure(
+            None, f"selecting {k} elements of a row in order is not supported", hint=f"{MAX_ROUNDS} are"
+        )
     if x.dim() == 0:
         return x.expand([]), torch.zeros([], dtype=torch.int64, device=x.device)
     order = Order.of(x, dim % x.dim(), largest, nan_first=largest)
     if k == 0:
         return tuple(each.expand(x.shape).narrow(order.dim, 0, 0) for each in (x, order.places))  # pyright: ignore
-    # Not told by value, which another element may have as well: what has been taken is no longer free.
+    # By position, not by value, which another element may share: a selected element is no longer free.
     free = torch.ones_like(x, dtype=torch.bool)
     places: list[Tensor] = []
     for _ in range(k):
@@ -38,7 +40,7 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """All elements of each row in order, and their places: of equal elements the first one comes first."""
+    """All elements of each row in order, and their indices; the sort is stable."""
     return topk(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
 
 
@@ -48,7 +50,7 @@ def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bo
 
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The k-th of the elements of each row in order, and its place."""
+    """The k-th element of each row in order, and its index."""
     if x.dim() == 0:
         return topk(x, 1)
     value, place = (each.narrow(dim, k - 1, 1) for each in topk(x, k, dim, largest=False))
@@ -56,28 +58,28 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
 
 
 def max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each row, and the first place where it is."""
+    """The largest element of each row, and its first index."""
     return _extreme(x, dim, keepdim, largest=True)
 
 
 def min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest element of each row (NaN where there is one), and the first place where it is."""
+    """The smallest element of each row (NaN where there is one), and its first index."""
     return _extreme(x, dim, keepdim, largest=False)
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The first place of the largest element; without `dim` that in the flattened tensor."""
+    """The first index of the largest element; without `dim`, in the flattened tensor."""
     return _arg(x, dim, keepdim, largest=True)
 
 
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The first place of the smallest element, or of NaN; without `dim` that in the flattened tensor."""
+    """The first index of the smallest element, or of NaN; without `dim`, in the flattened tensor."""
     return _arg(x, dim, keepdim, largest=False)
 
 
 @dataclass(frozen=True)
 class Order:
-    """The rows of `x` along `dim`, the largest or the smallest elements first, NaN before or behind all of them.
+    """The rows of `x` along `dim`, sorted with the largest or smallest elements first, NaN before or after all of them.
 
     `places` is a range along `dim`.
     """
@@ -90,13 +92,13 @@ class Order:
 
     @staticmethod
     def of(x: Tensor, dim: int, largest: bool, nan_first: bool) -> Order:
-        """The order of `x`."""
+        """The sort order of `x`."""
         view = [1] * x.dim()
         view[dim] = x.shape[dim]
         return Order(x, dim, torch.arange(x.shape[dim], device=x.device).view(view), largest, nan_first)
 
     def first(self, free: Tensor) -> Tensor:
-        """The first place of each row, kept as a dimension of 1, where the best of the elements that are `free` is."""
+        """The first index, per row, of the best `free` element, kept as a dimension of 1."""
         if not self.x.is_floating_point():
             return self._first(free & self._is_best(self.x, free))
         wide = self.x.float()
@@ -108,11 +110,11 @@ class Order:
         return self._first(torch.where(self._any(number), best, free & nan))
 
     def value(self, place: Tensor) -> Tensor:
-        """The elements of `x` at one place of each row."""
+        """The element of `x` at one index per row."""
         return torch.where(place == self.places, self.x, torch.zeros_like(self.x)).sum(self.dim, True).to(self.x.dtype)
 
     def _is_best(self, x: Tensor, among: Tensor) -> Tensor:
-        # An integer has nothing below the least: what is not `among` is masked again where the best is looked for.
+        # Nothing is below the least integer: elements not `among` are masked again in the search for the best.
         candidates = torch.where(among, x, _worst(x.dtype, self.largest)).to(x.dtype)
         reduce = torch.amax if self.largest else torch.amin
         return x == reduce(candidates, self.dim, keepdim=True)

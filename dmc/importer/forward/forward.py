@@ -1,4 +1,4 @@
-"""The exported graph, run under autograd while the step is traced, composites in place of what they mean."""
+"""The exported graph, run under autograd while the step is traced, with composites in place of what they mean."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, may_write
+from dmc.importer.torch_internals import is_written, may_write, storage_key, updates_statistics
 
 higher_order = torch.ops.higher_order
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run needs beside its tensors. read_only: tensors by name that the graph must not write."""
+    """What a run needs besides its tensors. read_only: tensors by name that the graph must not write."""
 
     random: Randomness
     calls: tuple[PythonCall, ...]
@@ -37,12 +38,14 @@ class Forward(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool) -> None:
         super().__init__(graph)
         self.setting, self.mixed = setting, mixed
-        self.extra_traceback = False  # Errors say themselves where they are.
+        self.extra_traceback = False  # Errors name their own place.
 
     def run_node(self, n: fx.Node) -> Any:
-        """The result of one operation; its backward operations will carry its origin."""
+        """The result of one operation; its backward operations inherit its origin."""
         try:
             result = super().run_node(n)
+            if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
+                result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n.target):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:
@@ -51,7 +54,7 @@ class Forward(fx.Interpreter):
             place = n.meta["custom"][origin.META_KEY]
             what = "" if n.target is PYTHON_CALL else f": {origin.op_name(n.target)}"
             raise ImportFailure(f"{place}{what}", error.fact, error.hint) from error
-        except Exception as error:  # PyTorch reports what it cannot trace by many types.
+        except Exception as error:  # PyTorch raises many exception types for what it cannot trace.
             if n.op != "call_function":
                 raise
             failure = untraceable(origin.op_name(n.target), error)
@@ -60,7 +63,7 @@ class Forward(fx.Interpreter):
         return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Composites, regions of another mode, and Python that waits for this run, each in its own way."""
+        """Composites, regions of another mode, and deferred Python calls, each in its own way."""
         if target is higher_order.wrap_with_set_grad_enabled:
             with torch.set_grad_enabled(args[0]):
                 return self._run_inner(args[1], args[2:], self.mixed)
@@ -68,10 +71,14 @@ class Forward(fx.Interpreter):
             return self._run_inner(args[4], args[5:], _is_mixed(*args[:3]))
         if target is PYTHON_CALL:
             return self._call_python(*args)
-        if target is torch.ops.aten._assert_tensor_metadata.default:  # What export saw, before our own choice of types.
+        if (
+            target is torch.ops.aten._assert_tensor_metadata.default
+        ):  # The operation as exported, before our own choice of types.
             return None
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
+        if updates_statistics(target):
+            _check_statistics_apart(*args[:6])
         rule = RULES.get(target)
         if rule is None:
             refuse_randomness(target, args, kwargs)
@@ -91,7 +98,7 @@ class Forward(fx.Interpreter):
 def _is_mixed(device: str, dtype: torch.dtype | None, enabled: bool) -> bool:
     """Whether a region under `torch.autocast` computes in mixed precision."""
     if enabled and dtype not in (None, torch.bfloat16):
-        raise ImportFailure(None, f"autocast to {dtype} is not compiled", hint="use torch.bfloat16")
+        raise ImportFailure(None, f"autocast to {dtype} is not supported", hint="use torch.bfloat16")
     return enabled
 
 
@@ -100,20 +107,31 @@ def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
         if is_written(tensor):
             raise ImportFailure(
                 None,
-                f"writes into '{name}', which is no buffer, so that a compiled step would not carry the change out",
-                hint="write into a copy (.clone()), or register the tensor by register_buffer",
+                f"writes into '{name}', which is not a buffer, so a compiled step would lose the change",
+                hint="write into a copy (.clone()), or register the tensor with register_buffer",
             )
 
 
+def _check_statistics_apart(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool) -> None:
+    """Eager writes running statistics while it still reads what it normalises: in which order depends on its code."""
+    written = [each for each in (mean, variance) if each is not None and training]
+    if storage_key(x) in map(storage_key, written):
+        raise ImportFailure(
+            None,
+            "normalises its own running statistics, which it changes meanwhile",
+            hint="normalise a copy (.clone())",
+        )
+
+
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
-    """Lets the backward operations of `node` carry its origin."""
+    """Lets the backward operations of `node` inherit its origin."""
     meta = node.meta.get("custom")
     if meta and origin.META_KEY in meta:
         meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], part="backward")}
     for result in results:
         if not meta or not isinstance(result, Tensor) or result.grad_fn is None:
             continue
-        # What gives back its operand, as a cast to the same type does, has no backward operations of its own.
+        # An operation that returns its operand, such as a cast to the same type, has no backward operations of its own.
         if result.grad_fn.metadata.setdefault(origin.META_KEY, node) is not node:
             continue
 

@@ -1,6 +1,6 @@
-"""Losses against class indices, where the composite of the cross entropy does not say what is meant.
+"""Losses against class indices that the cross-entropy composite cannot express.
 
-A target that is no class makes the loss NaN, which PyTorch refuses when it runs.
+A target out of range, which PyTorch refuses at run time, makes the loss NaN.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Attention masks that depend on nothing: computed while compiling, and left out where attention has a word for them.
+"""Constant attention masks: computed at compile time, and dropped where an attribute of attention expresses them.
 
-Models make their masks of ranges and comparisons, in `forward`. Of a mask that no input reaches, the values are known:
-one that hides what lies above the diagonal is `is_causal`, one that hides nothing is no mask.
+Models build masks from ranges and comparisons, in `forward`. The values of a mask that depends on no input are known:
+one that hides exactly what is above the diagonal is `is_causal`, one that hides nothing is no mask.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dmc.importer.torch_internals import OpOverload, may_write
 
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 _PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-# A mask of more elements is left to the step.
+# A mask of more elements is computed in the step.
 _MOST_ELEMENTS = 1 << 28
 
 Known: TypeAlias = dict[fx.Node, torch.Tensor | None]
 
 
 def recognise_masks(graph: fx.GraphModule) -> None:
-    """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read loses its users."""
+    """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read becomes unused."""
     known: Known = dict.fromkeys(_written(graph.graph))
     for node in graph.graph.find_nodes(op="call_function", target=_ATTENTION):
         given = {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
         mask = given.get("attn_mask")
-        # Both at once are refused by PyTorch.
+        # PyTorch refuses both at once.
         if not isinstance(mask, fx.Node) or given.get("is_causal", False):
             continue
         value = _value(mask, known)
@@ -42,7 +42,7 @@ def recognise_masks(graph: fx.GraphModule) -> None:
 
 
 def _written(graph: fx.Graph) -> set[fx.Node]:
-    """What is written to in place, or may be, through views: whatever such a tensor was computed from."""
+    """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
     found: set[fx.Node] = set()
     pending = [node for node in graph.nodes if may_write(node.target)]
     while pending:
@@ -53,7 +53,7 @@ def _written(graph: fx.Graph) -> set[fx.Node]:
 
 
 def _is_causal(mask: torch.Tensor) -> bool | None:
-    """Whether the mask hides exactly what lies above the diagonal; None where it hides anything else but nothing."""
+    """True if the mask hides exactly what is above the diagonal, False if it hides nothing, else None."""
     if mask.dim() < 2:
         return None
     shown = mask if mask.dtype == torch.bool else mask == 0.0
@@ -66,9 +66,9 @@ def _is_causal(mask: torch.Tensor) -> bool | None:
 
 
 def _value(node: fx.Node, known: Known) -> torch.Tensor | None:
-    """What a node gives in every step; None where that depends on an input, on chance, or on what is written in place.
+    """The constant value of a node; None where it depends on an input, on random numbers, or on in-place writes.
 
-    known: what was found so far; it is added to.
+    known: results so far; extended.
     """
     pending = [node]
     while pending:
@@ -91,7 +91,7 @@ def _computed(node: fx.Node, known: Known) -> torch.Tensor | None:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether a node only computes a tensor, not too large, from its operands."""
+    """Whether a node purely computes a tensor, not too large, from its operands."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     value = node.meta.get("val")

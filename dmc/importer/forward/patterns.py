@@ -1,6 +1,6 @@
-"""Composites that models spell out in small operations: found in the exported graph and written as one call.
+"""Composites that models spell out in small operations: found in the exported graph and replaced by one call.
 
-Matching is by structure and constants, never by class name, so that a look-alike keeps its own meaning.
+Matching is by structure and constants, never by class name, so a class that only looks alike keeps its own meaning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CAST = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
 
 @dataclass(frozen=True)
 class _Call:
-    """What means the same as a node: `target(x, *others)`, with x read where the node stands."""
+    """The equivalent of a node: `target(x, *others)`, with x read at the node."""
 
     target: Callable[..., Any]
     x: fx.Node
@@ -36,13 +36,13 @@ class _Call:
 
 
 def fuse(graph: fx.GraphModule) -> None:
-    """Rewrites RMS normalisation and tanh-GELU in place of their parts; nodes left without users are erased."""
+    """Rewrites RMS normalisation and tanh-GELU in place of their parts; unused nodes are erased."""
     nodes = list(graph.graph.nodes)
-    # By node, how many have written to a tensor before it.
+    # By node, the number of earlier nodes that wrote to a tensor.
     writes = dict(zip(nodes, itertools.accumulate((may_write(node.target) for node in nodes), initial=0), strict=False))
     for node in nodes:
         call = _rms_norm(node) or _tanh_gelu(node)
-        # Between x and its last reader something may have written to x, or to what is made of it.
+        # Between x and its last reader, x or its aliases may have been written.
         if call is None or writes[node] != writes[call.x] + may_write(call.x.target):
             continue
         with graph.graph.inserting_after(node):
@@ -50,14 +50,14 @@ def fuse(graph: fx.GraphModule) -> None:
         fused.meta.update(node.meta)
         node.replace_all_uses_with(fused)
         writes[fused] = writes[node]
-    graph.graph.eliminate_dead_code(is_impure_node=_has_effect)
+    _erase_unused(graph.graph)
     graph.recompile()
 
 
 def whole_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, narrows: bool) -> torch.Tensor:
     """RMS normalisation over the last dimension, in the wider type of `x` and `weight`.
 
-    `narrows`: what is normalised is rounded to the type of `x` before it is multiplied with `weight`.
+    `narrows`: the normalised value is rounded to the type of `x` before it is multiplied by `weight`.
     """
     if narrows:
         return torch.ops.dmc.rms_norm(x, torch.ones_like(weight), 1, eps)[0] * weight
@@ -140,19 +140,19 @@ def _is(node: Any, target: Any) -> bool:
 
 
 def _cast_from(node: Any, dtype: torch.dtype) -> Any:
-    """What a cast is of, if it is of type `dtype`; any other node itself."""
+    """The operand of a cast if it has type `dtype`; for any other node, itself."""
     source = _source(node)
     return source if source is not None and _dtype(source) == dtype else node
 
 
 def _widened(node: fx.Node) -> fx.Node:
-    """What a cast to f32 is of, where that loses nothing; any other node itself."""
+    """The operand of a lossless cast to f32; for any other node, itself."""
     source = _source(node)
     return source if source is not None and _dtype(node) == torch.float32 and _is_floating(source) else node
 
 
 def _source(node: Any) -> fx.Node | None:
-    """What `node` casts, if it is a cast."""
+    """The operand of `node` if it is a cast."""
     if not isinstance(node, fx.Node) or node.target not in _CAST:
         return None
     source = node.args[0]
@@ -177,9 +177,16 @@ def _is_floating(node: fx.Node) -> bool:
     return _dtype(node) in (torch.float32, torch.bfloat16, torch.float16)
 
 
+def _erase_unused(graph: fx.Graph) -> None:
+    """Without the graphs of regions, as `eliminate_dead_code` would erase there what effects it does not know of."""
+    for node in reversed(list(graph.nodes)):
+        if not node.users and not _has_effect(node):
+            graph.erase_node(node)
+
+
 def _has_effect(node: fx.Node) -> bool:
-    # In-place operations on buffers have no users but must stay, in regions of another mode as well; so must what
-    # draws, since draws are counted.
+    # In-place operations on buffers have no users but must stay, including in regions of another mode; so must draws,
+    # which are counted.
     regions = [region for argument in node.args if (region := _region(argument)) is not None]
     inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
     has_own = may_write(node.target) or draws_numbers(node.target)
@@ -187,7 +194,7 @@ def _has_effect(node: fx.Node) -> bool:
 
 
 def _region(argument: Any) -> fx.GraphModule | None:
-    """The graph of a region, as under `torch.no_grad`, which the node that runs it takes as an argument."""
+    """The graph of a region, as of `torch.no_grad`, that is an argument of the node."""
     if not isinstance(argument, fx.Node) or argument.op != "get_attr":
         return None
     value = getattr(argument.graph.owning_module, str(argument.target))

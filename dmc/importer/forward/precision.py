@@ -1,7 +1,7 @@
-"""Which operations of a forward pass run in which type under `precision="bf16-mixed"`.
+"""The type in which each operation of a forward pass runs under `precision="bf16-mixed"`.
 
 The lists are those of `torch.autocast` for CUDA (PyTorch documentation, "Automatic Mixed Precision package", op
-reference), whatever the target, so that a step means the same everywhere: matrix products in bf16; softmax, norms,
+reference), on every target, so that a step means the same everywhere: matrix products in bf16; softmax, norms,
 losses and transcendental functions in f32; operations with several inputs in the widest of their types.
 """
 
@@ -45,10 +45,10 @@ WIDEST = frozenset(
 
 
 def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of an ATen operation with floating tensors cast as the lists above say."""
+    """The arguments of an ATen operation with floating tensors cast according to the lists above."""
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", NAMESPACE):
         return args, kwargs
-    # A composite that stands in the exported graph was found there: among its parts are powers, in f32.
+    # A composite in the exported graph was matched there: its parts include powers, in f32.
     name = "pow" if target.namespace == NAMESPACE else target.overloadpacket.__name__
     dtype = _chosen_type(name, args, kwargs)
     if dtype is None:

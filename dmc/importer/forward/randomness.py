@@ -1,4 +1,4 @@
-"""The random numbers of a step: each place that draws some has draws of its own, by seed and step."""
+"""The random numbers of a step: each place that draws has separate draws, by seed and step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from dmc.errors import ImportFailure
 
 MAX_SITES = 1 << 14
-# Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): what alpha dropout drops becomes it.
+# Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): alpha dropout sets dropped elements
+# to it.
 _SELU_DEPTH = 1.7580993408473766
 
 
@@ -23,10 +24,10 @@ def draws_numbers(target: Any) -> bool:
 
 
 def undrawable(place: str | None) -> ImportFailure:
-    """The refusal of an operation that draws numbers and has no rule."""
+    """The error for an operation that draws random numbers and has no rule."""
     return ImportFailure(
         place,
-        "draws random numbers in a way dmc does not compile",
+        "draws random numbers in a way that is not supported",
         hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
     )
 
@@ -35,8 +36,8 @@ def undrawable(place: str | None) -> ImportFailure:
 class Randomness:
     """The random state of one step: seed and counter (int64 scalars), and a fresh draw for each place that needs one.
 
-    The draw of site s in step c is c · MAX_SITES + s. All draws are made by one operation, so that the kernels of
-    repeated layers read theirs from memory and are the same code.
+    The draw of site s in step c is c · MAX_SITES + s. One operation makes all draws, so that kernels of repeated layers
+    read theirs from memory and share code.
     """
 
     seed: Tensor
@@ -45,26 +46,26 @@ class Randomness:
 
     @cached_property
     def draws(self) -> Tensor:
-        """The draws of every site, int64[MAX_SITES]."""
+        """The draws of all sites, int64[MAX_SITES]."""
         return self.counter * MAX_SITES + torch.arange(MAX_SITES, device=self.counter.device)
 
     def draw(self) -> Tensor:
-        """A number, int64 [], that no other place of any step has."""
+        """A number, int64 [], unique to this place and step."""
         if self.sites == MAX_SITES:
             raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
         self.sites += 1
         return self.draws[self.sites - 1]
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
-        """`x` with elements dropped by a fresh draw; where all are, as in eager, nothing is drawn."""
+        """`x` with elements dropped by a fresh draw; with p = 1, as in eager, nothing is drawn."""
         return torch.ops.dmc.dropout(x, self.seed, self.draw() if p < 1.0 and x.numel() else self.counter, p)
 
     def feature_dropout(self, x: Tensor, p: float) -> Tensor:
-        """`x` with whole channels, those of its second dimension, dropped by a fresh draw."""
+        """`x` with whole channels (its second dimension) dropped by a fresh draw."""
         return x * self.dropout(_per_channel(x), p)
 
     def alpha_dropout(self, x: Tensor, p: float, by_channel: bool) -> Tensor:
-        """`x` with elements, or whole channels, put where SELU ends, then scaled so that mean 0 and variance 1 stay."""
+        """`x` with elements or whole channels set to SELU's limit, then rescaled to keep mean 0 and variance 1."""
         if p == 1.0:
             return x * 0
         kept = (self.dropout(_per_channel(x) if by_channel else torch.ones_like(x), p) != 0).to(x.dtype)
@@ -74,5 +75,5 @@ class Randomness:
 
 def _per_channel(x: Tensor) -> Tensor:
     if x.dim() < 2:
-        raise ImportFailure(None, f"drops channels of a tensor of {x.dim()} dimensions", hint="give it two or more")
+        raise ImportFailure(None, f"drops channels of a tensor of {x.dim()} dimensions", hint="give it at least two")
     return x.new_ones([*x.shape[:2], *[1] * (x.dim() - 2)])

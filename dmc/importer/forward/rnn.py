@@ -1,4 +1,4 @@
-"""`nn.LSTM` and `nn.GRU` as time loops over a cell composite, with the large products taken out of the loop.
+"""`nn.LSTM` and `nn.GRU` as time loops over a cell composite, with the large products hoisted out of the loop.
 
 A layer's input product is one matrix product over all time steps, and so are the gradients of its weights: only the
 state's own product stays in the loop (Appleyard, Kocisky and Blunsom, "Optimizing Performance of Recurrent Neural
@@ -86,7 +86,7 @@ def _weight_gradient(dgates: Tensor, states: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers and directions, by the arguments that end `aten.lstm.input` and `aten.gru.input`, in their order."""
+    """Layers and directions, from the last arguments of `aten.lstm.input` and `aten.gru.input`, in their order."""
 
     has_biases: bool
     num_layers: int

@@ -1,7 +1,7 @@
 """ATen operations of the forward pass → composites: a table from operation to rule.
 
-A rule takes the drawer of random sites and the operation's arguments. It returns `DECLINE` where the composite does
-not say what the operation means; the operation then stays and is decomposed by PyTorch.
+A rule takes the source of random draws and the operation's arguments. It returns `DECLINE` where the composite does not
+mean what the operation does; PyTorch then decomposes the operation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None)
 
 
 def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
-    """Raises ImportFailure for an operation without a rule that would draw random numbers."""
+    """Raises ImportFailure for an operation that draws random numbers and has no rule."""
     if not isinstance(target, OpOverload) or not draws_numbers(target):
         return
     given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
@@ -197,7 +197,7 @@ def _embedding(
 ) -> Any:
     if scale_grad_by_freq or sparse:
         option = "sparse=True" if sparse else "scale_grad_by_freq=True"
-        raise ImportFailure(None, f"an embedding with {option} is not compiled", hint=f"construct it without {option}")
+        raise ImportFailure(None, f"an embedding with {option} is not supported", hint=f"construct it without {option}")
     return torch.ops.dmc.embedding(weight, index, padding_idx)
 
 
@@ -230,8 +230,8 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
 
 @rule(aten.expand.default, aten.expand_as.default)
 def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
-    """A view where nothing is repeated. What is written through an expansion comes back as a difference added to what
-    was there, which rounds, and makes NaN of infinities.
+    """A view where nothing is repeated. A write through an expansion is functionalised as adding a difference, which
+    rounds, and turns infinities into NaN.
     """
     expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
     return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
@@ -266,7 +266,7 @@ def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, sc
 @rule(aten.lstm.input)
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
     if len({tensor.shape[-1] for tensor in hx}) > 1:
-        raise ImportFailure(None, "an LSTM with projections is not compiled", hint="use proj_size=0")
+        raise ImportFailure(None, "an LSTM with projections is not supported", hint="use proj_size=0")
     return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
 
 
@@ -276,13 +276,14 @@ def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *optio
 
 
 def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
-    """`index` forced into [0, size), and where it was so (from -size on, where negative indices count from the end)."""
+    """`index` clamped to [0, size), and where it was valid (from -size on, where negative indices count from the
+    end)."""
     shifted = torch.where(index < 0, index + size, index) if wraps else index
     return shifted.clamp(0, size - 1), (shifted >= 0) & (shifted < size)
 
 
 def _or_nan(in_range: Tensor, value: Tensor) -> Tensor:
-    """An element read out of range is NaN, which a loss cannot hide; other types have no such value."""
+    """An element read out of range is NaN, which propagates to the loss; other types have no such value."""
     return torch.where(in_range, value, math.nan) if value.is_floating_point() else value
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Up to this height plus width PyTorch keeps or doubles the size of an image exactly, whatever the scale is; beyond it
-# does so with channels last, if they are more than three.
+# Up to this height plus width PyTorch keeps or doubles the size of an image exactly, whatever the scale; beyond, only
+# with channels last, if there are more than three.
 _SMALL = 128
 
 
 def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None, offset: float) -> Tensor:
     """The meaning of `aten.upsample_nearest*` (offset 0) and `aten._upsample_nearest_exact*` (offset 0.5).
 
-    `size` of the result or `scales`, one for each dimension behind the first two; `scales` wins where both are given.
+    `size` of the result or `scales`, one per dimension after the first two; `scales` takes precedence.
     """
     lengths = x.shape[2:]
     if size is None:
@@ -49,7 +49,7 @@ def _stretched(x: Tensor, length: int, ratio: float, offset: float) -> Tensor:
 
 
 class _Taken(torch.autograd.Function):
-    """x [.., N], index [M] → x[.., index]; the gradient of an element is the sum over all places that took it."""
+    """x [.., N], index [M] → x[.., index]; the gradient of an element is the sum over all places that read it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Graphs → linalg on tensors through torch-mlir, with composites kept whole.
 
 * lowering: one graph → one function
-* operators: composites while torch-mlir works
-* windows: pooling and convolution read no more than their windows reach
+* operators: composites during torch-mlir's lowering
+* windows: pooling and convolution read only what their windows cover
 """

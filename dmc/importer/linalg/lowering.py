@@ -1,8 +1,8 @@
 """FX graphs → linalg on tensors through torch-mlir, with composites kept as `dm.composite`.
 
-A composite arrives as `torch.operator "torch.dmc.gelu"`. Its constants become parameters, its tensors stay operands,
+A composite arrives as `torch.operator "torch.dmc.gelu"`. Its constants become parameters, its tensors remain operands,
 and everything around it is lowered; then the operator becomes `dm.composite`, whose decomposition is imported from the
-composite's definition, once for each combination of types and parameters.
+composite's definition, once per combination of types and parameters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dmc.importer.linalg import windows
 from dmc.importer.linalg.operators import Use, is_composite, specialise, to_composite, use_of
 from dmc.walk import walk
 
-# torch-mlir's ready pipeline contains torch-reduce-op-variants, which refuses unknown operators and which a functional
-# graph does not need; these are the rest of its passes.
+# torch-mlir's own pipeline contains torch-reduce-op-variants, which rejects unknown operators and which a functional
+# graph does not need; these are its other passes.
 _FUNCTION_PASSES = (
     "torch-decompose-complex-ops{legal-ops=}",
     "torch-scalarize-shapes",
@@ -43,7 +43,7 @@ FINISH = "builtin.module(func.func(canonicalize,torch-finalizing-backend-type-co
 
 @dataclass
 class TorchModule:
-    """A module that functions are imported into; `lower` makes it linalg with composites."""
+    """A module into which functions are imported; `lower` turns it into linalg with composites."""
 
     context: ir.Context
     importer: FxImporter = field(init=False)
@@ -59,10 +59,10 @@ class TorchModule:
         return self.importer.module
 
     def add(self, graph: fx.Graph, name: str) -> None:
-        """Imports `graph` as private function `name`, with the decompositions that its composites need."""
+        """Imports `graph` as private function `name`, with the decompositions of its composites."""
         try:
             function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
-        except Exception as error:  # torch-mlir reports what it cannot import by many types.
+        except Exception as error:  # torch-mlir raises many exception types for what it cannot import.
             raise ImportFailure(f"@{name}", f"cannot be imported by torch-mlir: {error}", hint=_WAY_OUT) from error
         for op in walk(function):
             if is_composite(op):
@@ -77,7 +77,7 @@ class TorchModule:
             raise _lowering_failure(error) from error
         for op in walk(self.module.operation):
             _refuse_leftover(op)
-        # Listed first: converting one erases casts beside it, which a walk under way must not meet.
+        # Listed first: converting one erases casts beside it, which an ongoing walk must not visit.
         for op in [op for op in walk(self.module.operation) if is_composite(op)]:
             to_composite(op)
         _erase_asserts(self.module)
@@ -85,7 +85,7 @@ class TorchModule:
         passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
 
     def _import_decomposition(self, use: Use) -> str:
-        """The name of the decomposition of `use`, imported at its first use."""
+        """The name of the decomposition of `use`, imported on first use."""
         if use.key not in self.decompositions:
             name = f"{use.composite.name}_{len(self.decompositions)}"
             self.decompositions[use.key] = name
@@ -120,21 +120,21 @@ class _LocatedCache(ContextCache):
 
 
 def _erase_asserts(module: ir.Module) -> None:
-    """torch-mlir asserts inside kernels that an index is in range and that nothing is divided by zero.
+    """torch-mlir asserts inside kernels that indices are in range and divisors are not zero.
 
-    Kernels cannot report; the first is taken care of by `rules.py`, and the second is no error but infinity.
+    Kernels cannot report errors; `rules.py` handles the first, and the second gives infinity.
     """
     for op in [op for op in walk(module.operation) if op.name == "cf.assert"]:
         op.erase()
 
 
 def _refuse_leftover(op: ir.Operation) -> None:
-    """torch-mlir leaves an operation that it does not know where nothing forces it to be lowered."""
+    """torch-mlir silently leaves unknown operations unless something forces their lowering."""
     unknown = op.name == "torch.operator" and not is_composite(op)
     if not unknown and not op.name.startswith(("torch.aten.", "torch.prims.")):
         return
     name = ir.StringAttr(op.attributes["name"]).value if unknown else op.name
-    raise _cannot_compile(str(op.location), f"torch-mlir knows no lowering of '{name.removeprefix('torch.')}'")
+    raise _cannot_compile(str(op.location), f"torch-mlir has no lowering for '{name.removeprefix('torch.')}'")
 
 
 _WAY_OUT = "write this operation with simpler ones, or compute it outside the step and pass it as an input"

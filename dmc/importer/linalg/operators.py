@@ -1,4 +1,4 @@
-"""Composites while torch-mlir works: `torch.operator "torch.dmc.gelu"`, from its import to `dm.composite`."""
+"""Composites during torch-mlir's lowering: `torch.operator "torch.dmc.gelu"`, from its import to `dm.composite`."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class Use:
 
     @property
     def key(self) -> str:
-        """Equal for uses that can share a decomposition: same composite, types and parameters."""
+        """A key, equal for uses that can share a decomposition: same composite, types and parameters."""
         types = ", ".join(str(tensor.type) for tensor in self.tensors)
         return f"{self.composite.name}({types}){sorted(self.parameters.items())}"
 
     def examples(self) -> list[torch.Tensor]:
-        """Tensors of the shapes and types of `tensors`, contents unset."""
+        """Uninitialised tensors of the shapes and types of `tensors`."""
         return [_example(tensor.type) for tensor in self.tensors]
 
 
 def is_composite(op: ir.Operation) -> bool:
-    """Whether the operation is one of our composites on its way through torch-mlir."""
+    """Whether the operation is one of dmc's composites inside torch-mlir."""
     return op.name == "torch.operator" and _operator_name(op).startswith(_OPERATOR)
 
 
 def use_of(op: ir.Operation) -> Use:
-    """A freshly imported composite taken apart."""
+    """The parts of a freshly imported composite."""
     composite = REGISTRY[_operator_name(op).removeprefix(_OPERATOR)]
     constants = [_constant(operand) for operand in op.operands]
     named = zip(composite.arguments, constants, strict=True)
@@ -104,7 +104,7 @@ def _constant(value: ir.Value) -> _Constant | None:
         case "torch.constant.int" | "torch.constant.float" | "torch.constant.bool" | "torch.constant.str":
             return _Constant(op.attributes["value"].value)
         case _:
-            raise AssertionError(f"composite argument made by {op.name}")
+            raise AssertionError(f"composite argument produced by {op.name}")
 
 
 def _attribute(value: Any) -> ir.Attribute:
@@ -154,19 +154,19 @@ def to_composite(op: ir.Operation) -> None:
         )
     for old, new in zip(op.results, composite.results, strict=True):
         _replace_torch_value(old, new)
-    # What made its operands may have other readers, or make two of them: canonicalisation erases what is left unused.
+    # Producers of its operands may have other users, or several results: canonicalisation erases the unused ones.
     op.erase()
 
 
 def _replace_torch_value(old: ir.Value, new: ir.Value) -> None:
-    """Gives the users of a torch tensor the builtin tensor `new`; other composites read it through a cast."""
+    """Replaces a torch tensor by the builtin tensor `new`; other composites read it through a cast."""
     users = [use.owner.operation for use in old.uses]
     for cast in [user for user in users if user.name == "torch_c.to_builtin_tensor"]:
         cast.results[0].replace_all_uses_with(new)
         cast.erase()
     if list(old.uses):
         assert isinstance(old.owner, ir.Operation | ir.OpView)
-        # Detached operations cannot be moved, so the cast is made where the old value was.
+        # Detached operations cannot be moved, so the cast is created at the old value.
         point = ir.InsertionPoint(old.owner)
         with old.owner.operation.location:
             cast = ir.Operation.create("torch_c.from_builtin_tensor", results=[old.type], operands=[new], ip=point)
@@ -179,7 +179,7 @@ def _builtin(value: ir.Value) -> ir.Value:
     op = owner.operation
     if op.name == "torch_c.from_builtin_tensor":
         return op.operands[0]
-    # A literal that only composites read has met no conversion yet.
+    # A literal that only composites read has not been converted yet.
     assert op.name == "torch.vtensor.literal", str(op)[:400]
     text = re.sub(r"\b[su]i(\d+)>$", r"i\1>", str(op.attributes["value"]))
     literal = ir.Attribute.parse(text)
@@ -197,5 +197,5 @@ def _builtin_type(tensor_type: ir.Type) -> ir.Type:
     match = _TENSOR.fullmatch(str(tensor_type))
     assert match is not None, str(tensor_type)
     sizes = [int(size) for size in match[1].split(",") if size]
-    # Builtin integers carry no sign.
+    # Builtin integers are signless.
     return ir.RankedTensorType.get(sizes, ir.Type.parse(match[2].removeprefix("s").replace("u", "")))

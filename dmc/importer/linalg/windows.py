@@ -1,7 +1,7 @@
-"""Pooling and convolution read no more of their input than their windows reach.
+"""Pooling and convolution read only the part of their input that their windows cover.
 
-The size of a window is that of an operand. Where nobody reads it (pooling), or all its elements are one constant, IREE
-drops it and takes the size from the input, so that rows and columns beside the last window would fall into it.
+The window's size is that of an operand. Where that is never read (pooling), or is a splat constant, IREE drops it and
+infers the size from the input, so that rows and columns beyond the last window would fall into it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dmc.walk import walk
 
 
 def crop(module: ir.Module) -> None:
-    """Cuts what windows move over to what they reach; changes `module`.
+    """Slices the inputs of windows to what they cover; modifies `module`.
 
     `pooling(x: 1x1x3x3, window: 2x2)` with stride 2 becomes `pooling(x[0:2, 0:2], window)`.
     """
@@ -32,7 +32,7 @@ def _has_loops(op: Any) -> bool:
 
 
 def _last(op: Any, maps: list[Any]) -> dict[int, int]:
-    """The last number of each loop, which is the last place along a dimension of some operand."""
+    """The last iteration of each loop, which is the last index along a dimension of some operand."""
     return {
         place.position: size - 1
         for operand, map_ in zip(op.operands, maps, strict=True)
@@ -43,7 +43,7 @@ def _last(op: Any, maps: list[Any]) -> dict[int, int]:
 
 
 def _value(place: Any, loops: dict[int, int]) -> int:
-    """What an index is at an iteration."""
+    """The value of an index expression at an iteration."""
     if isinstance(place, ir.AffineDimExpr):
         return loops[place.position]
     if isinstance(place, ir.AffineConstantExpr):
@@ -51,12 +51,12 @@ def _value(place: Any, loops: dict[int, int]) -> int:
     left, right = _value(place.lhs, loops), _value(place.rhs, loops)
     if isinstance(place, ir.AffineAddExpr):
         return left + right
-    assert isinstance(place, ir.AffineMulExpr), f"{place} is no place of a window"
+    assert isinstance(place, ir.AffineMulExpr), f"{place} is not a window index"
     return left * right
 
 
 def _corner(op: Any, source: ir.Value, shape: list[int]) -> ir.Value:
-    """The part of `source` from zero on that has this shape."""
+    """The leading slice of `source` of this shape."""
     type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(source.type).element_type)
     edges = {"static_offsets": [0] * len(shape), "static_sizes": shape, "static_strides": [1] * len(shape)}
     with ir.InsertionPoint(op), op.location:

@@ -1,5 +1,5 @@
-"""Which attributes of modules a traced forward pass reads before it writes them: these carry something from one call to
-the next, while those that are written first hold only what this call has put there.
+"""The module attributes that a traced forward pass reads before it writes them: these carry state from one call to the
+next, while those written first hold only values of this call.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ First = Literal["read", "written"]
 
 @dataclass
 class Accesses:
-    """first: what was done first to an attribute of a module; one that is written after someone has got hold of the
-    module's `__dict__` counts as read. lines: the file and line of its last assignment."""
+    """first: the first access to a module attribute; one that is written after the module's `__dict__` was handed out
+    counts as read. lines: the file and line of its last assignment."""
 
     first: dict[tuple[int, str], First] = field(default_factory=dict)
     lines: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
@@ -32,17 +32,17 @@ class Accesses:
         return self.first.get((id(owner), attribute)) == "written"
 
     def place(self, owner: Any, path: str, attribute: str) -> str:
-        """Where the attribute was assigned, as errors name places."""
+        """The place of the attribute's assignment, for errors."""
         file, line = self.lines.get((id(owner), attribute), ("", 0))
         return str(origin.Origin(path, file, line))
 
     @contextmanager
     def watched(self) -> Generator[None]:
-        """Notes accesses to attributes of all modules."""
+        """Records attribute accesses of all modules."""
         set_attribute = nn.Module.__setattr__
 
         def get(module: nn.Module, name: str) -> Any:
-            # PyTorch's own look-ups pass through `__dict__`; for all others it gives everything away.
+            # PyTorch's own look-ups use `__dict__`; in any other hands it exposes every attribute.
             if name != "__dict__" or not is_of_module_class(caller(1)):
                 self.first.setdefault((id(module), name), "read")
             return object.__getattribute__(module, name)
@@ -58,7 +58,7 @@ class Accesses:
 
 
 def _line(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line that is not a library's."""
+    """The innermost line outside of libraries."""
     while frame is not None and origin.is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)

@@ -1,4 +1,4 @@
-"""An object's own attributes, whether Python keeps them in its `__dict__` or in the `__slots__` of its class."""
+"""An object's own attributes, in its `__dict__` or in the `__slots__` of its class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Slots(MutableMapping[str, Any]):
-    """The slots of `owner` that have a value, by name; writing goes past a `__setattr__` of the class's own."""
+    """The slots of `owner` that have a value, by name; writes bypass the class's own `__setattr__`."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -37,7 +37,7 @@ class Slots(MutableMapping[str, Any]):
 
 
 def attributes_of(value: Any) -> Iterator[MutableMapping[str, Any]]:
-    """Where `value` keeps its attributes, to read and to write."""
+    """The attribute storage of `value`, to read and to write."""
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict):
         yield own

@@ -1,5 +1,5 @@
 """Python that must run while PyTorch differentiates, not while it exports: an `autograd.Function`, whose backward pass
-export would leave out, and hooks on tensors. Export notes such a call as one node, `differentiate` makes it.
+export would leave out, and hooks on tensors. Export records such a call as one node; `differentiate` makes the call.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from dmc.importer.composites.base import LIBRARY
 from dmc.importer.python.attributes import attributes_of
 from dmc.importer.torch_internals import apply, without_torch_functions
 
-# Its inputs may be written, for all that is known.
+# It may write its inputs.
 LIBRARY.define("python_call(Tensor(a!)[] inputs, int call) -> Tensor[]")
 PYTHON_CALL = torch.ops.dmc.python_call.default
 
-# What PyTorch says of a tensor of one trace that another meets.
+# PyTorch's error where a tensor of one trace appears in another.
 _MIXED = "Mixing fake modes"
 Rebuild = Callable[[Sequence[Tensor]], Any]
 
 
 @dataclass(frozen=True)
 class PythonCall:
-    """`function` on arguments that `rebuild` makes from tensors; `name` is what errors call it."""
+    """`function` on arguments that `rebuild` makes from tensors; `name` identifies it in errors."""
 
     name: str
     function: Callable[..., Any]
     rebuild: Rebuild
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors that the call gives. Raises ImportFailure where it cannot be traced."""
+        """The tensors that the call returns. Raises ImportFailure where it cannot be traced."""
         try:
             return _tensors(self.function(*self.rebuild(tensors)))
         except DmcError:
@@ -50,12 +50,12 @@ class PythonCall:
 
 @dataclass
 class PythonCalls:
-    """The calls of one trace; a node holds the number of its call."""
+    """The calls of one trace; a node holds the index of its call."""
 
     calls: list[PythonCall] = field(default_factory=list)
 
     def note(self, call: tuple[str, Callable[..., Any]], arguments: tuple[Any, ...], result: Any) -> Any:
-        """Puts a node for a call that gives `result` into the graph that is being traced, and gives `result`."""
+        """Adds a node for a call that returns `result` to the graph being traced, and returns `result`."""
         mode = proxy_tensor.get_proxy_mode()
         assert mode is not None
         tensors: list[Tensor] = []
@@ -70,8 +70,8 @@ class PythonCalls:
 
 
 def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-    """What `function.apply` does while export traces."""
-    if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is noted as a whole.
+    """Replaces `function.apply` while export traces."""
+    if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is recorded as a whole.
         return apply(function, args, kwargs)
     with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
         result = apply(function, args, kwargs)
@@ -84,7 +84,7 @@ def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], 
 
 
 def noted_hook(calls: PythonCalls, tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
-    """What `tensor.register_hook(hook)` does while export traces."""
+    """Replaces `tensor.register_hook(hook)` while export traces."""
     if not tensor.requires_grad:
         raise ImportFailure(None, "a hook on a tensor that has no gradient", hint="check torch.no_grad and detach")
     calls.note(("a tensor's hook", add_hook), (tensor, hook), ())
@@ -92,7 +92,7 @@ def noted_hook(calls: PythonCalls, tensor: Tensor, hook: Callable[[Tensor], Tens
 
 
 def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
-    """Lets `hook` change the gradient of `tensor`; one that returns nothing has no meaning in a compiled step."""
+    """Lets `hook` replace the gradient of `tensor`; one that returns None would do nothing in a compiled step."""
     name = getattr(hook, "__qualname__", type(hook).__name__)
 
     def checked(gradient: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
         if result is None:
             raise ImportFailure(
                 f"the hook '{name}'",
-                "returns no gradient, so that only its side effects count, which a compiled step does not have",
+                "returns no gradient: its side effects would be lost in a compiled step",
                 hint="return the new gradient, or remove the hook",
             )
         return result
@@ -112,10 +112,10 @@ def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
 
 
 class _Handle:
-    """Of a hook that was noted."""
+    """The handle of a recorded hook."""
 
     def remove(self) -> None:
-        raise ImportFailure(None, "removes a hook in `forward`", hint="register it only where it is to stay")
+        raise ImportFailure(None, "removes a hook in `forward`", hint="register only hooks that stay")
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -124,12 +124,13 @@ def _tensors(result: Any) -> list[Tensor]:
 
 def _proxy(tensor: Tensor, tracer: Any) -> fx.Proxy:
     if proxy_tensor.get_proxy_slot(tensor, tracer, None) is None:
-        tensor = tensor.detach()  # A constant that the graph has not met.
+        tensor = tensor.detach()  # A constant new to the graph.
     return proxy_tensor.get_proxy_slot(tensor, tracer).proxy
 
 
 def _taken_apart(value: Any, tensors: list[Tensor], above: tuple[Any, ...]) -> Rebuild:
-    """Appends the tensors in `value` to `tensors`; gives the function that makes `value` from others in their place."""
+    """Appends the tensors in `value` to `tensors`; returns a function that rebuilds `value` with others in their
+    place."""
     first = len(tensors)
     if isinstance(value, Tensor):
         tensors.append(value)
@@ -163,7 +164,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _is_called_as_object(value: Any) -> bool:
-    """Whether the class of `value`, which is not PyTorch's, says in Python how it is called."""
+    """Whether the class of `value`, which is not PyTorch's, defines `__call__` in Python."""
     is_torch = type(value).__module__.partition(".")[0] == "torch"
     return callable(value) and not is_torch and isinstance(type(value).__call__, types.FunctionType)
 
@@ -193,9 +194,9 @@ def _put_together(value: Any, parts: list[Any]) -> Any:
 
 
 def untraceable(what: str, error: Exception) -> ImportFailure:
-    """The refusal of Python that failed while it was traced; the place is that of the innermost line of the user's."""
+    """The error for Python code that failed during tracing; the place is the innermost line of user code."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if first.startswith(_MIXED):
         first = "it reads a tensor of the forward pass that is neither an argument nor a local variable"
-    hint = "forward and backward must be made of PyTorch operations on tensors that are arguments or local variables"
+    hint = "forward and backward must consist of PyTorch operations on tensors that are arguments or local variables"
     return ImportFailure(str(origin.of_exception(error, nn.Module())), f"{what} cannot be traced: {first}", hint)

@@ -1,6 +1,4 @@
-"""Tensors that lie in the same memory without being one: PyTorch changes both by changing either, but a compiled step
-keeps each in memory of its own.
-"""
+"""Aliasing tensors: in PyTorch a write to one changes the other, but a compiled step gives each its own memory."""
 
 from __future__ import annotations
 
@@ -16,15 +14,15 @@ from dmc.importer.torch_internals import has_overlap_within, storage_key
 def check_sharing(
     state: Mapping[str, torch.Tensor], batch: Mapping[str, torch.Tensor], changed: Collection[str]
 ) -> None:
-    """Raises ImportFailure where a tensor of `state` that is among those `changed` by the step shares memory.
+    """Raises ImportFailure where a tensor of `state` that the step has `changed` shares memory.
 
-    A tensor under two names is one, and is in `state` once.
+    A tensor with two names is one tensor, and is in `state` once.
     """
     for name in changed:
-        # Such as an expanded tensor, of which all rows are one.
+        # Such as an expanded tensor, all of whose rows are one.
         if has_overlap_within(state[name]):
             fact = f"has elements that share memory (shape {list(state[name].shape)}, stride {state[name].stride()})"
-            raise ImportFailure(name, f"{fact}, and the step changes it", hint="give it memory of its own: .clone()")
+            raise ImportFailure(name, f"{fact}, and the step changes it", hint="give it its own memory: .clone()")
     changing = set(changed)
     for group in _groups([*state.items(), *batch.items()]):
         for (one, first), (other, second) in combinations(group, 2):
@@ -32,8 +30,8 @@ def check_sharing(
                 raise ImportFailure(
                     one,
                     f"shares memory with {other}, and the step changes {one if one in changing else other}",
-                    hint="assign one the same nn.Parameter as the other to tie them, use a view of it in `forward`, or "
-                    "give it memory of its own: .clone()",
+                    hint="assign the same nn.Parameter to both to tie them, use a view of it in `forward`, or give it "
+                    "its own memory: .clone()",
                 )
 
 
@@ -45,11 +43,11 @@ def _groups(tensors: list[tuple[str, torch.Tensor]]) -> list[list[tuple[str, tor
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two tensors in one storage have a byte in common."""
+    """Whether two tensors in one storage overlap."""
     (start, end), (other_start, other_end) = _range(first), _range(second)
     if end <= other_start or other_end <= start:
         return False
-    # Views may interleave, as columns of a matrix do, so that their bytes must be told one by one.
+    # Views may interleave, as columns of a matrix do, so every byte must be compared.
     marks = torch.zeros(max(end, other_end), dtype=torch.bool)
     _bytes(marks, first).fill_(True)
     return bool(_bytes(marks, second).any())
@@ -64,7 +62,7 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _bytes(marks: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of `marks`, one for each byte of a storage, that stand for `tensor`."""
+    """The elements of `marks`, one per byte of a storage, that belong to `tensor`."""
     width = tensor.itemsize
     strides = [stride * width for stride in tensor.stride()]
     return marks.as_strided([*tensor.shape, width], [*strides, 1], tensor.storage_offset() * width)

@@ -1,5 +1,5 @@
-"""What Python keeps around a model beside registered tensors: taken down before a trace, compared with what the trace
-leaves, and put back, so that the user's objects stay as they were.
+"""Python state around a model other than registered tensors: recorded before a trace, compared afterwards, and
+restored, so that the user's objects are unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WITHOUT_PARTS = (*_PRIMITIVES, type, types.ModuleType, types.BuiltinFunctionTyp
 @dataclass(frozen=True)
 class Holder:
     """A place that Python code can write to: `contents` is its dictionary, slots, list, deque, set or closure cell,
-    `before` a shallow copy of it. owner: the object whose attributes it holds, if it does.
+    `before` a shallow copy of it. owner: the object whose attributes these are, if any.
     """
 
     path: str
@@ -44,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Change:
-    """`path` held `before` and holds `after`; `owner` and `attribute` tell which attribute of which object it is."""
+    """`path` held `before` and holds `after`; `owner` and `attribute` identify an attribute."""
 
     path: str
     before: Any
@@ -54,9 +54,9 @@ class Change:
 
 
 class PythonState:
-    """Everything that is reachable from `roots`, by name, through attributes, containers and closures.
+    """Everything reachable from `roots`, by name, through attributes, containers and closures.
 
-    Raises ImportFailure for an iterator: a trace would advance it for good, where no one can see.
+    Raises ImportFailure for an iterator: a trace would advance it irreversibly and unseen.
     """
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class PythonState:
         self._registries: set[int] = set()
         self._registered: set[int] = set()
         self._flags: list[tuple[torch.Tensor, bool, Any]] = []
-        # A trace may write into tensors that it takes for constants.
+        # A trace may write into tensors that it treats as constants.
         self._values: list[tuple[torch.Tensor, int, torch.Tensor]] = []
         seen: dict[int, Any] = {}
         waiting = [(path, value) for path, value in reversed(list(roots.items()))]
@@ -85,8 +85,8 @@ class PythonState:
         self._values = [(tensor, version(tensor), tensor.detach().clone()) for tensor in plain]
 
     def changes(self, names: Mapping[int, str]) -> Iterator[Change]:
-        """What differs now, registered tensors left out. `names`: those tensors by identity, those of the trace as well
-        as those that it stands in for, so that a list of weights which was renewed has not changed.
+        """The changes since, except registered tensors. `names`: those tensors by identity, including the trace's
+        replacements, so that a list rebuilt of the same weights has not changed.
         """
         for holder in self.holders:
             if id(holder.contents) in self._registries:
@@ -98,12 +98,12 @@ class PythonState:
                     yield Change(_join(holder, key), old, new, holder.owner, str(key))
 
     def trained(self, memory: torch.Tensor) -> str | None:
-        """Where a tensor was found that requires a gradient and lies in the memory of another."""
+        """The place of a tensor that requires a gradient and aliases another."""
         found = ((path, own) for path, own in self.tensors.values() if own.requires_grad)
         return next((path for path, own in found if storage_key(own) == storage_key(memory)), None)
 
     def restore(self) -> None:
-        """Puts everything back."""
+        """Restores everything."""
         for holder in self.holders:
             _put_back(holder)
         for tensor, requires_grad, grad in self._flags:
@@ -127,18 +127,18 @@ class PythonState:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a `Change` tells by `value` that there was, or is, nothing."""
+    """Whether `value` is a `Change`'s marker for nothing."""
     return value is _MISSING
 
 
 def _check_no_iterator(path: str, value: Any) -> None:
-    """What is written in Python shows its place in its attributes, which are followed."""
+    """An iterator written in Python keeps its position in attributes, which are followed."""
     advance = getattr(type(value), "__next__", None)
     is_file = isinstance(value, io.IOBase)
     if advance is not None and not isinstance(advance, types.FunctionType) and not is_file:
         raise ImportFailure(
             path,
-            f"is a {type(value).__name__}, of which each call may take the next element: no compiled step would",
+            f"is a {type(value).__name__}, from which each call may take the next element; a compiled step would not",
             hint="hold the elements in a list or a tensor, or pass the element as an input of the batch",
         )
 
@@ -148,13 +148,13 @@ def _attributes(value: Any) -> Iterator[MutableMapping[str, Any]]:
 
 
 def _is_of_user(value: Any) -> bool:
-    """Not an object of a library's own, as a logger is, which keeps caches."""
+    """Excludes libraries' own objects, such as loggers, which keep caches."""
     library = type(value).__module__.partition(".")[0] in _LIBRARIES
     return not library or isinstance(value, nn.Module | types.SimpleNamespace | types.FunctionType)
 
 
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What `value` is made of, each with its path."""
+    """The parts of `value`, each with its path."""
     match value:
         case Mapping():
             yield from ((f"{path}[{key!r}]", item) for key, item in value.items())
@@ -178,7 +178,7 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _named(path: str, owner: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, item in attributes.items():
-        # The children of a module are named as in `named_modules`.
+        # Submodules are named as in `named_modules`.
         if isinstance(owner, nn.Module) and name in (*REGISTRIES, "_modules"):
             yield from ((f"{path}.{key}" if path else key, child) for key, child in item.items())
             yield path, item
@@ -189,7 +189,7 @@ def _named(path: str, owner: Any, attributes: Mapping[str, Any]) -> Iterator[tup
 def _cell(cell: types.CellType) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # A variable that has no value yet.
+    except ValueError:  # A variable without a value yet.
         return ()
 
 
@@ -206,7 +206,7 @@ def _copy(contents: Any) -> Any:
 
 
 def _entries(copied: Any) -> dict[Any, Any]:
-    """What a copied holder holds, by key or place; a set has one entry, since its elements have no place."""
+    """The contents of a copied holder, by key or index; a set is one entry, since its elements have no index."""
     if isinstance(copied, dict):
         return copied
     return {"": copied} if isinstance(copied, set) else dict(enumerate(copied))

@@ -1,4 +1,4 @@
-"""What a traced forward pass does that export would lose in silence: done rightly where it can be, else refused."""
+"""Effects of a traced forward pass that export would silently lose: preserved where possible, else refused."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dmc.importer.torch_internals import FUNCTION_BASE, caller, version
 
 @dataclass
 class Watch:
-    """One trace. calls: noted in it. registered: parameters and buffers by name, while the model runs."""
+    """One trace. calls: recorded during it. registered: parameters and buffers by name, while the model runs."""
 
     calls: PythonCalls = field(default_factory=PythonCalls)
     registered: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
-        """Whether the model runs."""
+        """Whether the model is running."""
         return bool(self.registered)
 
     def name_of(self, tensor: Tensor) -> str | None:
@@ -38,7 +38,7 @@ class Watch:
 
     @contextmanager
     def on_guard(self) -> Generator[None]:
-        """Meets what the model does while this lasts."""
+        """Intercepts what the model does in this context."""
 
         def apply(function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
             if function is CheckpointFunction:
@@ -54,7 +54,7 @@ class Watch:
             yield
 
     def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
-        """A part of the model whose activations are computed again: the same values, so it is run as it stands."""
+        """A checkpointed part of the model: recomputation gives the same values, so it is simply run."""
         before = self._versions()
         result = run(*args)
         self._check_versions(before)
@@ -62,10 +62,10 @@ class Watch:
 
     def _enter_saved(self, enter: Callable[[Any], None]) -> Callable[[Any], None]:
         def checked(hooks: Any) -> None:
-            # PyTorch's own give back what they were given.
+            # PyTorch's own return their argument.
             if type(hooks) is saved_tensors_hooks or not type(hooks).__module__.startswith("torch."):
                 raise ImportFailure(
-                    None, "hooks on saved tensors are not compiled", hint="write an autograd.Function that saves them"
+                    None, "hooks on saved tensors are not supported", hint="write an autograd.Function that saves them"
                 )
             hooks.dmc_versions = self._versions()
             enter(hooks)
@@ -87,13 +87,13 @@ class Watch:
         if changed:
             raise ImportFailure(
                 None,
-                f"{changed[0]} changes in a checkpoint, and would again where eager computes that a second time",
-                hint="leave what changes buffers, such as batch norm, out of the checkpoint",
+                f"{changed[0]} changes in a checkpoint, and again when eager recomputes it",
+                hint="keep modules that change buffers, such as batch norm, out of the checkpoint",
             )
 
 
 class _Functions(TorchFunctionMode):
-    """Meets calls of PyTorch's functions, also attributes of tensors."""
+    """Intercepts calls of PyTorch functions, including attributes of tensors."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
 
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
-        fact = f"registers a hook on {name} in `forward`, one more in each call"
+        fact = f"registers another hook on {name} in each call of `forward`"
         raise ImportFailure(None, fact, hint="register it once, before compiling")
     return noted_hook(watch.calls, tensor, hook)
 
@@ -139,7 +139,7 @@ def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any
 
 
 def _is_called_by_library() -> bool:
-    """Whether PyTorch itself asks; frames of modes stand between."""
+    """Whether PyTorch itself is the caller; frames of modes are in between."""
     frame = caller(1)
     while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
         frame = frame.f_back
@@ -147,7 +147,7 @@ def _is_called_by_library() -> bool:
 
 
 _DIFFERENTIATES = _refused(
-    "differentiates inside the step", "gradients of gradients are not compiled; let the loss be what is differentiated"
+    "differentiates inside the step", "second-order gradients are not supported; differentiate only the loss"
 )
 _ATTRIBUTES: Any = torch.Tensor
 _HANDLERS: dict[Any, Callable[..., Any]] = {
@@ -155,15 +155,15 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
     torch.Tensor.register_hook: _hook,
     torch.Tensor.register_post_accumulate_grad_hook: _refused(
-        "a hook after the gradient is accumulated is not compiled", "use register_hook, or the compiled optimizer"
+        "a hook after gradient accumulation is not supported", "use register_hook, or the compiled optimizer"
     ),
     torch.Tensor.requires_grad_: _requires_grad,
     _ATTRIBUTES.requires_grad.__set__: _requires_grad,
     _ATTRIBUTES.grad_fn.__get__: _refused(
-        "reads .grad_fn, whose hooks are not compiled", "use tensor.register_hook or an autograd.Function", False
+        "reads .grad_fn, whose hooks are not supported", "use tensor.register_hook or an autograd.Function", False
     ),
     _ATTRIBUTES.grad.__get__: _refused(
-        "reads .grad", "gradients are inside the compiled step; keep what you need in a buffer", False
+        "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
     ),
     torch.autograd.grad: _DIFFERENTIATES,
     torch.autograd.backward: _DIFFERENTIATES,

@@ -33,7 +33,7 @@ FLOAT: dict[str, tuple[str, str]] = {
     "arith.subf": ("difference", "{} - {}"),
     "arith.mulf": ("product", "{} * {}"),
     "arith.divf": ("ratio", "{} / {}"),
-    "arith.remf": ("rest", "{} % {}"),
+    "arith.remf": ("rest", "functions.rest({}, {})"),
     # Triton's minus is 0 - x, which has no negative zero.
     "arith.negf": ("negative", "-1.0 * {}"),
     "arith.maximumf": ("maximum", f"tl.maximum({{}}, {{}}, {_NAN})"),

@@ -214,7 +214,8 @@ def _quotient(rest: Index, by: int) -> Index:
         case Index(terms=((Remainder(of=of, by=size), 1),), constant=0) if size % by == 0:
             return (of // by) % (size // by)
         case _:
-            return Index(((Quotient(rest, by), 1),))
+            shifted, lost = _without_sign(rest, by)
+            return Index(((Quotient(shifted, by), 1),), lost)
 
 
 def _remainder(rest: Index, by: int) -> Index:
@@ -222,7 +223,14 @@ def _remainder(rest: Index, by: int) -> Index:
         case Index(terms=((Remainder(of=of, by=size), 1),), constant=0) if size % by == 0:
             return of % by
         case _:
-            return Index(((Remainder(rest, by), 1),))
+            shifted, _ = _without_sign(rest, by)
+            return Index(((Remainder(shifted, by), 1),))
+
+
+def _without_sign(rest: Index, by: int) -> tuple[Index, int]:
+    """r and q with rest = r + q · by, where r is never negative: a GPU rounds quotients towards zero."""
+    lost = min(0, rest.bounds[0] // by)
+    return Index(rest.terms, rest.constant - lost * by), lost
 
 
 def _sum(factors: dict[Atom, int], start: int) -> Index:

@@ -75,7 +75,6 @@ def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, t
     rest: tl.constexpr = c.smoothing / c.classes
     wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
     change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
-    change = tl.where(target == c.ignore_index, 0.0, change)
     if masked:
         change = tl.where(is_class, change, 0.0)
     narrow = change.to(gradient.dtype.element_ty)
@@ -87,6 +86,8 @@ def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, t
 
 @triton.jit
 def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
+    # As in PyTorch, a softmax that is NaN times no gradient is NaN.
+    factor = tl.where(target == c.ignore_index, 0.0, factor)
     for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
         _slope(logits, gradient, first, c.block, False, target, level, factor, c)
     if c.whole < c.width:

@@ -5,6 +5,7 @@ Made of nothing but what its interpreter knows, too. NaN gives NaN. `multiply` a
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import libdevice
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 # What f32 loses of it.
@@ -98,6 +99,12 @@ def power(x, y):
     # -1 to an infinite power is 1, too.
     settled = (y == 0.0) | (x == 1.0) | ((x == -1.0) & (tl.abs(y) == float("inf")))
     return tl.where(settled, 1.0, plain)
+
+
+@triton.jit
+def rest(x, y):
+    """The remainder of division, as C's `fmod`. Triton's `%` is inexact for large quotients, and x for infinities."""
+    return libdevice.fmod(x, y)
 
 
 @triton.jit

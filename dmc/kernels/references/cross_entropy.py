@@ -37,8 +37,8 @@ def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ..
     valid = (target >= 0) & (target < classes)
     place = torch.where(valid, target, 0).unsqueeze(1)
     gradient.scatter_add_(1, place, torch.where(valid, smoothing - 1.0, 0.0).double().unsqueeze(1))
-    gradient *= dloss.double() * scale.double()
-    gradient = torch.where((target != _ignored(problem)).unsqueeze(1), gradient, 0.0)
+    counted = (target != _ignored(problem)).unsqueeze(1)
+    gradient *= torch.where(counted, dloss.double() * scale.double(), 0.0)
     return (pad(gradient, (0, problem.results[-1].shape[1] - classes)),)
 
 

@@ -10,6 +10,7 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic, work_of
 from dmc.analysis.kernels.fusion import fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
+from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.passes.base import Pass, run_passes
 from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
@@ -19,6 +20,7 @@ from dmc.passes.scheduled.form_kernels.report import print_reasons
 from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
 from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
 from dmc.step_function import find_step
+from dmc.target import targets
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class FormKernels(Pass):
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        fusion = fuse(graph)
+        most_values = min(each.most_values for each in targets(target_of(module)))
+        fusion = fuse(graph, most_values)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)

@@ -1,0 +1,96 @@
+"""Sums, and what is made of them: means, variances, norms, and products of three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.importer.decompositions.functions import NARROW
+
+aten = torch.ops.aten
+
+
+def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    """Sums of narrow types are taken in f32, as PyTorch takes them; torch-mlir would add up in the type itself."""
+    if x.dtype not in NARROW:
+        return NotImplemented
+    return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
+
+
+def _mean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if x.dtype not in NARROW:
+        return NotImplemented
+    return x.float().mean(dim or None, keepdim).to(dtype or x.dtype)
+
+
+def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if x.dtype not in NARROW or dtype is not None:
+        return NotImplemented
+    return torch.linalg.vector_norm(x.float(), ord, dim, keepdim).to(x.dtype)
+
+
+def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> Tensor:
+    return torch.linalg.vector_norm(x, 2 if p is None else p, dim, keepdim)
+
+
+def _variance(
+    x: Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """Of no more elements than the correction says PyTorch divides by zero, never by less."""
+    if not x.dim():
+        return aten.var.correction(x.reshape(1), [0], correction=correction).reshape([])
+    count = prod(x.shape[each] for each in dim or range(x.dim()))
+    if (1 if correction is None else correction) <= count:
+        return NotImplemented
+    return aten.var.correction(x, dim, correction=count, keepdim=keepdim)
+
+
+def _variance_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: bool = False, **correction: Any) -> Any:
+    return aten.var.correction(x, dim, keepdim=keepdim, **correction), aten.mean.dim(x, dim, keepdim)
+
+
+def _trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    lacks_a: list[int],
+    lacks_b: list[int],
+    lacks_c: list[int],
+    summed: list[int],
+    unrolled: int = 1,
+) -> Tensor:
+    """The sum of a · b · c along dimensions `summed`; each operand lacks some of the dimensions of the product.
+
+    Along what `c` lacks a · b is added up first: which factors meet first decides between infinity and NaN.
+    """
+    wide = torch.float32 if a.dtype in NARROW else a.dtype
+    lacking = ((a, lacks_a), (b, lacks_b), (c, lacks_c))
+    left, right, last = (_with_dims(each, dims).to(wide) for each, dims in lacking)
+    early = [dim for dim in summed if dim in lacks_c and dim != unrolled]
+    both = left * right
+    both = (both.sum(early, keepdim=True) if early else both).to(a.dtype).to(wide)
+    # The dimensions that are left, of which those already added up are of size 1.
+    return (both * last).sum(summed).to(a.dtype)
+
+
+def _with_dims(x: Tensor, dims: list[int]) -> Tensor:
+    for dim in sorted(dims):
+        x = x.unsqueeze(dim)
+    return x
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.linalg_vector_norm.default: _vector_norm,
+    aten.norm.ScalarOpt_dim: _norm,
+    aten.var.correction: _variance,
+    aten.var_mean.correction: _variance_and_mean,
+    aten._trilinear.default: _trilinear,
+}

@@ -1,0 +1,31 @@
+"""Products of three tensors mean what PyTorch means by them, in PyTorch itself."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from dmc.importer.decompositions import sums
+
+aten = torch.ops.aten
+# The dimensions that the operands of a bilinear layer lack, and those that are added up: forward, and each gradient.
+LACKING = [[1, 3], [0], [1, 2], [2, 3]]
+FORMS = [LACKING, *([*LACKING[:i], LACKING[3], *LACKING[i + 1 : 3], LACKING[i]] for i in range(3))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_products_of_three_meet_in_the_order_of_pytorch(form: list[list[int]], dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.tensor([1.0, -2.0, 0.5, 3.0, math.inf, -math.inf])
+    found = 0
+    for _ in range(40):
+        sizes = [[2 for dim in range(4) if dim not in lacks] for lacks in form[:3]]
+        given = [numbers[torch.randint(0, 6, size, generator=generator)].to(dtype) for size in sizes]
+        given = [torch.where(torch.rand(each.shape, generator=generator) < 0.2, 0.0, each).to(dtype) for each in given]
+        expected = aten._trilinear(*given, *form)
+        torch.testing.assert_close(sums.OWN[aten._trilinear.default](*given, *form), expected, equal_nan=True)
+        found += int(expected.isinf().sum())
+    assert found

@@ -1,0 +1,87 @@
+"""The store of a world, on a board; each rank is a thread here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dmc.errors import DmcError
+from dmc.runtime.world.board import BoardKeys, serve_board
+from dmc.runtime.world.launch import World
+from dmc.runtime.world.store import Store
+
+SECRET = b"of a test"
+
+
+def stores(size: int) -> list[Store]:
+    address = serve_board("127.0.0.1", SECRET)
+    worlds = [World(rank, size, rank, size, "torchrun") for rank in range(size)]
+    return [Store(world, BoardKeys(address, SECRET)) for world in worlds]
+
+
+def on_all(size: int, do: Callable[[Store], object]) -> list[object]:
+    with ThreadPoolExecutor(size) as threads:
+        return list(threads.map(do, stores(size)))
+
+
+def test_values_are_exchanged_in_the_order_of_the_ranks_and_names_used_again() -> None:
+    def twice(store: Store) -> list[list[bytes]]:
+        mine = [bytes([store.world.rank, turn]) for turn in (0, 255)]
+        return [store.exchange("name", value, 5) for value in mine]
+
+    expected = [[bytes([rank, turn]) for rank in range(3)] for turn in (0, 255)]
+    assert on_all(3, twice) == [expected] * 3
+
+
+def test_whoever_waits_for_a_value_holds_up_nobody() -> None:
+    first, second = stores(2)
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(first.get, "key", 5)
+        first.set("other", b"1")
+        assert second.get("other", 5) == b"1"
+        assert not waits.done()
+        second.set("key", b"\x00\xff")
+        assert waits.result(5) == b"\x00\xff"
+
+
+def test_numbers_are_counted_once() -> None:
+    assert sorted(map(str, on_all(4, lambda store: store.add("number", 2)))) == ["2", "4", "6", "8"]
+
+
+def test_missing_ranks_are_named() -> None:
+    first, second, _ = stores(3)
+    second.set("alone", b"")
+    with pytest.raises(DmcError, match=r"rank 0: nobody has set 'none' within 0.1 s\n.*torchrun should have started 3"):
+        first.get("none", 0.1)
+    with pytest.raises(DmcError, match=r"rank 0: ranks 1, 2 have not come to 'alone' within 0.1 s"):
+        first.barrier("alone", 0.1)
+    assert first.peek("none") is None
+
+
+def test_a_store_that_ends_is_named() -> None:
+    class Gone:
+        where = "the store"
+
+        def set(self, key: str, value: bytes) -> None:
+            raise ConnectionResetError
+
+        def wait(self, key: str, timeout_s: float) -> bytes | None:
+            raise EOFError
+
+        def add(self, key: str, amount: int) -> int:
+            raise RuntimeError
+
+    store = Store(World(1, 2, 1, 2, "torchrun"), Gone())
+    for ask in (lambda: store.set("a", b""), lambda: store.peek("a"), lambda: store.add("a", 1)):
+        with pytest.raises(DmcError, match="rank 1: the store does not answer"):
+            ask()
+
+
+def test_only_who_has_the_secret_may_ask() -> None:
+    address = serve_board("127.0.0.1", SECRET)
+    with pytest.raises(Exception, match="digest"):
+        BoardKeys(address, b"another")
+    assert any(thread.name == "dmc board" for thread in threading.enumerate())
