@@ -73,7 +73,10 @@ def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | No
     rows, columns = (along, across) if turned else (across, along)
     stride = steps[rows]
     is_aligned = stride * ITEM_BYTES[str(value.type.element_type)] % _ALIGNMENT == 0
-    return Matrix(value, place, (rows.size, columns.size), stride, turned) if is_aligned else None
+    # Windows, whose rows overlap, are no matrix.
+    if not is_aligned or stride < columns.size:
+        return None
+    return Matrix(value, place, (rows.size, columns.size), stride, turned)
 
 
 def store(launch: Launch, root: Root, number: Index, view: View, corner: str, axes: frozenset[str]) -> None:
