@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import dmc
 from dmc.cli.progress import shown
 from dmc.errors import DmcError
+from dmc.program.tuning import TUNED
 from dmc.runtime import Step
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
-    parser.add_argument("--tuning", metavar="FILE", help="a table that dmc tune has written, for code for a GPU")
+    table = f"a table of dmc tune, for code for a GPU; by default the output's name with {TUNED}, if that exists"
+    parser.add_argument("--tuning", metavar="FILE", help=table)
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument(
         "--verify",
@@ -97,6 +99,9 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
         fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
         raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
     keywords: dict[str, Any] = {**made, **given}
+    beside = Path(arguments.output).with_suffix(TUNED)
+    if "tuning" not in keywords and beside.exists():
+        keywords["tuning"] = str(beside)
     _check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)

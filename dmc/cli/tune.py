@@ -1,7 +1,8 @@
 """`dmc tune step.dmc`: times every way to compute the kernels of a step on this machine's GPU, and writes a table.
 
-`dmc compile --tuning` takes the table, and chooses by it. The code is compiled before, on any machine with the
-compiler: `dmc tune --prepare step.dmc` writes step.candidates beside the step. Wrong candidates are refused.
+`dmc compile` reads the table step.tuning.json beside its output, or what --tuning names, and chooses by it. The code is
+compiled before, on any machine with the compiler: `dmc tune --prepare step.dmc` writes step.candidates beside the step.
+Wrong candidates are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program.tuning import Candidates, Choice, Table
+from dmc.program.tuning import CANDIDATES, TUNED, Candidates, Choice, Table
 from dmc.runtime.artifact import Artifact
 
 
@@ -20,7 +21,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tune", help="choose a GPU's kernels by measurement", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file that was compiled for CUDA")
     parser.add_argument("--prepare", action="store_true", help="compile the candidates; needs no GPU")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the table to write; by default FILE with .tuning.json")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the table; by default the step's name with {TUNED}")
     parser.set_defaults(command=run)
 
 
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file)
     if arguments.prepare:
         return _prepare(path)
-    side = path.with_suffix(".candidates")
+    side = path.with_suffix(CANDIDATES)
     if not side.exists():
         fact = "does not exist: the code of the candidates is compiled before"
         raise ArtifactError(str(side), fact, hint=f"dmc tune --prepare {path}")
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         for fact in refused:
             print(f"{'':28} refused: {fact}", flush=True)
     versions = device.versions()
-    output = Path(arguments.output) if arguments.output else path.with_suffix(".tuning.json")
+    output = Path(arguments.output) if arguments.output else path.with_suffix(TUNED)
     Table(choices, versions.pop("device"), versions).write(output)
     print(f"{output}: {len(choices)} kernels")
     return 0
@@ -66,7 +67,7 @@ def _prepare(path: Path) -> int:
         dialect.load(context)
         module = ir.Module.parse(artifact.ir[stem(PLANNED)])
         found = candidates_of(module, artifact.job)
-    side = path.with_suffix(".candidates")
+    side = path.with_suffix(CANDIDATES)
     side.write_bytes(found.to_bytes())
     count = sum(len(each.candidates) for each in found.tunables)
     print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {side.stat().st_size / 1e6:.1f} MB")

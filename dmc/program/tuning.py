@@ -12,6 +12,8 @@ from dmc.program.code import ALGORITHM, CodeModule, Step
 from dmc.program.job import Operand
 
 SCHEMA = 1
+# How the names of a step's table and of its candidates end.
+TUNED, CANDIDATES = ".tuning.json", ".candidates"
 # Of all code that Triton makes here.
 ARCHITECTURE = "sm_90"
 # The label of cuBLASLt's own choice.
