@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dmc._mlir import func, ir
 from dmc.kernels.generated import Declined
-from dmc.lowering.native import body_key, ways_of
+from dmc.lowering.native import kernel_key, ways_of
 from dmc.lowering.native_kernel import Taken
 from dmc.lowering.native_steps import Compiled, compiled
 from dmc.lowering.products import product_of
@@ -28,13 +28,13 @@ def candidates_of(module: ir.Module, job: Job) -> Candidates:
     for name in (name for name, kernel in job.kernels.items() if kernel.traffic >= _LEAST_TRAFFIC):
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
-        bodies.setdefault(body_key(function), (name, function))
-    found = [(key, name, function, _ways(function)) for key, (name, function) in bodies.items()]
+        bodies.setdefault(kernel_key(function), (name, function))
+    found = [(name, function, _ways(function)) for name, function in bodies.values()]
     asked = [(taken, frozenset()) for *_, ways in found for taken in ways]
     answers = iter(compiled(asked))
     tunables: list[Tunable] = []
     modules: dict[str, CodeModule] = {}
-    for key, name, function, ways in found:
+    for name, function, ways in found:
         made = list(_library(function))
         for taken in ways:
             answer = next(answers)
@@ -42,7 +42,7 @@ def candidates_of(module: ir.Module, job: Job) -> Candidates:
                 made.append(Candidate(taken.label, answer.steps, answer.scratch))
                 modules.update(answer.modules)
         kernel = job.kernels[name]
-        tunables.append(Tunable(key, name, kernel.reads, kernel.writes, tuple(made)))
+        tunables.append(Tunable(kernel_key(function, ways), name, kernel.reads, kernel.writes, tuple(made)))
     return Candidates(tuple(each for each in tunables if _has_choice(each)), modules)
 
 

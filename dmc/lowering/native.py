@@ -46,13 +46,14 @@ def native_kernels(
     for name in names:
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
-        choice = table.choices.get(body_key(function))
         if (product := product_of(function)) is not None:
-            kernels[name] = _by_library(name, product, choice)
+            kernels[name] = _by_library(name, product, table.choices.get(kernel_key(function)))
             continue
         try:
-            ways[name] = _chosen_first(ways_of(function), choice)
-            reasons[name] = choice.reason() if choice and choice.label == ways[name][0].label else UNMEASURED
+            ways[name] = ways_of(function)
+            if choice := table.choices.get(kernel_key(function, ways[name])):
+                ways[name].sort(key=lambda way, label=choice.label: way.label != label)
+            reasons[name] = choice.reason() if choice else UNMEASURED
         except Declined as reason:
             declined[name] = str(reason)
     modules: dict[str, CodeModule] = {}
@@ -81,15 +82,11 @@ def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKer
     return NativeKernel(name, "cublaslt", (product,), product.workspace.length, reason=reason)
 
 
-def _chosen_first(ways: list[Taken], choice: Choice | None) -> list[Taken]:
-    """The way that was the fastest before all others."""
-    return sorted(ways, key=lambda way: choice is None or way.label != choice.label)
-
-
-def body_key(function: func.FuncOp) -> str:
-    """A digest of what a function computes, whatever it is called."""
-    text = function.operation.get_asm(use_local_scope=True)
-    return hashlib.sha256(f"{function.type}{text.partition(chr(10))[2]}".encode()).hexdigest()[:32]
+def kernel_key(function: func.FuncOp, ways: Iterable[Taken] = ()) -> str:
+    """A digest of what a function computes, whatever it is called, and of the ways to do so."""
+    _, _, text = function.operation.get_asm(use_local_scope=True).partition("\n")
+    content = "\n".join([str(function.type), text, *(way.label for way in ways)])
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:

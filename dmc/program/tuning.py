@@ -31,7 +31,8 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True):
 class Tunable(msgspec.Struct, frozen=True, array_like=True):
     """A kernel that can be computed in several ways, the one first that is taken unmeasured.
 
-    key: a digest of its body, types included. A product of cuBLASLt has one candidate: the library knows the others.
+    key: a digest of its body, types included, and of the labels of its candidates. A product of cuBLASLt has one
+    candidate: the library knows the others.
     """
 
     key: str

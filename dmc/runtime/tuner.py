@@ -158,11 +158,14 @@ class _Bench:
         rooms = [self._rooms[index % len(self._rooms)] for index in range(_LAUNCHES)]
         graph = self._device.captured(lambda: self._issue(candidate, rooms))
         self._device.seconds(graph)
-        return 1e6 * statistics.median(self._device.seconds(graph) for _ in range(_ROUNDS)) / _LAUNCHES
+        seconds = statistics.median(self._device.seconds(graph) for _ in range(_ROUNDS))
+        return round(1e6 * seconds / _LAUNCHES, 2)
 
     def _fill(self, operand: Operand, where: Range, seed: int) -> None:
         """Random numbers, repeated."""
-        data = drawn(operand, seed).tobytes()
+        sizes = [size for each in (*self._tunable.reads, *self._tunable.writes) for size in each.shape]
+        # Integers are places in something: mostly in the longest dimension, as of tokens and classes.
+        data = drawn(operand, seed, below=max(sizes, default=1)).tobytes()
         start = self._memory.ptr + where.offset
         self._device.upload(start, data[: where.length])
         done = min(len(data), where.length)
@@ -173,14 +176,14 @@ class _Bench:
             done += length
 
 
-def drawn(operand: Operand, seed: int) -> np.ndarray:
-    """Normal numbers, truth values that mostly hold, or integers that are small, as many as the period has at most."""
+def drawn(operand: Operand, seed: int, below: int = 128) -> np.ndarray:
+    """Normal numbers, truth values that mostly hold, or integers `below` a number; no more than the period has."""
     random = np.random.default_rng(seed)
     dtype, count = dtype_of(operand.dtype).numpy, min(math.prod(operand.shape), _PERIOD)
     if operand.dtype == "i1":
         return (random.random(count) < 0.9).astype(dtype)
     if operand.dtype.startswith("i"):
-        return random.integers(0, 100, count).astype(dtype)
+        return random.integers(0, min(below, np.iinfo(dtype).max), count).astype(dtype)
     return random.standard_normal(count, np.float32).astype(dtype)
 
 
