@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+import dmc.kernels
 from dmc import dialect
 from dmc._mlir import func, ir
 from dmc.cli.main import main
@@ -200,6 +201,13 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({**text, "schema": 99}))
     with pytest.raises(ArtifactError, match="is of schema 99"):
         Table.read(path)
+
+
+def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
+    paths = sorted((Path(dmc.kernels.__file__).parent / "tuned").glob("*.json"))
+    assert [path.stem for path in paths] == ["h100"]
+    for choice in (choice for path in paths for choice in Table.read(path).choices.values()):
+        assert choice.us[choice.label] < 1.03 * min(choice.us.values()), choice
 
 
 def test_candidates_are_compiled_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
