@@ -115,11 +115,15 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
 
 
 def _as_aligned(step: Step, launches: Iterable[Launch]) -> Step:
-    """A product that is told how its matrices are aligned in all launches; any other step as it is."""
+    """A product that is told how its matrices are aligned in all launches; any other step as it is.
+
+    Algorithms are measured on matrices that are well aligned; where these are not, the library chooses.
+    """
     if not isinstance(step, Product):
         return step
     addresses = [_address(place, launch) for launch in launches for place in step.places()]
-    return replace_fields(step, alignment=math.gcd(_ALIGNMENT, *addresses))
+    alignment = math.gcd(_ALIGNMENT, *addresses)
+    return replace_fields(step, alignment=alignment, algorithm=step.algorithm if alignment == _ALIGNMENT else ())
 
 
 def _loose(taken: Taken, launches: Iterable[Launch]) -> Iterator[Buffer]:

@@ -7,6 +7,7 @@ computed as Cᵀ = Bᵀ·Aᵀ, without moving data.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.program.code import ALGORITHM, Matrix, Product
+from dmc.program.tuning import label_of
 
 # CUDA's numbers: cudaDataType_t, cublasComputeType_t, cublasLtReductionScheme_t.
 _DTYPES = {"f32": 0, "f16": 2, "bf16": 14}
@@ -45,14 +47,12 @@ class Library:
     def prepared(self, product: Product) -> Multiply:
         """A function of the addresses of left, right, result and workspace, and of a stream, that multiplies.
 
-        Raises DmcError where the library has no algorithm for the product, or not the one that it names.
+        Where this version of the library lacks the algorithm that the product names, it warns and takes the library's
+        choice. Raises DmcError where the library has no algorithm for the product.
         """
         lt = self._lt
         operation, layouts = self._described(product)
-        if product.algorithm:
-            algorithm = self._named(product, operation, layouts)
-        else:
-            (algorithm,) = self._promising(product, operation, layouts, 1)
+        algorithm = self._chosen(product, operation, layouts)
         size = product.workspace.length
         one, zero = self._one.ctypes.data, self._zero.ctypes.data
 
@@ -62,6 +62,16 @@ class Library:
             lt.matmul(self._handle, operation, one, *operands, algorithm.ctypes.data, workspace, size, stream)
 
         return multiply
+
+    def _chosen(self, product: Product, operation: Any, layouts: list[Any]) -> np.ndarray:
+        """The algorithm that a product names, or the first of the heuristic."""
+        if product.algorithm:
+            try:
+                return self._named(product, operation, layouts)
+            except DmcError as error:
+                text = f"{error.fact}; the library's choice may be slower and give other bits (hint: {error.hint})"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return self._promising(product, operation, layouts, 1)[0]
 
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         """The algorithms that the library's heuristic gives for a product, the most promising first, as `ALGORITHM`.
@@ -123,12 +133,10 @@ class Library:
                 self._set(lt.matmul_algo_config_set_attribute, algorithm.ctypes.data, attribute, typed)
             lt.matmul_algo_check(self._handle, operation, a, b, c, c, algorithm.ctypes.data, result.ptr)
         except lt.cuBLASLtError as error:
-            fact = f"cuBLASLt {self.version} has no algorithm {product.algorithm} for it ({error})"
-            raise DmcError(
-                str(product), fact, hint="compile the step with a table that dmc tune has made here"
-            ) from error
+            fact = f"cuBLASLt {self.version} has no algorithm {label_of(product.algorithm)} ({error})"
+            raise DmcError(str(product), fact, hint="compile with a table that dmc tune makes here") from error
         if np.asarray(result[0]["workspace_size"]).item() > product.workspace.length:
-            fact = f"algorithm {product.algorithm} of cuBLASLt needs a larger workspace than {product.workspace.length}"
+            fact = f"cuBLASLt {self.version} needs more than {product.workspace.length} bytes for {product.algorithm}"
             raise DmcError(str(product), fact, hint="run dmc tune again")
         return algorithm
 
