@@ -1,4 +1,4 @@
-"""A recipe becomes machine code, ahead of time, on a machine without a GPU. Triton is needed here and only here."""
+"""Compiles recipes to machine code, ahead of time, on a machine without a GPU. Triton is needed only here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dmc.kernels.recipe import Buffer, Call, Recipe, Table, View, type_of
 _TYPES = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "i1": "i1"}
 _ALIGNMENT = 16
 _THREADS = 32
-# Of Hopper: what a block may have.
+# The limit per block, on Hopper.
 _MOST_SHARED = 227 << 10
 
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of a buffer: what it shows, in boxes of which size, and how these lie in shared memory."""
+    """A tensor map of a buffer: its view, the size of its boxes, and their layout in shared memory."""
 
     dtype: str
     view: View
@@ -35,11 +35,11 @@ class Map:
 
 @dataclass(frozen=True)
 class Entry:
-    """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
+    """One launch of machine code: a pointer for each of `buffers`, then `nulls` null pointers.
 
-    Pointers are multiples of 16 bytes, unless asked for otherwise. threads: of a block; shared: bytes of its dynamic
-    shared memory. maps: for each buffer, if the code gets a tensor map instead of a pointer, which; behind it come its
-    shape and its strides.
+    Pointers are multiples of 16 bytes, unless requested otherwise. threads: per block; shared: bytes of dynamic shared
+    memory per block. maps: for each buffer the tensor map that the code takes instead of a pointer, followed by shape
+    and strides, or None.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """The launches of a recipe in order, and the memory that they need beside operands and results."""
+    """The launches of a recipe in order, and the memory that they need besides operands and results."""
 
     entries: tuple[Entry, ...]
     scratch: tuple[TensorType, ...]
@@ -67,8 +67,8 @@ def compile_recipe(
 ) -> KernelCode:
     """Compiles every launch for compute capability `architecture` ÷ 10. Equal input gives equal bytes.
 
-    Buffers begin at multiples of 16 bytes, but for those in `loose`, of which an element is aligned and no more. Raises
-    DmcError where Triton gives no code.
+    Buffers begin at multiples of 16 bytes, except those in `loose`, which are only aligned to their element. Raises
+    DmcError if Triton fails.
     """
     calls = [call.aligned(loose) for call in recipe.calls]
     entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in calls)
@@ -84,17 +84,17 @@ def function_of(call: Call) -> Any:
 
 
 def arguments_of(call: Call) -> tuple[Any, ...]:
-    """What the function of a call takes behind its pointers."""
+    """The arguments of a call's function after its pointers."""
     return () if call.source else (call.shape,)
 
 
 @functools.cache
 def _module(source: str) -> types.ModuleType:
-    """The module that `source` is the text of."""
+    """The module with the text `source`."""
     name = f"generated_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     module = types.ModuleType(name)
     module.__file__ = f"<{name}>"
-    # Triton reads the source of its functions by `inspect`, which looks here for what is in no file.
+    # Triton reads the source of its functions with `inspect`, which looks here for code that is not in a file.
     linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
     exec(compile(source, module.__file__, "exec"), module.__dict__)
     return module
@@ -118,13 +118,13 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
     }
     source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
-    # Where the source lies on this machine is no part of the code.
+    # The location of the source on this machine is not part of the code.
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         try:
             kernel = triton.compile(source, target=GPUTarget("cuda", architecture, _THREADS), options=options)
         except (triton.TritonError, RuntimeError) as error:
-            raise DmcError(f"{call.function} for {problem}", f"gives no code ({error})", "choose another") from error
+            raise DmcError(f"{call.function} for {problem}", f"does not compile ({error})", "choose another") from error
     dtypes = [type_of(buffer, problem, recipe).dtype for buffer in call.buffers]
     return _entry(kernel, call, dtypes)
 
@@ -132,9 +132,9 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
 def _entry(kernel: Any, call: Call, dtypes: Sequence[str]) -> Entry:
     metadata = kernel.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
-        raise DmcError(call.function, "needs hidden memory", hint="let the host make the tensor maps of the kernel")
+        raise DmcError(call.function, "requires hidden memory", hint="let the host make the tensor maps of the kernel")
     if metadata.shared > _MOST_SHARED:
-        fact = f"needs {metadata.shared} bytes of shared memory; a block gets {_MOST_SHARED}"
+        fact = f"requires {metadata.shared} bytes of shared memory; the limit is {_MOST_SHARED}"
         raise DmcError(call.function, fact, hint="choose smaller tiles or fewer stages")
     entry = re.search(r"\.visible \.entry \w+\((.*?)\n\)", kernel.asm["ptx"], re.DOTALL)
     assert entry is not None, "PTX has an entry"

@@ -1,7 +1,7 @@
-"""Dropout inside a kernel: the same bits as the composite `dropout` draws for the same tensor.
+"""Dropout inside a kernel: the same bits as the composite `dropout` for the same tensor.
 
-A problem may say with how many `bits` an element is drawn (32, as the composites do, 16 or 8) and in how many `rounds`
-of Philox (10): fewer of both are faster. With few bits the probability is rounded, and the scale fits what it is then.
+A problem may set the number of `bits` per element (32, as in the composites, 16 or 8) and of `rounds` of Philox (10):
+fewer are faster. With few bits the probability is rounded, and the scale matches the rounded one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _WIDTHS = (8, 16, 32)
 
 @dataclass(frozen=True)
 class Dropout:
-    """Of a tensor whose rows have `columns` elements: an element is kept where its lane of a block is ≥ `threshold`.
+    """For a tensor whose rows have `columns` elements: an element is kept if its lane of a block is ≥ `threshold`.
 
-    lanes: elements that share a block of 128 bits; mask: the bits of a lane. scale: what kept elements are multiplied
-    by. wide: the tensor has so many blocks that their numbers need 64 bits.
+    lanes: elements that share a block of 128 bits; mask: the bits of a lane. scale: the factor of kept elements. wide:
+    block numbers need 64 bits.
     """
 
     columns: int
@@ -32,12 +32,12 @@ class Dropout:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether rows begin with a block."""
+        """Whether rows begin at a block boundary."""
         return self.columns % self.lanes == 0
 
 
 def dropout_of(problem: Problem, elements: int, columns: int) -> Dropout | None:
-    """Dropout as a problem wants it, in a tensor of so many elements; None where nothing is dropped."""
+    """A problem's dropout, in a tensor of this many elements; None if nothing is dropped."""
     p = problem.number("p")
     if p <= 0.0:
         return None
@@ -50,9 +50,9 @@ def dropout_of(problem: Problem, elements: int, columns: int) -> Dropout | None:
 
 
 def refuses_dropout(problem: Problem) -> str | None:
-    """Why no kernel drops as a problem wants it, or None."""
+    """Why no kernel supports a problem's dropout, or None."""
     bits, p = int(problem.get("bits", 32)), problem.number("p")
     if bits not in _WIDTHS:
         return f"an element is drawn with {bits} bits"
-    # Such a threshold has more bits than a lane.
+    # Such a threshold does not fit a lane.
     return None if round(p * 2**bits) < 2**bits else f"drops everything (p = {p})"

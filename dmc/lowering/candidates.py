@@ -1,4 +1,4 @@
-"""Every way to compute the kernels of a planned step, compiled, to be timed on a machine with a GPU."""
+"""The candidates for every kernel of a planned step, compiled, to be timed on a machine with a GPU."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dmc.program import Job
 from dmc.program.code import CodeModule
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Tunable
 
-# Bytes that a GPU moves in less time than it takes to launch a kernel.
+# A GPU transfers fewer bytes than this in less time than a launch takes.
 _LEAST_TRAFFIC = 1 << 20
 
 
 def candidates_of(module: ir.Module, job: Job) -> Candidates:
     """The candidates of the kernels of `job`, whose bodies are functions of `module`.
 
-    None of what there is one way, or takes hardly longer than a launch; what Triton gives no code for is left out.
+    Kernels without alternatives or shorter than a launch are left out, as are candidates that do not compile.
     """
     symbols = ir.SymbolTable(module.operation)
     bodies: dict[str, tuple[str, func.FuncOp]] = {}
@@ -47,7 +47,7 @@ def candidates_of(module: ir.Module, job: Job) -> Candidates:
 
 
 def _ways(function: func.FuncOp) -> list[Taken]:
-    """The ways of Triton where there is more than one."""
+    """Triton's candidates, if there are several."""
     if product_of(function) is not None:
         return []
     try:

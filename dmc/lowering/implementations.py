@@ -1,4 +1,4 @@
-"""Which code each kernel of a step runs on a target: ours where there is some, else IREE's."""
+"""The code of each kernel of a step on a target: dmc's own if available, else IREE's."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TABLES = Path(dmc.kernels.__file__).parent / "tuned"
 
 
 def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
-    """The code for `target` of the private functions `names` of `module`, each by its name.
+    """The code for `target` of the private functions `names` of `module`, by name.
 
-    On CUDA an implementation of `dmc.kernels` goes before IREE's code, and of its ways the one that was measured to be
-    the fastest, by the table that the module names and by those that come with dmc. Raises DmcError, naming the kernel,
-    for a body that no code can be made of, and ArtifactError for a file that is no table.
+    On CUDA an implementation of `dmc.kernels` takes precedence over IREE's code; of its candidates, the one measured
+    as fastest, according to the tuning table that the module names and those that come with dmc. Raises DmcError,
+    naming the kernel, for a body that cannot be compiled, and ArtifactError for a file that is not a tuning table.
     """
     names = list(dict.fromkeys(names))
     if not target.has_kernels:
         return compile_kernels(module, names, target)
-    # Triton takes long to load, and steps for the CPU do without it.
+    # Triton takes long to load, and steps for the CPU do not need it.
     from dmc.lowering.native import native_kernels
 
     ours, declined = native_kernels(module, names, _table(module))

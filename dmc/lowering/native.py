@@ -1,4 +1,4 @@
-"""Kernel bodies → steps of a GPU with code of ours, where `dmc.kernels` has an implementation that takes them."""
+"""Kernel bodies → GPU steps with dmc's own code, where `dmc.kernels` has an implementation that supports them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
 from dmc.program.tuning import Choice, Table, algorithm_of
 
-# Of the buffers of code of ours, in bytes, where nothing else is said.
+# The default alignment of buffers of dmc's own code, in bytes.
 _ALIGNMENT = 16
 _UNTUNED = Table()
 UNMEASURED = "the most promising; not measured"
@@ -34,9 +34,9 @@ UNMEASURED = "the most promising; not measured"
 def native_kernels(
     module: ir.Module, names: Iterable[str], table: Table = _UNTUNED
 ) -> tuple[CodeLibrary, dict[str, str]]:
-    """The code of those of the private functions `names` that implementations of ours take; of the others, why not.
+    """The code of those private functions `names` that dmc's implementations support; for the others, why not.
 
-    Each is computed as `table` says; what is not in it in the way that is the most promising.
+    Each uses the candidate that `table` selects, or the most promising one.
     """
     symbols = ir.SymbolTable(module.operation)
     kernels: dict[str, NativeKernel] = {}
@@ -58,7 +58,7 @@ def native_kernels(
             declined[name] = str(reason)
     modules: dict[str, CodeModule] = {}
     while ways:
-        # The most promising way of each; where there is no code for it, the next.
+        # The most promising recipe of each; if it does not compile, the next.
         answers = compiled([(each[0], frozenset()) for each in ways.values()])
         for (name, (taken, *others)), answer in zip(list(ways.items()), answers, strict=True):
             ways[name] = others
@@ -74,7 +74,7 @@ def native_kernels(
 
 
 def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKernel:
-    """A product with the algorithm that was the fastest, or the one that the library chooses."""
+    """A product with the algorithm measured as fastest, or the library's choice."""
     reason = UNMEASURED
     if choice is not None:
         product = replace_fields(product, algorithm=algorithm_of(choice.label))
@@ -83,16 +83,16 @@ def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKer
 
 
 def kernel_key(function: func.FuncOp, ways: Iterable[Taken] = ()) -> str:
-    """A digest of what a function computes, whatever it is called, and of the ways to do so."""
+    """A digest of a function's body and types, without its name, and of the labels of its candidates."""
     _, _, text = function.operation.get_asm(use_local_scope=True).partition("\n")
     content = "\n".join([str(function.type), text, *(way.label for way in ways)])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
-    """The library, where code of ours takes no operand or result to be better aligned than it is in every launch.
+    """The library, in which no code assumes better alignment than operands and results have in every launch.
 
-    Raises DmcError for a kernel of which Triton makes no such code.
+    Raises DmcError for a kernel for which Triton cannot generate such code.
     """
     launches: dict[str, list[Launch]] = {}
     for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
@@ -115,9 +115,9 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
 
 
 def _as_aligned(step: Step, launches: Iterable[Launch]) -> Step:
-    """A product that is told how its matrices are aligned in all launches; any other step as it is.
+    """A product with the alignment of its matrices over all launches; any other step unchanged.
 
-    Algorithms are measured on matrices that are well aligned; where these are not, the library chooses.
+    Algorithms are measured on fully aligned matrices; for others the library chooses.
     """
     if not isinstance(step, Product):
         return step
@@ -138,15 +138,15 @@ def _loose(taken: Taken, launches: Iterable[Launch]) -> Iterator[Buffer]:
 
 
 def _address(place: Place, launch: Launch) -> int:
-    """At which byte of its arena an operand or a result begins."""
+    """The byte of its arena at which an operand or a result begins."""
     ranges = launch.reads if place.role == "read" else launch.writes
     return ranges[place.index].offset + place.offset
 
 
 def ways_of(function: func.FuncOp) -> list[Taken]:
-    """How Triton code computes a body, the most promising way first. Raises Declined.
+    """Recipes by which Triton code computes a body, the most promising first. Raises Declined.
 
-    A composite is computed as it is written by hand, anything else by code that is generated for it.
+    Composites use hand-written kernels, anything else generated ones.
     """
     if (placed := problem_of_body(function)) is not None:
         implementation = implementation_of(placed.problem)

@@ -18,26 +18,26 @@ from dmc.program import aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, TensorMap
 from dmc.program.ptx_accesses import parameter_accesses
 
-# The types of what tensor maps show.
+# The element types of tensor maps.
 _MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The steps of a kernel in order, the bytes of their scratch memory, and their code by the names of its modules."""
+    """The steps of a kernel in order, the bytes of their scratch memory, and their code by module name."""
 
     steps: tuple[Dispatch, ...]
     scratch: int
     modules: Mapping[str, CodeModule]
 
 
-# A process asks for the same code when it selects kernels and when it makes the file, and again for other plans.
+# Cached: a process needs the same code when it selects kernels and when it writes the file, and for other plans.
 _KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
 _MOST_KNOWN = 2048
 
 
 def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
-    """The code of each, with the buffers that are not aligned; or why there is none."""
+    """The code of each, given its unaligned buffers; or why there is none."""
     if len(_KNOWN) > _MOST_KNOWN:
         _KNOWN.clear()
     missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
@@ -49,7 +49,7 @@ def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled
 
 def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
     if code.tables:
-        return DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
+        return DmcError(str(taken.problem), "requires tables of addresses", hint="please report the model")
     scratch, size = _scratch(code.scratch)
     modules: dict[str, CodeModule] = {}
     steps: list[Dispatch] = []
@@ -62,7 +62,7 @@ def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
 
 
 def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
-    """Where each tensor of the scratch memory lies, one behind the other, and how much there is."""
+    """The offset of each tensor in scratch memory, in sequence, and the total size."""
     places: list[Place] = []
     size = 0
     for type_ in types:
@@ -72,7 +72,7 @@ def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
 
 
 def _written_buffers(entry: Entry, maps: Sequence[TensorMap | None]) -> set[Buffer]:
-    """The buffers that the code writes, by the parameters through which it does."""
+    """The buffers that the code writes through its parameters."""
     firsts = accumulate((1 if each is None else each.parameters for each in maps), initial=0)
     written = parameter_accesses(entry.ptx)[entry.name].written
     return {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written}
@@ -83,7 +83,7 @@ def _tensor_map(made: Map) -> TensorMap:
 
 
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
-    """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
+    """The launch of an entry; adds its writes to `written`, which holds those of earlier launches."""
     maps = [None if each is None else _tensor_map(each) for each in entry.maps]
     writes = _written_buffers(entry, maps)
 

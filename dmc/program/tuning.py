@@ -1,4 +1,4 @@
-"""The ways to compute the kernels of a step, ready to be timed, and the table of those that were the fastest."""
+"""The candidates for the kernels of a step, ready to be timed, and the table of the fastest."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dmc.program.code import ALGORITHM, CodeModule, Step
 from dmc.program.job import Operand
 
 SCHEMA = 1
-# How the names of a step's table and of its candidates end.
+# The file suffixes of a step's tuning table and of its candidates.
 TUNED, CANDIDATES = ".tuning.json", ".candidates"
-# Of all code that Triton makes here.
+# The architecture of all of Triton's code.
 ARCHITECTURE = "sm_90"
-# The label of cuBLASLt's own choice.
+# The label of the first algorithm of cuBLASLt's heuristic.
 HEURISTIC = "the library's choice"
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True):
-    """One way to compute a kernel. label: what tells it from others. scratch: bytes that it needs besides."""
+    """One way to compute a kernel. label: its name. scratch: bytes that it needs besides operands and results."""
 
     label: str
     steps: tuple[Step, ...]
@@ -29,10 +29,10 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tunable(msgspec.Struct, frozen=True, array_like=True):
-    """A kernel that can be computed in several ways, the one first that is taken unmeasured.
+    """A kernel with several candidates, first the default.
 
-    key: a digest of its body, types included, and of the labels of its candidates. A product of cuBLASLt has one
-    candidate: the library knows the others.
+    key: a digest of its body, including types, and of the labels of its candidates. A product of cuBLASLt has one
+    candidate; the library lists the others.
     """
 
     key: str
@@ -43,19 +43,19 @@ class Tunable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """All that is timed for a step, with its code."""
+    """Everything that is timed for a step, with its code."""
 
     tunables: tuple[Tunable, ...]
     modules: dict[str, CodeModule]
     schema: int = SCHEMA
 
     def to_bytes(self) -> bytes:
-        """The inverse of `from_bytes`."""
+        """The candidates as a compact file."""
         return zlib.compress(msgspec.msgpack.encode(self), 6)
 
     @staticmethod
     def from_bytes(data: bytes, where: str) -> Candidates:
-        """What `to_bytes` made; every field is checked against its type. Raises ArtifactError."""
+        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
         try:
             return msgspec.msgpack.decode(zlib.decompress(data), type=Candidates)
         except (zlib.error, msgspec.DecodeError) as error:
@@ -63,7 +63,7 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The candidate that a kernel is computed by, and what each took, in microseconds; wrong ones are left out."""
+    """The chosen candidate of a kernel, and the microseconds of each; wrong ones are left out."""
 
     kernel: str
     types: str
@@ -77,7 +77,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Choices by the key of their kernel. device, versions: where they were measured, and with which libraries."""
+    """Choices by the key of their kernel. device, versions: those of the measurement."""
 
     choices: dict[str, Choice] = {}
     device: str = ""
@@ -86,18 +86,18 @@ class Table(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
     def joined(self, other: Table) -> Table:
-        """Both; the choices of `other` go first."""
+        """The union; choices of `other` take precedence."""
         return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
 
     def write(self, path: Path) -> None:
-        """Writes the table as JSON that people can read, in the order of the kernels' names."""
+        """Writes the table as readable JSON, sorted by the kernels' names."""
         ordered = dict(sorted(self.choices.items(), key=lambda item: (item[1].kernel, item[0])))
         made = msgspec.structs.replace(self, choices=ordered)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
 
     @staticmethod
     def read(path: Path) -> Table:
-        """The table in a file. Raises ArtifactError for one that is none, or of another schema or architecture."""
+        """The table in a file. Raises ArtifactError if it is damaged or of another schema or architecture."""
         try:
             table = msgspec.json.decode(path.read_bytes(), type=Table)
         except (OSError, msgspec.DecodeError) as error:
@@ -109,7 +109,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
-    """The types of a kernel, as people read them."""
+    """The types of a kernel, as text."""
     given, made = (
         ", ".join("x".join([*map(str, each.shape), each.dtype]) for each in side) for side in (reads, writes)
     )

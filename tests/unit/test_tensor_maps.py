@@ -87,10 +87,10 @@ def test_what_maps_show_is_checked() -> None:
         _check(_step(None))
     with pytest.raises(ProofError, match="V12: may write through parameter 0, which its dispatch only reads"):
         _check(_step(), f"{LOAD} {STORE} st.global.b32 [%rd2], %r5;")
-    with pytest.raises(ProofError, match="V12: takes parameter 0 to be a multiple of 16, but gets one of 8"):
+    with pytest.raises(ProofError, match="V12: assumes that parameter 0 is a multiple of 16, but gets a multiple of 8"):
         _check(_step(), read=8)
     in_place = replace(_step(), ordered=((0, 1),))
-    with pytest.raises(ProofError, match="V12: reads parameter 0 as if nobody wrote there, but writes there"):
+    with pytest.raises(ProofError, match="V12: reads parameter 0 as if it were read-only, but writes there"):
         _check(in_place, read=8192)
 
 

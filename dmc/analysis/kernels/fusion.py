@@ -1,4 +1,4 @@
-"""Which computations become one kernel: greedily, what saves the most bytes through device memory first."""
+"""Which computations are fused into one kernel: greedily, by bytes of device memory traffic saved."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
-# A value that more kernels read than this brings none of them together.
+# A value read by more kernels than this does not cause fusion.
 MOST_READERS = 8
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Two kernels, by one operation of each, that stay two, the bytes that one would save, and why."""
+    """Two kernels, by one operation of each, that are not fused, the bytes that fusion would save, and why."""
 
     first: int
     second: int
@@ -39,10 +39,10 @@ class Fusion:
 
 
 def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
-    """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
+    """Groups computing operations by the bytes that fusion saves.
 
     A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of
-    operations but for a heap, as long as values have few readers.
+    operations except for a heap, as long as values have few readers.
     """
     merging = _Merging(graph, most_values)
     merging.run()
@@ -52,7 +52,7 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
 
 @dataclass
 class _Group:
-    """members: numbers of operations. reads, writes: the values in memory that it takes and gives."""
+    """members: numbers of operations. reads, writes: its operands and results in memory."""
 
     members: list[int]
     loops: Loops | None
@@ -70,7 +70,7 @@ class _Merging:
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
-        # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
+        # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
         self.apart: dict[tuple[int, int], str] = {}
         self.turned: dict[ir.Value, list[int]] = {}
         self.turning: set[ir.Value] = set()
@@ -119,7 +119,7 @@ class _Merging:
                     heapq.heappush(heap, entry)
 
     def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
-        """The pairs of a kernel and those that read what it gives, give what it reads, or read the same."""
+        """The pairs of a kernel with its readers, its producers, and those that read the same."""
         near = {*self.clusters.before[node], *self.clusters.after[node]}
         for value in self.groups[node].reads:
             readers = self.readers[value]
@@ -131,7 +131,7 @@ class _Merging:
                     yield -saved, first, second
 
     def _saved(self, first: int, second: int) -> int:
-        """The bytes that are not moved where two kernels are one."""
+        """The bytes saved by fusing two kernels."""
         one, other = self.groups[first], self.groups[second]
         small, large = sorted((one.reads, other.reads), key=len)
         shared = sum(self._bytes(value) for value in small if value in large)
@@ -148,7 +148,7 @@ class _Merging:
         return value in self.held or not self.readers[value] <= {first, second}
 
     def _why_not(self, first: int, second: int) -> str:
-        """Why two kernels cannot be one, but for cycles."""
+        """Why two kernels cannot be fused, apart from cycles."""
         if (first, second) in self.apart:
             return self.apart[first, second]
         one, other = self.groups[first], self.groups[second]
@@ -174,7 +174,7 @@ class _Merging:
         return ""
 
     def _are_siblings(self, first: int, second: int) -> bool:
-        """Whether two kernels, none of which reads from the other, go through one tensor in the same loops."""
+        """Whether two independent kernels iterate over one tensor in the same loops."""
         one, other = self.groups[first], self.groups[second]
         if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
             return False
@@ -184,7 +184,7 @@ class _Merging:
         return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
-        """Whether all that a kernel with a product gives is computed from the product."""
+        """Whether all results of a kernel with a product depend on the product."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
         if not one.loops.product:
@@ -232,7 +232,7 @@ class _Merging:
                 self.apart.setdefault((node, kept), self.apart[node, gone])
 
     def refusals(self) -> Iterator[Refusal]:
-        """What stopped the fusions that remain."""
+        """What stopped the remaining fusions."""
         for first in sorted(self.groups):
             for second in sorted(self.clusters.after[first]):
                 if second in self.groups and (saved := self._saved(first, second)):

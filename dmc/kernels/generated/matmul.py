@@ -1,6 +1,6 @@
-"""Matrix products: tiles on tensor cores, with whatever is computed of the product before it leaves the registers.
+"""Matrix products: tiles on tensor cores, with an epilogue computed in registers.
 
-Deep products with few tiles are split along their depth: partial products in scratch memory, added up in order.
+Deep products with few tiles are split along their depth: partial products in scratch memory, summed in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUP = 8
 
 
 def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
-    """The product, and `roots` computed of it; or, where it is split, its partial sums in `part`."""
+    """The product, and `roots` computed from it; or, if it is split, its partial sums in `part`."""
     if not tiles.resident:
         launch.writer.raw("program = tl.program_id(0)")
         _one_tile(launch, tiles, roots, part, chosen["pieces"])
@@ -69,7 +69,7 @@ def _store(launch: Launch, tiles: Tiles, root: Root, number: Index, row: Index, 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some columns of a tile: what they are called, where they belong, which is the first, and how many there are."""
+    """Some columns of a tile: the name of its values, their places, the first column, and the number of columns."""
 
     name: str
     place: Index
@@ -82,7 +82,7 @@ class _Piece:
 
 
 def _pieces(launch: Launch, tiles: Tiles, whole: _Piece, count: int) -> list[_Piece]:
-    """A wide tile in pieces, so that what is computed of one is out of the registers before the other's turn."""
+    """A wide tile in pieces, so that one piece's epilogue leaves the registers before the next begins."""
     if count == 1:
         return [whole]
     writer, half = launch.writer, whole.columns // 2
@@ -107,7 +107,7 @@ def _columns(launch: Launch, tiles: Tiles, piece: _Piece) -> Index:
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:
-    """The second launch of a split product: the sum of its parts, in order, and `roots` computed of it."""
+    """The second launch of a split product: the sum of its parts, in order, and `roots` computed from it."""
     product, writer = tiles.product, launch.writer
     place, programs = flat(launch, _elements(product), 1024)
     total = ""
@@ -137,7 +137,7 @@ def _elements(product: Product) -> int:
 
 
 def _loops_at(product: Product, places: Sequence[Index]) -> tuple[Index, ...]:
-    """The loops that lead to an element of the product: what it begins with is read there."""
+    """The loops of an element of the product, where its initial value is read."""
     loops = [ZERO] * len(product.reduction.loops.sizes)
     for place, dim in zip(places, product.result_dims(), strict=True):
         if dim is not None:
@@ -146,9 +146,9 @@ def _loops_at(product: Product, places: Sequence[Index]) -> tuple[Index, ...]:
 
 
 def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]:
-    """Declares what a program works on: batch, rows, columns and part of the depth.
+    """Declares a program's batch, rows, columns and part of the depth.
 
-    Programs that run at the same time share rows and columns, so that these are found in the cache.
+    Concurrent programs share rows and columns, so that these are found in the cache.
     """
     writer, product = launch.writer, tiles.product
     batches, down, across = product.size("batches"), tiles.count("rows"), tiles.count("columns")
@@ -203,7 +203,7 @@ def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: I
 
 
 def _accumulate_copied(launch: Launch, tiles: Tiles, total: str, depth: str) -> None:
-    """A step of the loop along the depth, from its place `depth` on, with whole tiles of the factors."""
+    """One iteration along the depth, from index `depth` on, with copied tiles of the factors."""
     assert tiles.matrices is not None
     first, second = tiles.matrices
     left = first.load(launch, (tiles.rows, tiles.inner), (f"tile_row * {tiles.rows}", depth))
@@ -217,7 +217,7 @@ def _factor(launch: Launch, product: Product, number: int, loops: tuple[Index, .
 
 
 def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str, str]:
-    """The operands in a type that `tl.dot` takes: narrow ones that were widened as they were."""
+    """The operands in a type that `tl.dot` accepts: widened ones in their narrow type."""
     narrow = [launch.writer.widened.get(each.text, each) for each in (first, second)]
     if narrow[0].held == narrow[1].held and narrow[0].held in NARROW_FLOATS:
         return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
@@ -231,7 +231,7 @@ def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str,
 
 
 def _tile_of(launch: Launch, text: str, value: Value, places: tuple[Index, Index], shape: str) -> str:
-    """An operand as a whole tile, zero beyond the depth, along which the second of its places goes."""
+    """An operand as a whole tile, zero beyond the depth, which is its second index."""
     writer = launch.writer
     axes = places[0].variables | places[1].variables
     variables = value.variables | axes

@@ -1,6 +1,6 @@
-"""Factors and results of a product as matrices of which the GPU's copy engine moves a tile at a time (TMA).
+"""Factors and results of a product as matrices whose tiles the GPU's copy engine (TMA) transfers.
 
-No thread computes addresses, and what lies outside of a matrix is read as zero and not written.
+No thread computes addresses; elements outside of a matrix are read as zero and not written.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from dmc.kernels.generated.value import NARROW_FLOATS, Declined
 from dmc.kernels.problem import ITEM_BYTES
 from dmc.kernels.recipe import Buffer, View
 
-# Of addresses and of the distance of rows, in bytes.
+# Of addresses and row strides, in bytes.
 _ALIGNMENT = 16
 _STORED = (*NARROW_FLOATS, "f32")
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A factor as it lies in memory: `shape`, rows `stride` elements apart.
+    """A factor in memory: `shape`, rows `stride` elements apart.
 
-    turned: whether its rows go along the depth of the product. value, place: what is read, and where.
+    turned: whether its columns, not its rows, are rows or columns of the product. value, place: the tensor and the
+    index that are read.
     """
 
     value: Any
@@ -37,7 +38,7 @@ class Matrix:
 
     @staticmethod
     def of(product: Product, number: int, memory: dict[Any, Buffer]) -> Matrix | None:
-        """The matrix that a factor is, if it is read as it lies in memory, and narrow."""
+        """The matrix of a factor, if it is read from memory unchanged and has 16 bits per element."""
         probe = Launch("probe", "", memory)
         outer = variable("outer", product.size("rows" if number == product.first else "columns"))
         inner = variable("inner", product.size("depth"))
@@ -53,11 +54,11 @@ class Matrix:
         return _matrix(*loads[0], outer, inner)
 
     def load(self, launch: Launch, tile: tuple[int, int], corner: tuple[str, str], turn: bool = False) -> str:
-        """The text of a tile, first along the rows or columns of the product, then along its depth; or turned."""
+        """The text of a tile, first along the rows or columns of the product, then along its depth; or transposed."""
         if self.turned:
             tile, corner = (tile[1], tile[0]), (corner[1], corner[0])
         view = View(self.shape, (self.stride, 1), tile)
-        # What is read by several programs is not overwritten by one.
+        # Several programs read it, so no result may be written in its place.
         launch.emitter.loads.append((self.value, self.place))
         name = launch.descriptor(launch.memory[self.value], view)
         return f"{name}.load([{', '.join(corner)}]){'.T' if self.turned != turn else ''}"
@@ -73,14 +74,14 @@ def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | No
     rows, columns = (along, across) if turned else (across, along)
     stride = steps[rows]
     is_aligned = stride * ITEM_BYTES[str(value.type.element_type)] % _ALIGNMENT == 0
-    # Windows, whose rows overlap, are no matrix.
+    # Overlapping rows (sliding windows) are not a matrix.
     if not is_aligned or stride < columns.size:
         return None
     return Matrix(value, place, (rows.size, columns.size), stride, turned)
 
 
 def store(launch: Launch, root: Root, number: Index, view: View, corner: str, axes: frozenset[str]) -> None:
-    """Emits the elements of a tile of a root, and stores them at the next `flush`: at once, where that can be."""
+    """Emits a tile of a root and stores it at the next `flush`, by the copy engine if possible."""
     made = launch.emitter.emit(root.value, delinearise(number, root.shape))
     if made.held not in _STORED or made.held != str(root.value.type.element_type) or made.variables != axes:
         launch.root(root, number)
@@ -93,6 +94,6 @@ def store(launch: Launch, root: Root, number: Index, view: View, corner: str, ax
 
 
 def is_stored_in_tiles(root: Root, columns: int) -> bool:
-    """Whether rows of so many columns are aligned."""
+    """Whether the copy engine can store rows of so many columns."""
     dtype = str(root.value.type.element_type)
     return dtype in _STORED and columns * ITEM_BYTES[dtype] % _ALIGNMENT == 0

@@ -1,4 +1,4 @@
-"""Where a hyperbolic tangent is beside 1, as in GELU and its gradient, so that its absolute error alone counts."""
+"""Hyperbolic tangents combined with 1, as in GELU and its gradient, so that only their absolute error matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dmc._mlir import ir
 
 
 def is_beside_one(op: Any) -> bool:
-    """Whether all that reads a `math.tanh` of f32 adds it to 1, or takes its square from 1."""
+    """Whether every user of a `math.tanh` of f32 adds it to 1, or subtracts its square from 1."""
     (result,) = op.results
     return str(result.type) == "f32" and all(_is_absorbed(use.owner.operation, result) for use in result.uses)
 
@@ -28,7 +28,7 @@ def _is_taken_from_one(reader: Any, square: Any) -> bool:
 
 
 def _is_one(value: Any) -> bool:
-    """Whether a value of a body is the constant 1, or an element of a tensor that holds nothing else."""
+    """Whether a value of a body is the constant 1, or an element of a constant tensor of ones."""
     if isinstance(value.owner, ir.Block):
         value = value.owner.owner.operands[ir.BlockArgument(value).arg_number]
         if isinstance(value.owner, ir.Block):

@@ -1,4 +1,4 @@
-"""How matrix products are cut into tiles, and which ways to do so are tried."""
+"""The tiling of matrix products, and the candidates for it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dmc.kernels.recipe import Buffer
 
 _PROCESSORS = 132
 _LEAST = 16
-# With more elements of a tile for each thread, its halves take turns.
+# With more tile elements per thread, the epilogue handles the tile in halves.
 _MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a product is cut up: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth.
+    """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth.
 
-    matrices: its factors, where they are copied in tiles. resident: whether a program goes from tile to tile, and loads
-    of the next while it still computes with one.
+    matrices: its factors, if the copy engine transfers their tiles. resident: whether each program computes several
+    tiles (a persistent kernel), prefetching the next.
     """
 
     product: Product
@@ -45,31 +45,31 @@ class Tiles:
         return Tiles(product, rows, columns, inner, -(-steps // per_split), matrices, bool(chosen["resident"]))
 
     def count(self, kind: str) -> int:
-        """How many tiles there are along the rows or columns."""
+        """The number of tiles along the rows or columns."""
         return -(-self.product.size(kind) // getattr(self, kind))
 
     @property
     def steps(self) -> int:
-        """How many times a program goes on along the depth."""
+        """The number of iterations of a program along the depth."""
         return -(-self.product.size("depth") // (self.inner * self.splits))
 
     @property
     def total(self) -> int:
-        """How many tiles there are, of all batches and parts of the depth."""
+        """The number of tiles of all batches and parts of the depth."""
         return self.product.size("batches") * self.splits * self.count("rows") * self.count("columns")
 
     @property
     def programs(self) -> int:
-        """How many programs there are."""
+        """The number of programs."""
         return min(self.total, _PROCESSORS) if self.resident else self.total
 
     def by_threads(self) -> Tiles:
-        """The same tiles, of which threads load each element."""
+        """The same tiles, loaded by threads."""
         return replace(self, matrices=None, resident=False)
 
 
 def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Matrix] | None:
-    """Both factors of a single product, if tiles of them can be copied."""
+    """Both factors of an unbatched product, if the copy engine can transfer their tiles."""
     if product.size("batches") > 1:
         return None
     left, right = (Matrix.of(product, number, memory) for number in (product.first, product.second))
@@ -77,9 +77,9 @@ def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Ma
 
 
 def candidates(product: Product, narrow: bool, is_copied: bool) -> tuple[Candidate, ...]:
-    """The ways to compute a product, the most promising first: large tiles where enough of them keep the GPU busy.
+    """The ways to compute a product, the most promising first: large tiles if there are enough to keep the GPU busy.
 
-    is_copied: whether tiles of its factors can be copied.
+    is_copied: whether the copy engine can transfer tiles of its factors.
     """
     if not narrow:
         return (_tile(64, 64, 32, 4, 2), _tile(128, 64, 16, 8, 2), _tile(32, 64, 32, 4, 2))
@@ -113,7 +113,7 @@ def _copied(rows: int, columns: int, warps: int, stages: int, pieces: int, resid
     return candidate(warps, stages, **tiles, copied=1, resident=resident)
 
 
-# Measured on an H100, these are the fastest for one product or another of GPT-2.
+# Each of these is the fastest for some product of GPT-2 on an H100.
 COPIED = (
     _copied(128, 256, 8, 3, 4, 1),
     _copied(128, 256, 8, 4, 4, 1),

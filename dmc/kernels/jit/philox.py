@@ -1,6 +1,6 @@
 """Dropout masks by Philox4x32, bit for bit those of the composite `dropout`.
 
-A block has 128 bits, so that it serves `lanes` elements of a tensor with 128 ÷ lanes bits each: element i takes lane
+A block has 128 bits, for `lanes` elements of a tensor with 128 ÷ lanes bits each: element i takes lane
 i mod lanes of block i div lanes, for the counter (block, draw) and the key seed. `dropout` is a `Dropout`.
 """
 
@@ -64,8 +64,8 @@ def _same_lane(a, b, c, d, lane: tl.constexpr, dropout: tl.constexpr):
 def spread(a, b, c, d, dropout: tl.constexpr):
     """Which elements are kept by the words of blocks, [rows, blocks]: booleans [rows, blocks · lanes].
 
-    Joining what each thread has computed costs less than to bring packed bits to where they are used: there, many
-    threads would each compute the same block.
+    Joining each thread's results costs less than moving packed bits to their uses, where many threads would compute the
+    same block.
     """
     first = _same_lane(a, b, c, d, 0, dropout)
     if dropout.lanes == 8:
@@ -93,7 +93,7 @@ def packed(a, b, c, d, dropout: tl.constexpr):
 def words_of(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
     """The words of the blocks of a tile of a matrix, each [rows, columns // lanes].
 
-    `first_row` counts all rows that the tensor has; rows and `first_column` begin with a block.
+    `first_row` counts all rows of the tensor; rows and `first_column` begin at block boundaries.
     """
     row = first_row + tl.arange(0, rows).to(tl.int64)
     column = first_column // dropout.lanes + tl.arange(0, columns // dropout.lanes)
