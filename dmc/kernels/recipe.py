@@ -60,7 +60,8 @@ class Call:
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
     frozen dataclass of static parameters. source: the text of a module that defines the function instead; it contains
     the static parameters, so there is no `shape`. views: for each buffer the view that the kernel gets as a tensor
-    descriptor instead of a pointer, or None. plain: the launch for when such a buffer is not aligned.
+    descriptor instead of a pointer, or None. plain: the launch for when such a buffer is not aligned. registers: the
+    most per thread; 0 for no limit.
     """
 
     function: str
@@ -72,6 +73,7 @@ class Call:
     source: str = ""
     views: tuple[View | None, ...] = ()
     plain: Call | None = None
+    registers: int = 0
 
     def parameters(self) -> tuple[tuple[Buffer, View | None], ...]:
         """Each buffer, and how the kernel sees it if not by a pointer."""
