@@ -126,7 +126,7 @@ def test_failures(library: Library) -> None:
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(DmcError, match="needs the package 'cupy") as caught:
+    with pytest.raises(DmcError, match="requires the package 'cupy") as caught:
         _communicators(0, {})
     assert caught.value.hint == "pip install 'dmc[cuda]'"
 
