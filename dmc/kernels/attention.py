@@ -9,15 +9,17 @@ never read.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dmc.kernels.dropout import Dropout, dropout_of, refuses_dropout
+from dmc.kernels.dropout import LANES, Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
 from dmc.kernels.references import attention as reference
 
 Strides = tuple[int, ...]
+# Rows, columns, warps and stages of a launch.
+Sizes = tuple[int, int, int, int]
 _MAX_WIDTH = 128
 _MIN_BLOCK = 16
 
@@ -115,7 +117,8 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
     batch, heads, rows, width = named.q.shape
     columns, value_width = named.k.shape[2], named.v.shape[3]
     scale = problem.number("scale")
-    dropout = dropout_of(problem, batch * heads * rows * columns, columns)
+    tile = Tile(chosen["rows"], chosen["columns"], chosen.warps)
+    dropout = dropout_of(problem, batch * heads * rows * columns, columns, tile)
     return AttentionShape(
         rows=rows,
         columns=columns,
@@ -185,26 +188,28 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = _Operands.of(problem)
     if named.q.dtype == "f32":
-        return (_pair(32, 32, 4, 2, 32, 32, 4, 2), _pair(64, 32, 8, 2, 32, 64, 8, 2))
+        return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
     if max(named.q.shape[3], named.v.shape[3]) > 64:
         return (
-            _pair(64, 64, 4, 2, 64, 64, 4, 2),
-            _pair(128, 64, 8, 2, 64, 128, 8, 2),
-            _pair(64, 32, 4, 3, 32, 64, 4, 2),
+            _pair((64, 64, 4, 2), (64, 64, 4, 2)),
+            _pair((128, 64, 8, 2), (64, 128, 8, 2)),
+            _pair((64, 32, 4, 3), (32, 64, 4, 2)),
         )
+    if problem.number("p"):
+        # With so few registers a thread, three blocks share a multiprocessor.
+        return (_pair((64, 64, 4, 3), (64, 64, 4, 3), registers=168), _pair((64, 64, 4, 3), (128, 64, 4, 2)))
     return (
-        _pair(64, 64, 4, 3, 64, 64, 4, 3),
-        _pair(64, 64, 4, 3, 128, 64, 4, 2),
-        _pair(64, 64, 4, 3, 32, 64, 4, 3),
-        _pair(64, 32, 4, 3, 128, 64, 8, 2),
+        _pair((64, 64, 4, 3), (128, 64, 4, 2)),
+        _pair((64, 64, 4, 3), (64, 64, 4, 3)),
+        _pair((64, 64, 4, 3), (32, 64, 4, 3)),
+        _pair((64, 32, 4, 3), (128, 64, 8, 2)),
     )
 
 
-def _pair(
-    rows: int, columns: int, warps: int, stages: int, k_rows: int, k_columns: int, k_warps: int, k_stages: int
-) -> Candidate:
-    second = {"k_rows": k_rows, "k_columns": k_columns, "k_warps": k_warps, "k_stages": k_stages}
-    return candidate(warps, stages, rows=rows, columns=columns, **second)
+def _pair(first: Sizes, second: Sizes, registers: int = 0) -> Candidate:
+    rows, columns, warps, stages = first
+    others = dict(zip(("k_rows", "k_columns", "k_warps", "k_stages"), second, strict=True))
+    return candidate(warps, stages, rows=rows, columns=columns, **others, registers=registers)
 
 
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:
@@ -217,7 +222,7 @@ def _forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
-    turned = _shape(problem, candidate(rows=chosen["k_rows"], columns=chosen["k_columns"]))
+    turned = _shape(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
     count = len(problem.operands)
     out, logsumexp, seed, draw = operands(*range(count - 4, count))
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
@@ -232,15 +237,15 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
         Call("attention_backward.rows", tiles, of_rows, shape, chosen.warps, chosen.stages),
         Call("attention_backward.columns", k_tiles, of_columns, turned, chosen["k_warps"], chosen["k_stages"]),
     )
+    calls = tuple(replace(call, registers=chosen["registers"]) for call in calls)
     return Recipe(calls, (TensorType("f32", named.q.shape[:3]), *_mask(shape, named.q)))
 
 
 def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
-    """The packed bits of the dropout mask."""
-    if shape.dropout is None or not shape.stored:
+    """The packed bits that say what dropout keeps."""
+    if not shape.stored:
         return ()
-    lanes = shape.dropout.lanes
-    return (TensorType("i16" if lanes > 8 else "i8", (*q.shape[:3], shape.columns // lanes)),)
+    return (TensorType("i8", (*q.shape[:2], shape.columns // LANES, shape.rows)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:

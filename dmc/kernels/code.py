@@ -98,7 +98,8 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
     aligned = {(index,): divisible for index, buffer in enumerate(call.buffers) if buffer not in loose}
     source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
-    # The location of the source on this machine is not part of the code.
+    options |= {"maxnreg": call.registers} if call.registers else {}
+    # Where the source lies on this machine is no part of the code.
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         try:

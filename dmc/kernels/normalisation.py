@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dmc.kernels.dropout import Dropout, dropout_of, refuses_dropout
+from dmc.kernels.dropout import Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
@@ -71,15 +71,16 @@ def _refuses(problem: Problem) -> str | None:
 def _shape(problem: Problem, chosen: Candidate) -> NormShape:
     rows, width = _matrix(problem)
     per_program = -(-rows // (chosen["programs"] * chosen["rows"])) * chosen["rows"] if _is_backward(problem) else 0
+    block_width = max(16, 1 << (width - 1).bit_length())
     return NormShape(
         rows=rows,
         width=width,
         centred=_is_centred(problem),
         residual=_is_added(problem),
         eps=problem.number("eps"),
-        dropout=dropout_of(problem, rows * width, width),
+        dropout=dropout_of(problem, rows * width, width, Tile(chosen["rows"], block_width, chosen.warps)),
         block_rows=chosen["rows"],
-        block_width=max(16, 1 << (width - 1).bit_length()),
+        block_width=block_width,
         rows_of_program=per_program,
         stages=chosen.stages,
     )

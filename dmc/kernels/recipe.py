@@ -44,8 +44,9 @@ class Call:
     """One launch of a number of programs.
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
-    frozen dataclass of static parameters. source: the text of a module that defines the function instead; it contains
-    the static parameters, so there is no `shape`.
+    frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
+    is static stands in it, so that there is no `shape`. registers: the most that a thread may take; 0 for as many as it
+    wants.
     """
 
     function: str
@@ -55,6 +56,7 @@ class Call:
     warps: int = 4
     stages: int = 2
     source: str = ""
+    registers: int = 0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.lowering.device_arguments import with_true_arguments
-from dmc.lowering.iree import run_iree
+from dmc.lowering.iree import check_products, run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
@@ -88,6 +88,7 @@ def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
         run_iree(configured.encode(), target, "--compile-from=executable-targets", dump)
         # Kernels that only fill and copy need no code.
         ptx = "".join(path.read_text() for path in Path(directory).glob("*.ptx"))
+    check_products(ptx)
     return DeviceCode({MAIN: CodeModule(ptx)} if ptx else {}, kernels)
 
 

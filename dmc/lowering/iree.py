@@ -27,6 +27,8 @@ _FUSED_FIRST = (
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
+_TENSOR_CORES = "mma.sync"
+_ENTRY = re.compile(r"\.visible \.entry (\w+)")
 # IREE names a target by all features of its processor.
 _LONGEST = 300
 
@@ -71,6 +73,15 @@ def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
         ) from error
     assert output is not None
     return output
+
+
+def check_products(ptx: str) -> None:
+    """Raises DmcError for code of IREE's with products on tensor cores (see `dmc.target.CUDA`)."""
+    place = ptx.find(_TENSOR_CORES)
+    if place >= 0:
+        *_, entry = _ENTRY.findall(ptx[:place])
+        fact = "IREE multiplies narrow numbers by code that reads beyond its operands"
+        raise DmcError(f"kernel entry {entry}", fact, hint='use precision="fp32", or report the model')
 
 
 def _errors(report: str) -> str:

@@ -10,7 +10,7 @@ import os
 
 from dmc.errors import ProofError
 from dmc.lowering.cpu_features import required_features, with_used_features
-from dmc.lowering.iree import Executable, compile_stream
+from dmc.lowering.iree import Executable, check_products, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.lowering.stream_collectives import rendezvous_code
@@ -41,7 +41,11 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     if target.name == CPU.name:
         text = with_tiles(with_used_features(text), os.cpu_count() or 1)
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}
-    return Executable(compile_stream(text, target, _RECORDED_ANEW), statistics, required_features(text))
+    data = compile_stream(text, target, _RECORDED_ANEW)
+    if target.name != CPU.name:
+        # A module holds the PTX of its kernels as text.
+        check_products(data.decode("latin-1"))
+    return Executable(data, statistics, required_features(text))
 
 
 def stream_module(job: Job, code: CodeLibrary) -> str:

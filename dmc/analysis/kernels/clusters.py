@@ -38,8 +38,9 @@ class Clusters:
         """
         first, last = sorted((one, other), key=self.order.__getitem__)
         low, high = self.order[first], self.order[last]
-        later = self._reached(first, last, self.after, range(low, high))
-        earlier = None if later is None else self._reached(last, first, self.before, range(low + 1, high + 1))
+        earlier = self._reached(last, first, self.before, range(low + 1, high + 1))
+        # With nothing before it in between, the last moves up to the first, and what is behind the first may stay.
+        later = self._reached(first, last, self.after, range(low, high)) if earlier else []
         if later is None or earlier is None:
             return None
         places = sorted([low, high, *(self.order[node] for node in (*earlier, *later))])

@@ -16,7 +16,11 @@ from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
-# A value read by more kernels than this does not cause fusion.
+# The same, where several small kernels that are independent of each other share a launch.
+MOST_JOINED = 64
+# A kernel over so many elements takes hardly longer than its launch.
+_SMALL = 1 << 14
+# A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
 
 
@@ -38,14 +42,16 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
-    """Groups computing operations by the bytes that fusion saves.
+def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0) -> Fusion:
+    """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
-    A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of
-    operations except for a heap, as long as values have few readers.
+    A kernel has at most `most_values` operands and results, unless a single operation has more. Small kernels that have
+    nothing to do with each other are joined up to `most_joined`. Linear in the number of operations but for a heap, as
+    long as values have few readers.
     """
     merging = _Merging(graph, most_values)
     merging.run()
+    merging.join(most_joined)
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
     return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
 
@@ -231,6 +237,33 @@ class _Merging:
             if (node, gone) in self.apart:
                 self.apart.setdefault((node, kept), self.apart[node, gone])
 
+    def join(self, most_values: int) -> None:
+        """Joins small kernels over the same loops that are independent of each other, up to so many values in each."""
+        open_: dict[Loops, int] = {}
+        for node in sorted(self.groups, key=self.clusters.order.__getitem__):
+            group = self.groups[node]
+            if group.loops is None or not self._is_small(node):
+                continue
+            other = open_.get(group.loops)
+            merged = None if other is None else self._join(other, node, most_values)
+            open_[group.loops] = node if merged is None else merged
+
+    def _join(self, first: int, second: int, most_values: int) -> int | None:
+        is_after = second in self.clusters.after[first]
+        reads, writes = self._joined(first, second)
+        return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
+
+    def _is_small(self, node: int) -> bool:
+        """Whether a kernel takes no longer than its launch, and no movement before or behind it would have to wait."""
+        group = self.groups[node]
+        values = group.reads | group.writes
+        assert group.loops is not None
+        if group.loops.product or not 1 < prod(group.loops.over) <= _SMALL:
+            return False
+        if any(not _is_float(value.type) for value in values) or any(value in self.turning for value in values):
+            return False
+        return all(each in self.groups for each in self.clusters.before[node] | self.clusters.after[node])
+
     def refusals(self) -> Iterator[Refusal]:
         """What stopped the remaining fusions."""
         for first in sorted(self.groups):
@@ -239,3 +272,9 @@ class _Merging:
                     why = self._why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")
+
+
+def _is_float(type_: ir.Type) -> bool:
+    """Whether elements are floating-point numbers or truth values, for which kernels are always generated."""
+    element = ir.RankedTensorType(type_).element_type
+    return isinstance(element, ir.FloatType) or element == ir.IntegerType.get_signless(1)

@@ -24,6 +24,7 @@ _DECIDED: tuple[Callable[[Bounds, Bounds], bool | None], ...] = (
     lambda a, b: True if a[0] >= b[1] else False if a[1] < b[0] else None,
 )
 _FIRST_UNSIGNED = 6
+_NARROW_BITS = 32
 _SIMPLE = {
     "arith.addi": ("sum", "{} + {}"),
     "arith.subi": ("difference", "{} - {}"),
@@ -82,7 +83,11 @@ def _computed_in_kernel(writer: Writer, name: str, values: list[Value], dtype: s
     low, high = limits(dtype)
     if bounds is not None and not (low <= bounds[0] and bounds[1] <= high):
         bounds = None
-    held = held_for(dtype, bounds, *(value.bounds for value in values))
+    if bounds is not None and bounds[0] == bounds[1]:
+        return literal(bounds[0], dtype)
+    # A shift by all bits of a type or more means nothing there.
+    is_far = name in ("arith.shli", "arith.shrsi") and _bounds(values[1])[1] >= _NARROW_BITS
+    held = dtype if is_far else held_for(dtype, bounds, *(value.bounds for value in values))
     stem, template = _SIMPLE[name]
     texts = [text if text.isidentifier() else f"({text})" for text in operands(writer, values, held)]
     variables = variables_of(values)

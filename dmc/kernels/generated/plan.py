@@ -109,7 +109,7 @@ class Plan:
             own = [root for root in roots if math.prod(root.shape) == count]
             title = f"{self.name}: {count} elements, each for itself."
             launch = self._launch(title)
-            call = pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES))
+            call = pointwise.pointwise(launch, own, self._choose(pointwise.candidates(own)))
             across = turned.turned_dimension(launch, own[0])
             if across is not None:
                 launch = self._launch(title)

@@ -49,13 +49,11 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability, peak, total, accumulator = _online(scores, peak, total, accumulator, c)
             if c.dropout is not None:
-                probability = tl.where(kept_tile(seed, draw, index, first_row, first, c), probability, 0.0)
+                probability *= tl.where(kept_tile(seed, draw, index, first_row, first, c), c.dropout.scale, 0.0)
             v_tile = values(v_head, first, c)
             accumulator = tl.dot(probability.to(v_tile.dtype), v_tile, accumulator, input_precision=c.precision)
     empty = total == 0.0
     scale = tl.where(empty, 0.0, 1.0 / tl.where(empty, 1.0, total))
-    if c.dropout is not None:
-        scale *= c.dropout.scale
     out_head = head_of(out, batch, head, c.out_at[0], c.out_at[1])
     store_rows(out_head, first_row, accumulator * scale[:, None], c.out_at[2], c.rows, c.value_width)
     # Infinity makes the recomputed probabilities of a fully masked row zero.

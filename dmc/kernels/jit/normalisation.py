@@ -18,7 +18,7 @@ def _rows(pointer, row, column, inside, c: tl.constexpr):
 @triton.jit
 def _dropped(value, first, seed, draw, c: tl.constexpr):
     dropout: tl.constexpr = c.dropout
-    keep = kept(first, 0, tl.load(seed), tl.load(draw), c.block_rows, c.block_width, dropout)
+    keep = kept(first, 0, tl.load(seed), tl.load(draw), dropout)
     return tl.where(keep, value * c.dropout.scale, 0.0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic, work_of
-from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.fusion import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
@@ -51,8 +51,10 @@ class FormKernels(Pass):
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        most_values = min(each.most_values for each in targets(target_of(module)))
-        fusion = fuse(graph, most_values)
+        machines = targets(target_of(module))
+        has_kernels = all(each.has_kernels for each in machines)
+        most_values = min(each.most_values for each in machines)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)
