@@ -120,7 +120,7 @@ def test_failures(library: Library) -> None:
     with pytest.raises(DmcError, match=r"NCCL: fails \(unhandled system error\)"):
         by.all_gather(10, 20, 16, "i8", 7)
     library.failing = "init"
-    with pytest.raises(DmcError, match=r"rank 0: cannot reach the ranks \[0, 1\] by NCCL"):
+    with pytest.raises(DmcError, match=r"rank 0: cannot reach the ranks \[0, 1\] through NCCL"):
         _communicators(0, {}).make((0, 1))
 
 
