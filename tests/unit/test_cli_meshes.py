@@ -21,12 +21,12 @@ def test_a_mesh_and_a_plan_over_it() -> None:
 
 @pytest.mark.parametrize("text", ["dp", "dp=two", "dp=2,dp=4", ""])
 def test_no_meshes(text: str) -> None:
-    with pytest.raises(PlanError, match="is no axis with a size"):
+    with pytest.raises(PlanError, match="is not an axis with a size"):
         mesh_from(text)
 
 
 def test_no_plan() -> None:
-    with pytest.raises(PlanError, match="'zero4' is no ready plan") as caught:
+    with pytest.raises(PlanError, match="'zero4' is not a ready-made plan") as caught:
         plan_from("zero4", dmc.Mesh(dp=2))
     assert "zero2" in caught.value.hint
 
