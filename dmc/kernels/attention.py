@@ -2,8 +2,8 @@
 
 Beyond the composites, all tensors [batch, heads, rows, width] may be strided views whose last dimension is contiguous
 (so queries, keys and values side by side, and their gradients, need no copy), and k and v may have fewer heads than q.
-`dbias` is not computed: a problem that reads it is refused. Columns that causality hides from a whole tile are never
-read.
+`dbias` is not computed: a problem that reads it is refused. Columns that the causal mask hides from a whole tile are
+never read.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _MIN_BLOCK = 16
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What is static in the kernels: sizes, where tensors lie (strides of batch, head, row), scale, mask and tiles.
+    """The static parameters of the kernels: sizes, layouts of tensors (strides of batch, head, row), scale, mask and
+    tiles.
 
-    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, of which the
-    forward pass has none. bias_at: of all four dimensions, 0 where it broadcasts. factor: what scores still have to be
-    multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves for the second what
-    dropout keeps. precision: of products of f32.
+    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, which the
+    forward pass lacks. bias_at: of all four dimensions, 0 where it broadcasts. factor: the remaining factor of scores
+    for units of log₂ e. stored: the first launch of the backward pass stores the dropout mask for the second.
+    precision: of products of f32.
     """
 
     rows: int
@@ -76,7 +77,7 @@ class _Operands:
 
     @property
     def matrices(self) -> tuple[TensorType, ...]:
-        """All that has rows of heads: q, k, v, out, dout, dq, dk, dv."""
+        """All tensors with rows of heads: q, k, v, out, dout, dq, dk, dv."""
         return (self.q, self.k, self.v, self.out, *self.gradients)
 
     @staticmethod
@@ -96,18 +97,18 @@ def _refuses(problem: Problem) -> str | None:
     if any(tensor.steps()[3] != 1 for tensor in tensors):
         return "rows are not contiguous"
     if len({tensor.dtype for tensor in tensors}) > 1 or named.q.dtype not in ("bf16", "f16", "f32"):
-        return "operands have several types, or one without matrix products"
+        return "operands have different types, or a type without matrix products"
     if max(named.q.shape[3], named.v.shape[3]) > _MAX_WIDTH:
         return f"heads are wider than {_MAX_WIDTH}"
     if named.q.shape[1] % named.k.shape[1] or named.k.shape[1] != named.v.shape[1]:
-        return "heads of keys and values do not divide those of queries"
+        return "the number of query heads is not divisible by that of key and value heads"
     if problem.number("scale") <= 0.0:
         return "the scale is not positive"
     if len(problem.results) > 3:
         return "the gradient of the bias is not computed"
     others = (tensor for tensor in (*problem.operands, *problem.results) if tensor not in (*tensors, named.bias))
     if any(tensor.strides for tensor in others):
-        return "the log-sum-exp, or what is drawn by, is not contiguous"
+        return "the log-sum-exp, seed or draw is not contiguous"
     return refuses_dropout(problem)
 
 
@@ -258,7 +259,7 @@ def _tiles(problem: Problem, rows: int, block: int) -> int:
 
 
 def _cost(problem: Problem, products: int) -> Cost:
-    """`products`: how many of the size of rows × columns × width."""
+    """`products`: their number, each of size rows × columns × width."""
     named = _Operands.of(problem)
     batch, heads, rows, width = named.q.shape
     columns = named.k.shape[2]

@@ -1,9 +1,9 @@
 """Layer and RMS normalisation: composites `layer_norm`, `rms_norm` and their backward passes.
 
-`add_layer_norm` and `add_rms_norm` are what transformers do around them, in one pass over memory:
+`add_layer_norm` and `add_rms_norm` include the surrounding operations of transformers, in one pass over memory:
 (x, residual, weight, [bias], seed, draw) -> (total, y, [mean], rstd) with total = residual + dropout(x, p), and
 (dy, dtotal, total, weight, [mean], rstd, seed, draw) -> (dx, dresidual, dweight, [dbias]) for the backward pass.
-`y` may be of another type than what is normalised.
+`y` may have another type than the normalised value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MAX_WIDTH = 16384
 
 @dataclass(frozen=True)
 class NormShape:
-    """What is static. centred: the mean is subtracted and a bias added. Sizes are of the matrix [rows, width].
+    """The static parameters. centred: the mean is subtracted and a bias added. Sizes are of the matrix [rows, width].
 
-    stages: of the pipeline that loads rows ahead; rows_of_program: how many one program of the backward pass takes.
+    stages: of the pipeline that loads rows ahead; rows_of_program: rows per program of the backward pass.
     """
 
     rows: int
@@ -53,7 +53,7 @@ def _is_backward(problem: Problem) -> bool:
 
 
 def _matrix(problem: Problem) -> tuple[int, int]:
-    """Rows and width of what is normalised."""
+    """Rows and width of the normalised matrix."""
     shape = problem.operands[0].shape
     axes = int(problem.number("axes", 1))
     return math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])

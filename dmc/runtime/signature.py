@@ -37,10 +37,10 @@ class TensorSpec:
 class StateSpec(TensorSpec):
     """A tensor of the step's persistent state.
 
-        `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
-        "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
-    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are
-    those of its names that the model's `state_dict()` lacks: buffers that are not persistent, and tensors of the loss.
+    `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
+    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64). `aliases` are other names of
+    the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are those of its names that
+    the model's `state_dict()` does not have: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"

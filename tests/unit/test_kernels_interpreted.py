@@ -117,7 +117,7 @@ def test_attention_refuses_views_that_its_kernels_do_not_follow() -> None:
     spread = TensorType("f32", (1, 1, 8, 1), (16, 16, 2, 1))
     for operands, results, why in (
         ((turned, *forward.operands[1:]), forward.results, "rows are not contiguous"),
-        (forward.operands, (forward.results[0], spread), "the log-sum-exp, or what is drawn by, is not contiguous"),
+        (forward.operands, (forward.results[0], spread), "the log-sum-exp, seed or draw is not contiguous"),
     ):
         with pytest.raises(DmcError, match=why):
             implementation_of(problem("attention", operands, results, scale=1.0))

@@ -1,4 +1,4 @@
-"""Which computations become one kernel: greedily, what saves the most bytes through device memory first."""
+"""Which computations are fused into one kernel: greedily, by bytes of device memory traffic saved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_READERS = 8
 
 @dataclass(frozen=True)
 class Refusal:
-    """Two kernels, by one operation of each, that stay two, the bytes that one would save, and why."""
+    """Two kernels, by one operation of each, that are not fused, the bytes that fusion would save, and why."""
 
     first: int
     second: int
@@ -58,7 +58,7 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0) -> 
 
 @dataclass
 class _Group:
-    """members: numbers of operations. reads, writes: the values in memory that it takes and gives."""
+    """members: numbers of operations. reads, writes: its operands and results in memory."""
 
     members: list[int]
     loops: Loops | None
@@ -76,7 +76,7 @@ class _Merging:
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
-        # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
+        # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
         self.apart: dict[tuple[int, int], str] = {}
         self.turned: dict[ir.Value, list[int]] = {}
         self.turning: set[ir.Value] = set()
@@ -125,7 +125,7 @@ class _Merging:
                     heapq.heappush(heap, entry)
 
     def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
-        """The pairs of a kernel and those that read what it gives, give what it reads, or read the same."""
+        """The pairs of a kernel with its readers, its producers, and those that read the same."""
         near = {*self.clusters.before[node], *self.clusters.after[node]}
         for value in self.groups[node].reads:
             readers = self.readers[value]
@@ -137,7 +137,7 @@ class _Merging:
                     yield -saved, first, second
 
     def _saved(self, first: int, second: int) -> int:
-        """The bytes that are not moved where two kernels are one."""
+        """The bytes saved by fusing two kernels."""
         one, other = self.groups[first], self.groups[second]
         small, large = sorted((one.reads, other.reads), key=len)
         shared = sum(self._bytes(value) for value in small if value in large)
@@ -154,7 +154,7 @@ class _Merging:
         return value in self.held or not self.readers[value] <= {first, second}
 
     def _why_not(self, first: int, second: int) -> str:
-        """Why two kernels cannot be one, but for cycles."""
+        """Why two kernels cannot be fused, apart from cycles."""
         if (first, second) in self.apart:
             return self.apart[first, second]
         one, other = self.groups[first], self.groups[second]
@@ -180,7 +180,7 @@ class _Merging:
         return ""
 
     def _are_siblings(self, first: int, second: int) -> bool:
-        """Whether two kernels, none of which reads from the other, go through one tensor in the same loops."""
+        """Whether two independent kernels iterate over one tensor in the same loops."""
         one, other = self.groups[first], self.groups[second]
         if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
             return False
@@ -190,7 +190,7 @@ class _Merging:
         return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
-        """Whether all that a kernel with a product gives is computed from the product."""
+        """Whether all results of a kernel with a product depend on the product."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
         if not one.loops.product:
@@ -265,7 +265,7 @@ class _Merging:
         return all(each in self.groups for each in self.clusters.before[node] | self.clusters.after[node])
 
     def refusals(self) -> Iterator[Refusal]:
-        """What stopped the fusions that remain."""
+        """What stopped the remaining fusions."""
         for first in sorted(self.groups):
             for second in sorted(self.clusters.after[first]):
                 if second in self.groups and (saved := self._saved(first, second)):

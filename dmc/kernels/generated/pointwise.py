@@ -1,4 +1,4 @@
-"""Elements that are computed one by one: a flat tile of them for each program."""
+"""Elementwise computation: a flat tile per program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def candidates(roots: Sequence[Root]) -> tuple[Candidate, ...]:
 
 
 def pointwise(launch: Launch, roots: Sequence[Root], chosen: Candidate) -> Call:
-    """Makes `roots`, all of one number of elements."""
+    """Computes `roots`, all with the same number of elements."""
     place, programs = flat(launch, math.prod(roots[0].shape), chosen["block"])
     for root in roots:
         launch.root(root, place)
@@ -35,7 +35,7 @@ def pointwise(launch: Launch, roots: Sequence[Root], chosen: Candidate) -> Call:
 
 
 def flat(launch: Launch, count: int, block: int) -> tuple[Index, int]:
-    """Declares the variable of a flat tile over `count` elements; gives it, and the number of programs."""
+    """Declares the variable of a flat tile over `count` elements; returns it, and the number of programs."""
     block = min(block, power_of_two(count))
     if count > 1:
         program = "tl.program_id(0)" if count + block < 2**31 else "tl.program_id(0).to(tl.int64)"

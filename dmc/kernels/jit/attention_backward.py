@@ -1,6 +1,6 @@
 """Flash attention, backward (Dao et al., 2022, algorithm 4), without atomics: gradients of rows, then of columns.
 
-Both launches recompute the probabilities from the log-sum-exp of rows. The first leaves sum(dout · out) of each row.
+Both launches recompute the probabilities from the log-sum-exp of rows. The first stores sum(dout · out) of each row.
 """
 
 import triton
@@ -23,13 +23,13 @@ from dmc.kernels.jit.attention_tiles import (
 
 @triton.jit
 def _of_rows(pointer, index, row, other, c: tl.constexpr):
-    """One number of each row; `other` beyond the last."""
+    """One number per row; `other` beyond the last."""
     return tl.load(pointer + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=other)
 
 
 @triton.jit
 def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl.constexpr):
-    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout what it kept."""
+    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout the mask."""
     index, batch, head, first_row = tile_of_rows(c)
     row = first_row + tl.arange(0, c.block_rows)
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
@@ -94,7 +94,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
 def _of_head(
     dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c: tl.constexpr
 ):
-    """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
+    """The contribution of one head's rows to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
     q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
     dout_head = head_of(dout, batch, head, c.dout_at[0], c.dout_at[1])

@@ -1,4 +1,4 @@
-"""What the kernels of attention share: tiles of operands, scores and what they hide.
+"""Code shared by the attention kernels: tiles of operands, scores and masks.
 
 `c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they
 still wait for `c.factor`, which is fused into what follows. `index` counts heads over the whole batch.
@@ -15,13 +15,13 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.constexpr):
-    """Where the rows of a head begin."""
+    """The address of a head's first row."""
     return pointer + batch.to(tl.int64) * batch_stride + head.to(tl.int64) * head_stride
 
 
 @triton.jit
 def tile_of_rows(c: tl.constexpr):
-    """Which tile of rows this program takes: index, batch, head and first row. Those with most columns come first."""
+    """The tile of rows of this program: index, batch, head and first row. Those with the most columns come first."""
     tiles: tl.constexpr = (c.rows + c.block_rows - 1) // c.block_rows
     tile = tiles - 1 - tl.program_id(0) % tiles
     index = tl.program_id(0) // tiles
@@ -113,7 +113,7 @@ def _mask_of(mask, index, c: tl.constexpr):
 
 @triton.jit
 def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
-    """`kept_tile`; its packed bits are left in `mask`, if that is wanted."""
+    """`kept_tile`; its packed bits are stored in `mask`, if requested."""
     if not c.stored:
         return kept_tile(seed, draw, index, first_row, first_column, c)
     dropout: tl.constexpr = c.dropout
