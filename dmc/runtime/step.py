@@ -16,6 +16,7 @@ from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
 from dmc.runtime.checks import check_artifact, rates_of
+from dmc.runtime.index_bounds import check_indices
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
@@ -226,13 +227,14 @@ class Step:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is unchanged: skip the batch or lower the learning rate"
+            hint = "the state is unchanged: skip the batch, lower the learning rate, or check indices that are computed"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
 
     def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
         batch = [self._given(spec, value) for spec, value in zip(signature.batch, values, strict=True)]
+        check_indices(signature.bounds, signature.batch, batch)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
