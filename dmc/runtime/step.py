@@ -193,8 +193,7 @@ class Step:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the step and its current state as one `.dmc` file; a crash meanwhile leaves an old file intact.
 
-        Waits for the steps in flight; of several processes the first writes. Raises OSError if the file cannot be
-        written.
+        Waits for the steps in flight; rank 0 writes. Raises OSError if the file cannot be written.
         """
         snapshot = self.snapshot()
         if self.is_first:
@@ -229,14 +228,13 @@ class Step:
         return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
 
     def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
-        signature = self.signature
+        signature, scatter = self.signature, self._ranks.scatter
         batch = [self._given(spec, value) for spec, value in zip(signature.batch, values, strict=True)]
         check_indices(signature.bounds, signature.batch, batch)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
-        scatter = self._ranks.scatter
         issued = self._session.issue(scatter(signature.controls, controls), scatter(signature.batch, batch))
         outputs = self._outputs(*issued)
         if expected is not None and (found := expected.differences(self._left(outputs))):
