@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.panels import HEIGHT, MARK, WIDTH
+from dmc.lowering.panels import MARK, WIDTH
 
 # Bytes of a vector → rows of the result and panels of columns that are in registers at a time: with AVX2 8 of 16
 # registers hold results, with AVX-512 16 of 32.
@@ -74,7 +74,7 @@ def _in_executable(text: str, registers: tuple[int, int], cores: int) -> str:
     rows, columns, depth = (int(product[name]) for name in ("rows", "columns", "depth"))
     loaded = _reads_panels(loops, product["b"], (depth, columns), (columns // WIDTH, depth, WIDTH))
     if loaded is not None and product["which"] == "both":
-        loaded = _reads_panels(loaded, product["a"], (rows, depth), (rows // HEIGHT, depth, HEIGHT))
+        loaded = _reads_panels(loaded, product["a"], (rows, depth), (rows // WIDTH, depth, WIDTH))
     return text if loaded is None else loaded
 
 
@@ -102,23 +102,21 @@ def _loops(product: re.Match[str], registers: tuple[int, int], cores: int) -> It
     both = product["which"] == "both"
     panels = columns // WIDTH
     # The rows of a left matrix in panels are two dimensions of the result.
-    split = f"{rows // HEIGHT}x{HEIGHT}" if both else f"{rows}"
+    split = f"{rows // WIDTH}x{WIDTH}" if both else f"{rows}"
     result = f"tensor<{split}x{panels}x{WIDTH}xf32>"
     groups = "[[0, 1], [2, 3]]" if both else "[[0], [1, 2]]"
     shape = f"{split}x{panels}x{WIDTH}".replace("x", ", ")
     dims = "d0, d1, d2, d3, d4" if both else "d0, d1, d2, d3"
-    a, b, c = (
-        ("d0, d4, d1", "d2, d4, d3", "d0, d1, d2, d3") if both else ("d0, d3", "d1, d3, d2", "d0, d1, d2")
-    )
+    a, b, c = ("d0, d4, d1", "d2, d4, d3", "d0, d1, d2, d3") if both else ("d0, d3", "d1, d3, d2", "d0, d1, d2")
     maps = ", ".join(f"affine_map<({dims}) -> ({each})>" for each in (a, b, c))
     kinds = ", ".join(['"parallel"'] * (4 if both else 3))
-    left = f"{rows // HEIGHT}x{depth}x{HEIGHT}" if both else f"{rows}x{depth}"
+    left = f"{rows // WIDTH}x{depth}x{WIDTH}" if both else f"{rows}x{depth}"
     operands = f"{product['a']}, {product['b']} : tensor<{left}xf32>, tensor<{panels}x{depth}x{WIDTH}xf32>"
     matrix = f"tensor<{rows}x{columns}xf32>"
     info = _tiles(rows, panels, depth, both, registers, cores)
     lines = [
         f"%panel_i = tensor.expand_shape {product['c']} {groups} output_shape [{shape}] : {matrix} into {result}",
-        f"%panel_r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}, \"reduction\"]}} "
+        f'%panel_r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}, "reduction"]}} '
         f"ins({operands}) outs(%panel_i : {result}) attrs = {{compilation_info = {info}}}{_BODY}{result}",
         f"{product['result']} = tensor.collapse_shape %panel_r {groups} : {result} into {matrix}",
     ]
@@ -129,7 +127,7 @@ def _tiles(rows: int, panels: int, depth: int, both: bool, registers: tuple[int,
     height, width = registers
     width = width if panels % width == 0 else 1
     tall, wide = _tile(rows, panels, width, cores)
-    side = [tall // HEIGHT, 0, wide, 0] if both else [tall, wide, 0]
+    side = [tall // WIDTH, 0, wide, 0] if both else [tall, wide, 0]
     vector = [1, height, width, WIDTH] if both else [height, width, WIDTH]
     steps = [0] * len(side) + [_STEPS if depth % _STEPS == 0 else 1]
     lowering = (
@@ -142,10 +140,10 @@ def _tiles(rows: int, panels: int, depth: int, both: bool, registers: tuple[int,
 
 def _tile(rows: int, panels: int, width: int, cores: int) -> tuple[int, int]:
     """Rows and panels of the tile of one task: the largest that divide the result, with two tasks for each core."""
-    tall = max(each for each in range(HEIGHT, _ROWS + 1, HEIGHT) if rows % each == 0)
+    tall = max(each for each in range(WIDTH, _ROWS + 1, WIDTH) if rows % each == 0)
     wide = max(each for each in range(width, _COLUMNS // WIDTH + 1, width) if panels % each == 0)
     while (rows // tall) * (panels // wide) < 2 * cores:
-        if tall % (2 * HEIGHT) == 0:
+        if tall % (2 * WIDTH) == 0:
             tall //= 2
         elif wide % (2 * width) == 0:
             wide //= 2

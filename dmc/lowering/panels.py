@@ -11,8 +11,8 @@ from dmc._mlir import ir, linalg, tensor
 from dmc.dialect.iree import fusion_barrier
 from dmc.walk import walk
 
-# Columns of a panel of the right matrix, rows of one of the left.
-WIDTH, HEIGHT = 16, 8
+# Columns of a panel of the right matrix, or rows of one of the left: a cache line, so that packing writes whole ones.
+WIDTH = 16
 # On a product: its left and its right matrix are said to be matrices, but lie in panels ("right", "both").
 MARK = "panels"
 # Rows and columns of the result: with fewer, panels are read too few times. More rows where no operand is transposed.
@@ -34,7 +34,7 @@ def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> Non
         left, right = (_source(each) for each in op.operands[:2])
         both = left != op.operands[0]
         least = _ROWS if both or right != op.operands[1] else _ROWS_PLAIN
-        if rows < least or columns < _COLUMNS or rows % HEIGHT or columns % WIDTH:
+        if rows < least or columns < _COLUMNS or rows % WIDTH or columns % WIDTH:
             continue
         with op.location:
             op.operands[1] = _packed(op.operands[1], right, 1, packed)
@@ -70,15 +70,14 @@ def _packed(value: ir.Value, source: ir.Value, side: int, packed: dict[tuple[ir.
 def _panels(value: ir.Value, source: ir.Value, side: int) -> ir.Value:
     """Those of `value`: panel, depth, place in the panel."""
     across = 1 if side else 0
-    width = WIDTH if side else HEIGHT
     kind = ir.RankedTensorType(value.type)
-    depth, panels = kind.shape[1 - across], kind.shape[across] // width
+    depth, panels = kind.shape[1 - across], kind.shape[across] // WIDTH
     # Where, in what is stored, the dimension lies that is cut into panels.
     dim = across if source == value else 1 - across
-    groups, shape = ([[0], [1, 2]], [depth, panels, width]) if dim else ([[0, 1], [2]], [panels, width, depth])
+    groups, shape = ([[0], [1, 2]], [depth, panels, WIDTH]) if dim else ([[0, 1], [2]], [panels, WIDTH, depth])
     with _behind(value):
         cut = tensor.expand_shape(ir.RankedTensorType.get(shape, kind.element_type), source, groups, [], shape)
-        empty = tensor.empty([panels, depth, width], kind.element_type)
+        empty = tensor.empty([panels, depth, WIDTH], kind.element_type)
         order = [1, 0, 2] if dim else [0, 2, 1]
         turned = linalg.transpose(cut, outs=[empty], permutation=order).results[0]
     return fusion_barrier(turned)
