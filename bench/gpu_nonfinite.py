@@ -1,7 +1,8 @@
 """NaN, infinities and signed zeros in the code for a GPU: every case of `tests/nonfinite_cases.py`, beside eager there.
 
-`python -m bench.gpu_nonfinite prepare DIRECTORY` compiles the cases for CPU and GPU (`target="cpu+cuda"`) in float32
-and bfloat16, and leaves `<group>_<type>.dmc` in DIRECTORY. It needs no GPU.
+`python -m bench.gpu_nonfinite prepare DIRECTORY` compiles the cases for CPU and GPU (`target="cpu+cuda"`) in float32,
+bfloat16 and float16, and leaves `<group>_<type>.dmc` in DIRECTORY. It needs no GPU. `--target cuda:iree` compiles for a
+GPU that runs IREE's code alone.
 
 `python -m bench.gpu_nonfinite run DIRECTORY` replays one step of each file on the GPU with `dmc.runtime` alone and
 compares every result and gradient with PyTorch eager's on the same GPU and on its host: NaN for NaN, infinity for
@@ -28,10 +29,10 @@ from tests.nonfinite import GROUPS, Outcome, Sweep, differences, eager, loss, nu
 from tests.nonfinite_cases import Case
 
 RESULTS = Path(__file__).parent / "results" / "gpu_nonfinite.json"
-TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-PRECISION = {"f32": "fp32", "bf16": "bf16"}
-# Functions such as exp are approximated; of bfloat16, a few roundings of 0.4 %.
-TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+PRECISION = {"f32": "fp32", "bf16": "bf16", "f16": "fp32"}
+# Functions such as exp are approximated; of narrow types, a few roundings, of 0.4 % in bfloat16.
+TOLERANCE = {"f32": 1e-4, "bf16": 3e-2, "f16": 5e-3}
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,14 @@ def main() -> int:
     parser.add_argument("--types", nargs="+", choices=tuple(TYPES), default=tuple(TYPES))
     parser.add_argument("--groups", nargs="+", choices=tuple(GROUPS), default=tuple(GROUPS))
     parser.add_argument("--without", nargs="+", default=(), help="cases that PyTorch on the GPU machine cannot do")
+    parser.add_argument("--target", default="cpu+cuda", help="as of dmc.compile")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     chosen = [(group, type_) for type_ in options.types for group in options.groups]
     if options.mode == "prepare":
         for group, type_ in chosen:
-            prepare(group, type_, options.directory, options.without)
+            prepare(group, type_, options.directory, options.without, options.target)
         return 0
     results = [run(group, type_, options.directory, options.without) for group, type_ in chosen]
     record = {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
@@ -70,8 +72,8 @@ def main() -> int:
     return 1 if any(result.differences for result in results) else 0
 
 
-def prepare(group: str, type_: str, directory: Path, without: Sequence[str] = ()) -> None:
-    """Compiles one group of cases in one type for both machines."""
+def prepare(group: str, type_: str, directory: Path, without: Sequence[str] = (), target: str = "cpu+cuda") -> None:
+    """Compiles one group of cases in one type."""
     import dmc
     from dmc.api import compile_artifact
 
@@ -82,7 +84,7 @@ def prepare(group: str, type_: str, directory: Path, without: Sequence[str] = ()
         optimizer=dmc.optim.SGD(lr=1.0),
         example=(x, y, torch.zeros(1, dtype=x.dtype)),
         precision=PRECISION[type_],
-        target="cpu+cuda",
+        target=target,
         # The comparison is made on the GPU, case by case.
         verify=False,
     )

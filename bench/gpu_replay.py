@@ -177,8 +177,7 @@ def run(model: str, directory: Path) -> Result:
     stored, precision = dict(np.load(directory / f"{model}.npz")), CASES[model].precision
     step = load(directory / f"{model}.dmc", device="cuda")
     start = drawn_state(step)
-    batches = stored_batches(step, stored)
-    steps = CASES[model].steps
+    batches, steps = stored_batches(step, stored), CASES[model].steps
     losses, trained = train(step, start, batches, steps)
     before = _used_bytes()
     again, retrained = train(step, start, batches, steps)

@@ -70,7 +70,8 @@ def _rest_as_hardware(self: Any, x: Any, y: Any) -> Any:
 def _exact_rest(x: Any, y: Any) -> Any:
     """libdevice, which the interpreter does not know; a literal may stand for one operand."""
     type = next(each.dtype.scalar for each in (x, y) if isinstance(each, tl.tensor))
-    made = np.fmod(*(each.handle.data if isinstance(each, tl.tensor) else np.float32(each) for each in (x, y)))
+    dividend, divisor = (each.handle.data if isinstance(each, tl.tensor) else np.float32(each) for each in (x, y))
+    made = np.asarray(np.fmod(dividend, divisor))
     return tl.tensor(_interpreter.TensorHandle(made, type), tl.block_type(type, list(made.shape)))
 
 

@@ -1,4 +1,4 @@
-"""Machines as data, and what a kernel, a move and a collective cost on them. Knows of no compiler and no run."""
+"""Machines as data, and the cost of kernels, moves and collectives on them. Independent of compiler and runtime."""
 
 from dmc.machine.collectives import collective_ns, links_of
 from dmc.machine.cost import kernel_key, kernel_ns, launch_ns, move_ns
@@ -14,6 +14,7 @@ from dmc.machine.machine import (
     Shares,
     cost_table_hash,
     machine,
+    machine_for,
     machine_names,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "launch_ns",
     "links_of",
     "machine",
+    "machine_for",
     "machine_names",
     "move_ns",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,24 @@ def test_trains_in_the_order_of_the_file(path: Path, tmp_path: Path, capsys: pyt
     assert load(path).steps_done == 0
 
 
+def test_resumes_from_the_last_checkpoint(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def losses(steps: int, *options: str) -> list[float]:
+        batches = ["--batches", str(_write(tmp_path / "b.npz", 4)), "--shuffle", "1"]
+        assert main(["run", str(path), "--steps", str(steps), *batches, *options]) == 0
+        return _losses(capsys.readouterr().out)
+
+    whole, options = losses(8), ["--checkpoints", str(tmp_path / "checkpoints"), "--save-every", "2"]
+    assert losses(5, *options) == whole[:5]
+    assert sorted(each.name for each in (tmp_path / "checkpoints").iterdir()) == ["step-00000004", "step-00000005"]
+    assert losses(8, *options) == whole[5:]
+    assert losses(8, *options) == []
+    later = tmp_path / "later.dmc"
+    assert losses(9, *options, "-o", str(later)) != []
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000009")
+    assert main(["run", str(later), "--steps", "1", "--batches", str(tmp_path / "b.npz"), *options]) == 1
+    assert "contains a checkpoint of step 8, and the file is at step 9 already" in capsys.readouterr().err
+
+
 def test_shuffle_visits_every_batch_once_a_round(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,8 +87,8 @@ def test_shuffle_visits_every_batch_once_a_round(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mask": None}, "holds x, y, ids; the step takes x, y, ids, mask"),
-        ({"more": np.zeros(2)}, "holds x, y, ids, mask, more; the step takes x, y, ids, mask"),
+        ({"mask": None}, "contains x, y, ids; the step takes x, y, ids, mask"),
+        ({"more": np.zeros(2)}, "contains x, y, ids, mask, more; the step takes x, y, ids, mask"),
         ({"x": np.zeros((3, 4, 3), np.float32)}, "expected one leading dimension of batches, got x f32[3, 4, 3]"),
         ({"x": np.zeros((2, 9, 3), np.float32)}, "input 'x': expected f32[4, 3], got f32[9, 3]"),
         ({"ids": np.zeros((2, 4), np.int32)}, "input 'ids': expected i64[4], got i32[4]"),

@@ -14,6 +14,7 @@ from torch import nn
 import dmc
 
 FEATURES = 6
+EXPONENT = torch.tensor([2], dtype=torch.int8)
 
 
 class Inner(nn.Module):
@@ -81,8 +82,20 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
+def _gradient_by_exponent(x: torch.Tensor) -> torch.Tensor:
+    return x**EXPONENT
+
+
 def _own_statistics(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
+
+
+def _hardly_dropped(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.dropout(x, 1e-6)
+
+
+def _hardly_kept(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=1.0 - 1e-6)
 
 
 OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
@@ -96,6 +109,9 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "to-unsigned": (_to_unsigned, "unsigned"),
     "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
+    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 or 1"),
+    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 0 or 1"),
+    "gradient-by-exponent": (_gradient_by_exponent, "8 or 16 bits"),
     "own-statistics": (_own_statistics, "its own running statistics"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.errors import ProofError
+from dmc.errors import DmcError, ProofError
 from dmc.lowering.device_code import device_code
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
@@ -80,9 +81,9 @@ def test_launches_are_refused_of_which_something_else_holds(library: CodeLibrary
     code = device_code(_job((0, 8192)), library, CUDA)
     check_device_code(_job((256, 12288)), code)
     for places, fact in {
-        (36, 8192): "takes parameter 0 to be a multiple of 16, but gets one of 4",
-        (0, 8200): "takes parameter 1 to be a multiple of 16, but gets one of 8",
-        (0, 0): "reads parameter 0 as if nobody wrote there, but writes there",
+        (36, 8192): "assumes that parameter 0 is a multiple of 16, but gets a multiple of 4",
+        (0, 8200): "assumes that parameter 1 is a multiple of 16, but gets a multiple of 8",
+        (0, 0): "reads parameter 0 as if it were read-only, but writes there",
     }.items():
         with pytest.raises(ProofError, match=f"kernel @negated, entry .*: V12: {fact}"):
             check_device_code(_job((0, 8192), places), code)
@@ -94,7 +95,7 @@ def test_code_is_refused_whose_accesses_are_wider_than_it_says(library: CodeLibr
     load = re.search(r"ld\.global\.nc\.b32\s+(%r\d+),", code.modules[MAIN].ptx)
     assert load
     made = code.modules[MAIN].ptx.replace(load[0], f"ld.global.nc.v2.b32 {{{load[1]}, _}},")
-    with pytest.raises(ProofError, match="V12: takes parameter 0 to be a multiple of 8, but gets one of 4"):
+    with pytest.raises(ProofError, match="V12: assumes that parameter 0 is a multiple of 8, but gets a multiple of 4"):
         check_device_code(job, replace(code, modules={MAIN: CodeModule(made)}))
 
 
@@ -110,3 +111,54 @@ def test_a_fill_is_refused_that_splits_its_pattern(library: CodeLibrary) -> None
     check(bytes(2), 2)
     with pytest.raises(ProofError, match=r"launch of @negated: V12: fills bytes \[8194, 12288\) with a pattern of 4"):
         check(bytes(4), 2)
+
+
+NARROW = """
+func.func private @product(%x: tensor<20x20xbf16>, %y: tensor<20x9xbf16>) -> tensor<20x9xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<20x9xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<20x9xf32>) -> tensor<20x9xf32>
+  %0 = linalg.matmul ins(%x, %y : tensor<20x20xbf16>, tensor<20x9xbf16>) outs(%z : tensor<20x9xf32>) -> tensor<20x9xf32>
+  return %0 : tensor<20x9xf32>
+}
+func.func private @windows(%x: tensor<2x18x18x3xbf16>, %w: tensor<3x3x3x16xbf16>) -> tensor<2x16x16x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x16x16x16xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x16x16x16xf32>) -> tensor<2x16x16x16xf32>
+  %0 = linalg.conv_2d_nhwc_hwcf ins(%x, %w : tensor<2x18x18x3xbf16>, tensor<3x3x3x16xbf16>)
+      outs(%z : tensor<2x16x16x16xf32>) -> tensor<2x16x16x16xf32>
+  return %0 : tensor<2x16x16x16xf32>
+}"""
+# The shapes of operands and result.
+NARROW_SHAPES = {
+    "product": ((20, 20), (20, 9), (20, 9)),
+    "windows": ((2, 18, 18, 3), (3, 3, 3, 16), (2, 16, 16, 16)),
+}
+
+
+def _narrow(name: str) -> DeviceCode:
+    """IREE's code of a product of numbers of 16 bits."""
+    *given, made = NARROW_SHAPES[name]
+    reads = tuple(Operand("bf16", shape) for shape in given)
+    writes = (Operand("f32", made),)
+    ranges = [
+        Range("device", i << 20, math.prod(each.shape) * (4 if each in writes else 2))
+        for i, each in enumerate((*reads, *writes))
+    ]
+    launch = Launch(0, name, tuple(ranges[:2]), tuple(ranges[2:]))
+    program = Program(0, {"device": 3 << 20}, (Lane("compute", "compute"),), (), (launch,))
+    job = Job({"rank": 1}, (), {name: Kernel(name, reads, writes, 64, 512)}, (program,))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        return device_code(job, compile_kernels(ir.Module.parse(NARROW), [name], CUDA), CUDA)
+
+
+def test_narrow_products_that_fill_no_tile_do_not_go_to_tensor_cores() -> None:
+    assert "mma" not in _narrow("product").modules[MAIN].ptx
+
+
+def test_narrow_convolutions_are_refused() -> None:
+    with pytest.raises(
+        DmcError, match=r"kernel entry \w*windows\w*: IREE multiplies narrow numbers by code that reads"
+    ):
+        _narrow("windows")
