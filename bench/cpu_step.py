@@ -2,7 +2,8 @@
 
 `python -m bench.cpu_step` runs every system in its own process, lets them step in turn so that all see the same machine
 load, and reports the median time of a step, the growth of resident memory while training, and the time until the first
-step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`.
+step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`,
+with `--vectors avx2` to `cpu_step_avx2.json`: then neither dmc nor PyTorch's libraries use AVX-512.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,25 @@ from bench.record import write_record
 from bench.worker import CORES
 
 SYSTEMS = ("eager", "compile", "dmc")
-RESULTS = Path(__file__).parent / "results" / "cpu_step.json"
+RESULTS = Path(__file__).parent / "results"
 BUSY = 0.5  # Load average; PyTorch's threads wait for each other actively, so one busy neighbour multiplies its times.
 SETTLE_S = 0.3  # Threads of the process that has just stepped may still spin for a moment.
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What all systems may use of the processor. target: dmc's; environment: that of PyTorch, oneDNN and MKL."""
+
+    target: str
+    environment: Mapping[str, str]
+    record: str
+
+
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
+VECTORS = {
+    "all": Vectors("cpu", {}, "cpu_step.json"),
+    "avx2": Vectors("cpu:x86-64-v3", AVX2, "cpu_step_avx2.json"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,10 +70,10 @@ class Result:
 class Worker:
     """A worker process and the communication with it."""
 
-    def __init__(self, model: str, system: str, directory: Path) -> None:
-        command = [sys.executable, "-m", "bench.worker", model, system, str(directory)]
+    def __init__(self, model: str, system: str, directory: Path, vectors: Vectors) -> None:
+        command = [sys.executable, "-m", "bench.worker", model, system, str(directory), vectors.target]
         # A fresh cache: torch.compile would otherwise only look up what an earlier run compiled.
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "inductor")}
+        environment = {**os.environ, **vectors.environment, "TORCHINDUCTOR_CACHE_DIR": str(directory / "inductor")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -85,11 +103,11 @@ class Worker:
         return json.loads(line)
 
 
-def measure(model: str, rounds: int, steps: int, directory: Path) -> list[Result]:
+def measure(model: str, rounds: int, steps: int, directory: Path, vectors: Vectors) -> list[Result]:
     """Every system on one model: `rounds` turns of `steps` steps each, after one turn to warm up."""
-    compiler = Worker(model, "dmc-compiler", directory)
+    compiler = Worker(model, "dmc-compiler", directory, vectors)
     compile_s, compiler_mb = compiler.ready_s, compiler.finish()["training_mb"]
-    workers = {system: Worker(model, system, directory) for system in SYSTEMS}
+    workers = {system: Worker(model, system, directory, vectors) for system in SYSTEMS}
     for turn in range(rounds + 1):
         for worker in workers.values():
             time.sleep(SETTLE_S)
@@ -122,18 +140,25 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=tuple(CASES), default=tuple(CASES))
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--vectors", choices=tuple(VECTORS), default="all", help="avx2: as if there were no AVX-512")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    vectors = VECTORS[options.vectors]
     load = os.getloadavg()[0]
     if load > BUSY:
         Console(stderr=True).print(f"other programs are running (load {load:.1f}): the times will say little")
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory:
         for model in options.models:
-            results += measure(model, options.rounds, options.steps, Path(directory))
+            results += measure(model, options.rounds, options.steps, Path(directory), vectors)
     Console(width=120).print(_table(results))
-    record = {"machine": _machine(), "load_before": load, "results": [asdict(result) for result in results]}
-    write_record(options.out, record)
+    record = {
+        "machine": _machine(),
+        "vectors": options.vectors,
+        "load_before": load,
+        "results": [asdict(result) for result in results],
+    }
+    write_record(options.out or RESULTS / vectors.record, record)
 
 
 def _table(results: list[Result]) -> Table:

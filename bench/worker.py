@@ -1,9 +1,10 @@
 """One system training one model in a process of its own, so that its memory is its own: the parent tells it when.
 
-`python -m bench.worker MODEL SYSTEM DIRECTORY` prepares and prints a JSON line with `ready_s` (seconds). For each
-line with a number n on its standard input it makes n steps and answers with a JSON list of their seconds. At the end
-of input it prints `training_mb` and `loss`. The systems are eager, compile (torch.compile) and dmc; `dmc-compiler`
-compiles into DIRECTORY what `dmc` then trains with `dmc.runtime` alone, so that the compiler's memory is counted apart.
+`python -m bench.worker MODEL SYSTEM DIRECTORY TARGET` prepares and prints a JSON line with `ready_s` (seconds). For
+each line with a number n on its standard input it makes n steps and answers with a JSON list of their seconds. At the
+end of input it prints `training_mb` and `loss`. The systems are eager, compile (torch.compile) and dmc; `dmc-compiler`
+compiles into DIRECTORY, for TARGET, what `dmc` then trains with `dmc.runtime` alone, so that the compiler's memory is
+counted apart.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ RunStep = Callable[[int], float]
 
 def main() -> None:
     """Serves the parent until its end of input."""
-    model, system, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    model, system, directory, target = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
     # Before anything starts threads: every system gets the same cores.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     for module in MODULES[system]:
         __import__(module)
     before = reset_peak()
     start = time.perf_counter()
-    run_step = PREPARE[system](model, directory)
+    run_step = PREPARE[system](model, directory, target)
     loss = run_step(0)  # torch.compile compiles on the first call.
     _say({"ready_s": time.perf_counter() - start})
     count = 1
@@ -80,7 +81,7 @@ def _torch(model: str, compiled: bool) -> RunStep:
     return run_step
 
 
-def _dmc_compiler(model: str, directory: Path) -> RunStep:
+def _dmc_compiler(model: str, directory: Path, target: str) -> RunStep:
     import numpy as np
     import torch
 
@@ -89,7 +90,9 @@ def _dmc_compiler(model: str, directory: Path) -> RunStep:
 
     torch.set_num_threads(CORES)
     case = cases.CASES[model]()
-    artifact = compile_artifact(case.model, loss=case.loss, optimizer=cases.own_optimizer(), example=case.example(0))
+    artifact = compile_artifact(
+        case.model, loss=case.loss, optimizer=cases.own_optimizer(), example=case.example(0), target=target
+    )
     artifact.write(directory / f"{model}.dmc")
     for seed in range(BATCHES):
         batch = case.example(seed)
@@ -100,7 +103,7 @@ def _dmc_compiler(model: str, directory: Path) -> RunStep:
     return lambda index: 0.0
 
 
-def _dmc(model: str, directory: Path) -> RunStep:
+def _dmc(model: str, directory: Path, target: str) -> RunStep:
     import numpy as np
 
     from dmc.runtime.step import load
@@ -110,9 +113,9 @@ def _dmc(model: str, directory: Path) -> RunStep:
     return lambda index: float(step.call_flat(batches[index]))
 
 
-PREPARE: dict[str, Callable[[str, Path], RunStep]] = {
-    "eager": lambda model, _: _torch(model, compiled=False),
-    "compile": lambda model, _: _torch(model, compiled=True),
+PREPARE: dict[str, Callable[[str, Path, str], RunStep]] = {
+    "eager": lambda model, *_: _torch(model, compiled=False),
+    "compile": lambda model, *_: _torch(model, compiled=True),
     "dmc-compiler": _dmc_compiler,
     "dmc": _dmc,
 }

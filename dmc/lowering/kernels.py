@@ -14,6 +14,8 @@ from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
+from dmc.lowering.panel_loops import misread_panels
+from dmc.lowering.panels import pack_panels
 from dmc.lowering.rounding import keep_rounding
 from dmc.lowering.transposes import isolate_transposes, separate_transposes
 from dmc.target import CPU, Target
@@ -39,7 +41,15 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
     Results are cached by body. Raises DmcError, naming the kernel, for a body that IREE compiles to more than
     dispatches, fills and copies.
     """
-    return _compiled(_kernel_module(module, sorted(set(names)), target), target)
+    wanted = sorted(set(names))
+    text = _kernel_module(module, wanted, target)
+    library = _compiled(text, target)
+    misread = misread_panels(text, library)
+    if not misread:
+        return library
+    # IREE changed a product into a form that the loops over panels cannot replace.
+    rest = _kernel_module(module, wanted, target, frozenset(misread))
+    return _compiled(rest, target)
 
 
 @functools.lru_cache(maxsize=8)
@@ -111,7 +121,9 @@ def without(text: str, names: set[str]) -> str:
     return module.operation.get_asm()
 
 
-def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> str:
+def _kernel_module(
+    module: ir.Module, names: Sequence[str], target: Target, without_panels: frozenset[str] = frozenset()
+) -> str:
     """The text of a module of public functions, with the storage of each result as a trailing argument.
 
     Without it IREE would pack the results of a kernel into memory of its own choice.
@@ -125,6 +137,7 @@ def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> s
     if target.name == CPU.name:
         split_deep_products(kernels)
         keep_rounding(kernels)
+        pack_panels(kernels, without_panels)
     isolate_transposes(kernels)
     separate_transposes(kernels)
     return kernels.operation.get_asm()

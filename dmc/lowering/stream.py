@@ -13,6 +13,7 @@ from dmc.lowering.cpu_features import required_features, with_used_features
 from dmc.lowering.iree import Executable, check_products, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
+from dmc.lowering.panel_loops import is_marked, with_panel_loops
 from dmc.lowering.stream_collectives import rendezvous_code
 from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
 from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
@@ -39,7 +40,9 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     """
     text = stream_module(job, code)
     if target.name == CPU.name:
-        text = with_tiles(with_used_features(text), os.cpu_count() or 1)
+        cores = os.cpu_count() or 1
+        text = with_tiles(with_panel_loops(with_used_features(text), cores), cores)
+        assert not is_marked(text)
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}
     data = compile_stream(text, target, _RECORDED_ANEW)
     if target.name != CPU.name:

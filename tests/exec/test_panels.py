@@ -1,0 +1,45 @@
+"""Products of operands in panels give what eager gives, with vectors of both widths."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from dmc.lowering import stream
+from dmc.lowering.deep_products import DEEPEST, PIECE
+from dmc.lowering.panel_loops import with_panel_loops
+from tests.compiled import assert_descends_as_eager
+
+ROWS, INNER, OUTER = 528, 80, 96  # Tiles of 128 rows or columns do not divide them.
+DEPTH = DEEPEST + PIECE // 2  # In pieces, each with panels of its own.
+
+
+@pytest.mark.parametrize(
+    ("processor", "sizes", "marks"),
+    [
+        ("cpu", (ROWS, INNER, OUTER), {"right", "both"}),
+        ("cpu:x86-64-v3", (ROWS, INNER, OUTER), {"right", "both"}),
+        ("cpu", (64, DEPTH, 64), {"right", "both"}),
+    ],
+    ids=["this processor", "AVX2", "deep"],
+)
+def test_layers_with_panels_agree_with_eager(
+    processor: str, sizes: tuple[int, int, int], marks: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs: list[str] = []
+
+    def kept(program: str, cores: int) -> str:
+        programs.append(program)
+        return with_panel_loops(program, cores)
+
+    monkeypatch.setattr(stream, "with_panel_loops", kept)
+    rows, inner, outer = sizes
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(inner, outer), nn.Tanh(), nn.Linear(outer, 80))
+    x, y = torch.randn(rows, inner), torch.randn(rows, 80)
+    loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=1.0)
+    step = dmc.compile(model, loss=loss, optimizer=optimizer, example=(x, y), target=processor)
+    assert marks == {which for which in ("right", "both") if f'panels = "{which}"' in programs[-1]}
+    assert_descends_as_eager(step, model, loss, (x, y))
