@@ -14,13 +14,27 @@ if TYPE_CHECKING:
     from dmc.api import compile, compile_artifact, load
     from dmc.mesh import Mesh
     from dmc.plans.builder import plan
+    from dmc.runtime.checkpoints import Checkpoints
 
 __version__ = "0.1.0"
 
-__all__ = ["Mesh", "__version__", "compile", "compile_artifact", "errors", "load", "optim", "plan", "plans", "runtime"]
+__all__ = [
+    "Checkpoints",
+    "Mesh",
+    "__version__",
+    "compile",
+    "compile_artifact",
+    "errors",
+    "load",
+    "optim",
+    "plan",
+    "plans",
+    "runtime",
+]
 
 # Name -> the module that defines it, and its attribute there (None: the module itself).
 _LAZY: dict[str, tuple[str, str | None]] = {
+    "Checkpoints": ("dmc.runtime.checkpoints", "Checkpoints"),
     "Mesh": ("dmc.mesh", "Mesh"),
     "compile": ("dmc.api", "compile"),
     "compile_artifact": ("dmc.api", "compile_artifact"),

@@ -19,6 +19,7 @@ from dmc.importer.capture.capture import Loss
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
+from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
 from dmc.plans import Plan, ResolvedPlan
@@ -27,7 +28,8 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
-from dmc.target import CPU, Target, targets
+from dmc.runtime.world.launch import world_from_environment
+from dmc.target import CUDA, Target, targets
 from dmc.verification import Request, Verification, amount_of
 
 
@@ -37,10 +39,11 @@ class CompiledStep(Step):
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model.
+        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
+        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
         """
         state = super().state_dict()
-        for part in (state["model"], state["optimizer"]):
+        for part in (state["model"], state["optimizer"], state.get("other", {})):
             part.update({name: _to_tensor(array) for name, array in part.items()})
         return state
 
@@ -67,27 +70,35 @@ def compile(
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
     loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
-    where the model returns its own loss, as `transformers` models do when given labels. optimizer: SGD, Adam or AdamW
-    of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state. example: a tuple of positional
-    inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It fixes shapes and types; the
-    model's mode (train or eval) is taken as it is. precision: "fp32" leaves types as they are; "bf16" converts
-    parameters and inputs; "bf16-mixed" keeps f32 state and computes as `torch.autocast` does. accumulate: the batch is
-    cut along dimension 0 into this many micro-batches whose gradients are averaged. mesh: the ranks that train together
-    (`dmc.Mesh(dp=2)`); None for one. With target "cpu" all of them run in this process, as a rehearsal. plan: how
-    tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on it.
+    where the model returns its own loss, as `transformers` models do when given labels.
+    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
+    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It
+    fixes shapes and types; the model's mode (train or eval) is taken as it is.
+    precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
+    computes as `torch.autocast` does.
+    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
+    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
+    rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
+    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on
+    it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
-    use `compile_artifact`. executor: what executes the plan on a GPU: "static" replays it as one CUDA graph; "iree"
-    runs it in IREE's runtime, in one lane, with IREE's code for every kernel, bitwise equal to a replay for target
-    "cuda:iree". On a CPU, IREE's runtime executes it in either case. machine: the machine for which the step is
-    scheduled (`dmc.machine.machine_names()`); by default the target's. memory_cap: bytes of device memory that a rank
-    may use; a step that needs more is refused. Without a cap, the schedule spends no extra memory on overlap; with one
-    that leaves room, movements may start earlier (the gathers of ZeRO-3). seed: the seed of dropout. The same seed
-    gives the same bits. verify: whether to compare the first step with PyTorch eager's on the example: the loss,
-    outputs, buffers, optimizer state, and gradients through the updated parameters. By default only where eager takes
-    less than a tenth of compile time; otherwise a note says so. Neither the model nor the compiled step is affected.
-    dump_dir: where to write the module in each form. observer: notified when stages begin and end
-    (`dmc.observer.Observer`).
+    use `compile_artifact`.
+    executor: what executes the plan on a GPU: "static" replays it as one CUDA graph; "iree" runs it in IREE's runtime,
+    in one lane, with IREE's code for every kernel, bitwise equal to a replay for target "cuda:iree". On a CPU, IREE's
+    runtime executes it in either case.
+    machine: the machine for which the step is scheduled (`dmc.machine.machine_names()`); by default the target's, with
+    one device per rank of the mesh.
+    memory_cap: bytes of device memory that a rank may use; a step that needs more is refused. Without a cap, the
+    schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of
+    ZeRO-3).
+    seed: the seed of dropout. The same seed gives the same bits.
+    verify: whether to compare the first step with PyTorch eager's on the
+    example: the loss, outputs, buffers, optimizer state, and gradients through the updated parameters. By default only
+    where eager takes less than a tenth of compile time; otherwise a note says so. Neither the model nor the compiled
+    step is affected.
+    dump_dir: where to write the module in each form.
+    observer: notified when stages begin and end (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
     that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
@@ -113,7 +124,7 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact)
+    return CompiledStep(artifact, world=world_from_environment(os.environ))
 
 
 def compile_artifact(
@@ -140,9 +151,11 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind = targets(target), _precision(precision)
-    _check_plan(mesh, plan, chosen)
+    _check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
-    settings = Settings(target, machine or chosen[0].machine, memory_cap or 0, executor)
+    _check_ranks(mesh, chosen, executor)
+    machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
+    settings = Settings(target, machine, memory_cap or 0, executor)
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
@@ -161,14 +174,11 @@ def compile_artifact(
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
-    step = CompiledStep(Artifact.read(path), device)
-    if verify:
-        step.verify_next()
-    return step
+    return CompiledStep.load(path, device, verify)
 
 
-def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
-    """Raises PlanError where mesh and plan do not match, and for a machine that runs one rank only."""
+def _check_plan(mesh: Any, plan: Any) -> None:
+    """Raises PlanError where mesh and plan do not match."""
     if mesh is None and plan is None:
         return
     if mesh is None:
@@ -182,10 +192,13 @@ def _check_plan(mesh: Any, plan: Any, chosen: tuple[Target, ...]) -> None:
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
         raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint="create it with dmc.plan(mesh)")
-    other = next((target.name for target in chosen if target.name != CPU.name), None)
-    if mesh.size > 1 and other is not None:
+
+
+def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
+    """Raises PlanError for a mesh on a GPU with IREE's runtime, which runs only one rank."""
+    if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
-        raise PlanError(f"target '{other}'", fact, hint='rehearse all ranks in one process with target="cpu"')
+        raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
 def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:

@@ -60,6 +60,7 @@ RANKS = {
     "verification": 8,
     "api": 9,
     "cli": 10,
+    "__main__": 11,
 }
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dmc
+from dmc.cli.meshes import mesh_from, plan_from
 from dmc.cli.progress import shown
 from dmc.errors import DmcError
+from dmc.mesh import Mesh
 from dmc.runtime import Step
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 _USAGE = "write it as in `dmc compile my_module:make_step`"
 # The keyword arguments of dmc.compile that are also command-line options.
-_KEYWORDS = ("target", "executor", "machine", "memory_cap", "dump_dir", "verify")
+_KEYWORDS = ("mesh", "plan", "target", "executor", "machine", "memory_cap", "dump_dir", "verify")
 
 
 def add_parser(commands: Any) -> None:
@@ -33,6 +35,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("compile", help="compile a training step", description=__doc__)
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
+    parser.add_argument("--mesh", metavar="AXES", help="the ranks that train together, for example dp=2 or dp=2,tp=4")
+    parser.add_argument(
+        "--plan", metavar="PLANS", help="ready plans over the mesh, for example zero2 or zero2+megatron_gpt2:tp"
+    )
     parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, for example, cpu:x86-64-v3")
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
@@ -96,6 +102,12 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
         fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
         raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
     keywords: dict[str, Any] = {**made, **given}
+    if "mesh" in given:
+        keywords["mesh"] = mesh_from(given["mesh"])
+    if "plan" in given:
+        if not isinstance(keywords.get("mesh"), Mesh):
+            raise DmcError(f"--plan {given['plan']}", "is given without a mesh", hint="add --mesh, say, --mesh dp=2")
+        keywords["plan"] = plan_from(given["plan"], keywords["mesh"])
     _check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)

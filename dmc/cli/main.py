@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 import dmc
-from dmc.cli import compile as compile_command
-from dmc.cli import inspect as inspect_command
-from dmc.cli import ledger as ledger_command
-from dmc.cli import memory as memory_command
-from dmc.cli import plan as plan_command
-from dmc.cli import run as run_command
-from dmc.cli import simulate as simulate_command
 from dmc.errors import DmcError
+
+_COMMANDS = ("compile", "run", "inspect", "ledger", "memory", "plan", "simulate")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, 1 after an error (one message on stderr), 2 after bad usage."""
-    parsed = _parser().parse_args(arguments)
     try:
+        # Commands are imported here, so that Ctrl-C does no more while they are.
+        parsed = _parser().parse_args(arguments)
         return parsed.command(parsed)
     except DmcError as error:
         # A note says how to replay a stage that failed.
@@ -41,17 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dmc", description="An ahead-of-time compiler for training steps.")
     parser.add_argument("--version", action="version", version=f"dmc {dmc.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    every = (
-        compile_command,
-        run_command,
-        inspect_command,
-        ledger_command,
-        memory_command,
-        plan_command,
-        simulate_command,
-    )
-    for command in every:
-        command.add_parser(commands)
+    for name in _COMMANDS:
+        importlib.import_module(f"dmc.cli.{name}").add_parser(commands)
     return parser
 
 

@@ -1,4 +1,8 @@
-"""`dmc run step.dmc --steps N --batches file.npz`: continues training, printing the loss of every step."""
+"""`dmc run step.dmc --steps N --batches file.npz`: continues training, printing the loss of every step.
+
+A step of several ranks on GPUs is started with `torchrun --nproc-per-node 2 -m dmc run …`, `mpirun` or `srun`; rank 0
+prints and writes.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from dmc.cli.saving import Saving, terminable
 from dmc.errors import InputError
-from dmc.runtime import Step, load
+from dmc.runtime import Checkpoints, Step, load
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 
 
@@ -31,25 +36,46 @@ def add_parser(commands: Any) -> None:
         "--device", metavar="NAME", help="a device other than the default: cpu, cuda or, for example, cuda:1"
     )
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step to this file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here, at the end or on Ctrl-C")
+    parser.add_argument("--save-every", type=_positive, metavar="N", help="write it after every N steps, too")
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="write a checkpoint here at the end, and every N steps instead of FILE; resume from the last one in it",
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError."""
+    if arguments.save_every and not (arguments.output or arguments.checkpoints):
+        raise InputError("--save-every", "needs a file to write", hint="give -o FILE or --checkpoints DIR as well")
     step = load(arguments.file, arguments.device, arguments.verify)
     batches = read_batches(Path(arguments.batches), step)
+    say = print if step.is_first else _nothing
     first = step.steps_done + 1
+    checkpoints = Checkpoints(step, arguments.checkpoints) if arguments.checkpoints else None
+    saving = Saving(step, first - 1, arguments.output, arguments.save_every, checkpoints)
+    saving.announce()
+    done = saving.resume()
     start = time.perf_counter()
-    for number, loss in _train(step, batches, arguments):
-        print(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
-    seconds = time.perf_counter() - start
-    print(f"{arguments.steps} steps, {seconds / arguments.steps * 1e3:.2f} ms per step")
+    try:
+        with terminable():
+            for number, loss in _train(step, batches, arguments, saving, done):
+                say(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+    except KeyboardInterrupt:
+        saving.on_interrupt()
+        raise
+    seconds, count = time.perf_counter() - start, max(arguments.steps - done, 0)
+    say(f"{count} steps, {seconds / max(count, 1) * 1e3:.2f} ms per step")
     if arguments.verify:
-        print(f"step {first} agrees with the CPU's result for the same plan")
-    if arguments.output:
-        step.save(arguments.output)
+        say(f"step {first} agrees with the CPU's result for the same plan")
+    saving.at_end()
     return 0
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Says nothing."""
 
 
 def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
@@ -75,13 +101,19 @@ def _typed(array: np.ndarray) -> np.ndarray:
     return array.view(dtype_of("bf16").numpy) if array.dtype == np.dtype("V2") else array
 
 
-def _train(step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace) -> Iterator[tuple[int, float]]:
-    """Yields (number, loss); the next step is queued before a loss is read, so that the device never idles."""
+def _train(
+    step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace, saving: Saving, done: int
+) -> Iterator[tuple[int, float]]:
+    """Yields (number, loss) of the steps after the first `done`, which are done.
+
+    The next step is queued before a loss is read, so that the device never idles.
+    """
     order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
     previous = None
-    for number, index in enumerate(order):
+    for number, index in itertools.islice(enumerate(order), done, None):
         result = step.call_flat({name: array[index] for name, array in batches.items()}, lr=arguments.lr)
         loss = result if step.signature.aux is None else result[0]
+        saving.after(number + 1)
         if previous is not None:
             yield number - 1, float(previous)
         previous = loss

@@ -175,7 +175,9 @@ def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype:
             )
         kind = _dtype_name(name, _converted(tensor, dtype).dtype)
         mutated = name in trained or name in written
-        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, captured.aliases[name])
+        aliases = captured.aliases[name]
+        transient = tuple(each for each in (name, *aliases) if each not in captured.saved)
+        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, aliases, transient)
     owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
     slots = [
         StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in zip(update.slots, owners, strict=True)

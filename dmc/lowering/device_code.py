@@ -16,7 +16,7 @@ from dmc.lowering.iree import check_products, run_iree
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
-from dmc.program import Command, Job, Launch, code
+from dmc.program import Await, Command, Job, Launch, Move, Record, code
 from dmc.program.code import MAIN, CodeModule, DeviceCode, Extent
 from dmc.program.device_contract import check_device_code, given_buffers
 from dmc.target import Target
@@ -51,7 +51,7 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
 
         library = as_launched(library, job)
     native = {name: library.native[name] for name in job.kernels if name in library.native}
-    made = _made_by_iree(without_launches(job, native), library, target)
+    made = _made_by_iree(without_launches(job, native).only(Launch, Move, Record, Await), library, target)
     steps = {name: kernel.steps for name, kernel in native.items()}
     used = {step.module for each in steps.values() for step in each if isinstance(step, code.Dispatch)}
     modules = {name: library.modules[name] for name in sorted(used)}
@@ -73,9 +73,7 @@ def without_launches(job: Job, kernels: Collection[str]) -> Job:
 
 
 def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
-    """IREE compiles an executable for how it is dispatched, so it gets the whole job, and the executables are taken
-    out.
-    """
+    """IREE compiles an executable for how it is dispatched, so it gets whole lanes; the executables are taken out."""
     if not job.kernels:
         return DeviceCode({}, {})
     text = stream_module(job, library)

@@ -91,7 +91,7 @@ def _errors(report: str) -> str:
 
 
 def check_bindings(schedule: str, target: Target) -> None:
-    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: it would fail where it is to run."""
+    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: loading or calling it would fail."""
     for name, buffers in _DISPATCH.findall(schedule):
         count = len(_BUFFER.findall(buffers))
         if count > target.most_bindings:

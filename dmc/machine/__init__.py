@@ -14,6 +14,7 @@ from dmc.machine.machine import (
     Shares,
     cost_table_hash,
     machine,
+    machine_for,
     machine_names,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "launch_ns",
     "links_of",
     "machine",
+    "machine_for",
     "machine_names",
     "move_ns",
 ]

@@ -176,3 +176,14 @@ def _link(name: str | None) -> Link | None:
 
 def _read(folder: str, name: str, kind: type[_Part]) -> _Part:
     return msgspec.json.decode((_DATA / folder / f"{name}.json").read_bytes(), type=kind)
+
+
+def machine_for(name: str, ranks: int) -> str:
+    """Of the machines with the device of machine `name` the smallest that has so many ranks; else `name` itself."""
+    device = machine(name).device
+    fitting = [
+        each
+        for each in map(machine, machine_names())
+        if each.device == device and (each.ranks is None or each.ranks >= ranks)
+    ]
+    return min(fitting, key=lambda each: (each.ranks is None, each.ranks or 0)).name if fitting else name

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from itertools import product
 
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import Program, Space
+from dmc.program.program import Command, Program, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
@@ -58,6 +59,28 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[Channel, ...]
     kernels: dict[str, Kernel]
     programs: tuple[Program, ...]
+
+    def groups(self, channel: Channel) -> tuple[tuple[int, ...], ...]:
+        """The groups of ranks of a channel in declared order, the ranks of each in the order of the group."""
+        if channel.groups:
+            return channel.groups
+        axes = tuple(self.mesh)
+        found: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+        for rank, place in enumerate(product(*map(range, self.mesh.values()))):
+            at = dict(zip(axes, place, strict=True))
+            others = tuple(at[axis] for axis in axes if axis not in channel.axes)
+            found.setdefault(others, {})[tuple(at[axis] for axis in channel.axes)] = rank
+        return tuple(tuple(rank for _, rank in sorted(group.items())) for group in found.values())
+
+    def only(self, *kinds: type[Command]) -> Job:
+        """The job with the commands of these kinds alone; buffers, which count commands, are gone."""
+        programs = tuple(
+            msgspec.structs.replace(
+                program, commands=tuple(each for each in program.commands if isinstance(each, kinds)), buffers=()
+            )
+            for program in self.programs
+        )
+        return msgspec.structs.replace(self, programs=programs)
 
     def to_bytes(self) -> bytes:
         """The job as a compact file: schema and content, compressed. Equal jobs give equal bytes."""

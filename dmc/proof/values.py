@@ -77,6 +77,17 @@ class Values:
             self._parts[key] = self.row([key])
         return self._parts[key]
 
+    def is_written_as(self, found: int, wanted: int, size: int) -> bool:
+        """Whether a value of so many bytes is `wanted`, of which bytes that nobody has written may be any."""
+        if found == wanted:
+            return True
+        place = 0
+        for segment in self.segments(wanted, size):
+            if segment[0] != self.unwritten and self.part(found, place, segment[2]) != self.part(*segment):
+                return False
+            place += segment[2]
+        return True
+
     def reduced(self, members: Sequence[int], how: tuple[str, ...], size: int) -> int:
         """The members' values, all of so many bytes, reduced element by element in their order.
 
@@ -100,6 +111,8 @@ class Values:
         return self.row(pieces)
 
     def _reduced(self, wholes: Sequence[tuple[int, int]], how: tuple[str, ...], length: int) -> Segment:
+        if all(whole == self.unwritten for whole, _ in wholes):
+            return self.unwritten, 0, length
         placed = [(whole, first) for whole, first in wholes if whole not in self._everywhere]
         leader, base = placed[0] if placed else (self.unwritten, 0)
         # Where the members' elements lie apart in their wholes, the result is of elements that lie so.

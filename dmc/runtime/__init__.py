@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmc.runtime.artifact import Artifact
+    from dmc.runtime.checkpoints import Checkpoints
     from dmc.runtime.ledger import Ledger
     from dmc.runtime.outputs import LazyArray, Loss
     from dmc.runtime.signature import Signature
     from dmc.runtime.step import Step, load
 
-__all__ = ["Artifact", "LazyArray", "Ledger", "Loss", "Signature", "Step", "load"]
+__all__ = ["Artifact", "Checkpoints", "LazyArray", "Ledger", "Loss", "Signature", "Step", "load"]
 
 _LAZY = {
     "Artifact": "dmc.runtime.artifact",
+    "Checkpoints": "dmc.runtime.checkpoints",
     "LazyArray": "dmc.runtime.outputs",
     "Ledger": "dmc.runtime.ledger",
     "Loss": "dmc.runtime.outputs",

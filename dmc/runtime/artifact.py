@@ -152,22 +152,25 @@ def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:
     return {name[len(prefix) : len(name) - len(suffix)]: members[name] for name in sorted(inside)}
 
 
-def _key(spec: StateSpec) -> str:
+def state_key(spec: StateSpec) -> str:
+    """The name of a state tensor in files, unique within a step."""
     # A parameter may be called "step", like the counter: the role's first letters keep them apart.
     section = {"optimizer": "optimizer", "counter": "counter", "seed": "seed"}.get(spec.role, "model")
     return f"{section}.{spec.name}"
 
 
 def _state_to_bytes(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> bytes:
-    return save_tensors({_key(s): np.ascontiguousarray(a).reshape(s.shape) for s, a in zip(specs, state, strict=True)})
+    return save_tensors(
+        {state_key(s): np.ascontiguousarray(a).reshape(s.shape) for s, a in zip(specs, state, strict=True)}
+    )
 
 
 def _state_from_bytes(specs: tuple[StateSpec, ...], data: bytes) -> tuple[np.ndarray, ...]:
     # safetensors' own numpy reader has no bfloat16, so raw tensors are read and given their type here.
     raw = dict(safetensors.deserialize(data))
-    if unknown := sorted(set(raw) - {_key(spec) for spec in specs}):
+    if unknown := sorted(set(raw) - {state_key(spec) for spec in specs}):
         raise ValueError(f"{_STATE} contains {', '.join(unknown)}, which the signature does not name")
-    return tuple(_typed(spec, raw[_key(spec)]) for spec in specs)
+    return tuple(_typed(spec, raw[state_key(spec)]) for spec in specs)
 
 
 def _typed(spec: StateSpec, raw: dict[str, Any]) -> np.ndarray:

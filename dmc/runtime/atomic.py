@@ -29,7 +29,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 @contextmanager
@@ -53,7 +53,8 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """What was renamed or made in a directory reaches the disk before this returns. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
+from dmc.program import Collective
 from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import open_library
+from dmc.runtime.world.channels import Channels
 
 # Above this size a kernel must opt in to shared memory.
 _FREE_SHARED = 48 << 10
@@ -45,11 +47,16 @@ class CudaStreams:
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
         self._products: dict[Product, Any] = {}
+        self._channels: Channels | None = None
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
 
-    def prepare(self, lanes: int, code: DeviceCode) -> None:
-        """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it."""
+    def prepare(self, lanes: int, code: DeviceCode, channels: Channels | None = None) -> None:
+        """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it.
+
+        channels: the communicators, for a job of several ranks.
+        """
+        self._channels = channels
         self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
         modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
@@ -154,6 +161,11 @@ class CudaStreams:
         """See `dmc.runtime.replay.Streams`."""
         self._products[product](*pointers, self._streams[lane].ptr)
 
+    def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        assert self._channels is not None, "a rank that runs alone moves nothing to others"
+        self._channels.move(command, source, target, self._streams[lane].ptr)
+
     def record(self, lane: int) -> Any:
         """See `dmc.runtime.replay.Streams`."""
         event = self._cuda.Event(disable_timing=True)
@@ -166,8 +178,8 @@ class CudaStreams:
         """See `dmc.runtime.replay.Streams`."""
         self._streams[lane].wait_event(event)
 
-    def captured(self, work: Callable[[], None]) -> Any:
-        """`work`, which forks from lane 0 and joins it, as one graph."""
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Captures `work`, which forks from lane 0 and joins it, as one graph; the result launches the graph."""
         stream, self._capturing = self._streams[0], []
         stream.begin_capture()
         try:
@@ -183,12 +195,12 @@ class CudaStreams:
         del events
         # The first launch would upload the graph; a step never does.
         graph.upload(stream)
-        return graph
 
-    def launch_graph(self, graph: Any) -> None:
-        """Queues a captured graph on the stream of lane 0; raises DmcError if the device fails."""
-        with self._reported():
-            graph.launch(self._streams[0])
+        def launch() -> None:
+            with self._reported():
+                graph.launch(stream)
+
+        return launch
 
     @contextmanager
     def _reported(self) -> Generator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -10,31 +11,86 @@ import numpy as np
 from dmc.errors import ArtifactError
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
-from dmc.runtime.cuda_streams import open_device
+from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.device import Device
 from dmc.runtime.planned import PlannedSession
+from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature
+from dmc.runtime.world.launch import World
+from dmc.runtime.world.meeting import meet
+from dmc.runtime.world.peers import Peers
 
 AnySession: TypeAlias = PlannedSession | ReplaySession
+_DEFAULT = RunSettings()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A loaded step: the ranks that this process is, what runs them, and the other ranks where it is one of several."""
+
+    ranks: Ranks
+    session: AnySession
+    peers: Peers | None = None
+
+
+def open_step(artifact: Artifact, device: str | None, world: World | None, settings: RunSettings) -> Opened:
+    """Opens the device, as of `open_session`, and loads the step on it with its state.
+
+    world: of this process, where it is one of several; on GPUs it is one rank of the step then. Raises as
+    `open_session`, and ArtifactError where the step needs several processes and this was started alone; on all ranks
+    where one of them has no device or is about to run something else.
+    """
+    signature, ranks = artifact.signature, len(artifact.job.programs)
+    kind, ordinal = _device(artifact, device)
+    is_replayed = kind not in artifact.modules
+    if is_replayed and world is not None:
+        streams, peers = meet(world, artifact, world.local_rank if ordinal is None else ordinal, settings.patience_s)
+        return _one_rank(artifact, streams, peers, settings)
+    if is_replayed and ranks > 1:
+        fact = f"is for {ranks} ranks, each a process with a GPU of its own, and this process was started alone"
+        raise ArtifactError("the step", fact, hint=f"start it with torchrun --nproc-per-node {ranks}, mpirun or srun")
+    whole = Ranks(signature)
+    state = whole.scatter(signature.state, artifact.state)
+    return Opened(whole, open_session(artifact, whole.linked, state, device, settings))
+
+
+def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: RunSettings) -> Opened:
+    own = Ranks(artifact.signature, peers.world.rank)
+    state = own.scatter(artifact.signature.state, artifact.state)
+    assert artifact.code is not None, "checked by whoever loads an artifact"
+    session = ReplaySession(streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured)
+    return Opened(own, session, peers)
 
 
 def open_session(
-    artifact: Artifact, linked: Signature, state: Sequence[np.ndarray], device: str | None = None
+    artifact: Artifact,
+    linked: Signature,
+    state: Sequence[np.ndarray],
+    device: str | None = None,
+    settings: RunSettings = _DEFAULT,
 ) -> AnySession:
     """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
 
     device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact is inconsistent
     or was not compiled for the device, DmcError if there is no such device or not enough memory on it.
     """
+    kind, ordinal = _device(artifact, device)
+    if kind == "cpu":
+        check_cpu(artifact.requires, "the step")
+    if kind in artifact.modules:
+        return PlannedSession(Device(kind, ordinal or 0), linked, artifact.job, artifact.modules[kind], state)
+    assert artifact.code is not None, "checked by whoever loads an artifact"
+    streams = open_device(ordinal or 0)
+    return ReplaySession(streams, linked, artifact.job, artifact.code, state, is_captured=settings.is_captured)
+
+
+def _device(artifact: Artifact, device: str | None) -> tuple[str, int | None]:
+    """The kind of the device, and its number where it has one."""
     kinds = artifact.target.split("+")
     kind, _, ordinal = (device or kinds[0]).partition(":")
     if kind not in kinds or not (ordinal or "0").isdecimal():
         fact = f"was planned for {' and '.join(kinds)}, not for device {device!r}"
         raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda" for both')
-    if kind == "cpu":
-        check_cpu(artifact.requires, "the step")
-    if kind in artifact.modules:
-        return PlannedSession(Device(kind, int(ordinal or 0)), linked, artifact.job, artifact.modules[kind], state)
-    assert artifact.code is not None, "checked when the artifact was loaded"
-    return ReplaySession(open_device(int(ordinal or 0)), linked, artifact.job, artifact.code, state)
+    return kind, int(ordinal) if ordinal else None

@@ -33,7 +33,7 @@ class PlannedSession(Calls):
         self.signature = signature
         self._lanes = device.lanes(device_count(job) if device.kind == "cpu" else 1)
         super().__init__(device, module, self._lanes)
-        places = Places(job)
+        places = Places(job.programs)
         self._state, self._controls = places.of(signature.state), places.of(signature.controls)
         self._batch, self._outputs = places.of(signature.batch), places.of(signature.outputs)
         self._memory = arenas(device, job, [SHARED])

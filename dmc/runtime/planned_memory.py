@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 
 import iree.runtime as iree
 import msgspec
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program import Job, Range, Slot, Space
+from dmc.program import Job, Program, Range, Slot, Space
 from dmc.runtime import device as devices
 from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
 from dmc.runtime.dtypes import byte_count, describe, dtype_of
@@ -79,16 +80,16 @@ def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
 
 
 class Places:
-    """The slots of a job's tensors: for each tensor one per rank, in rank order."""
+    """The slots of the programs' tensors: for each tensor one per rank, in rank order."""
 
-    def __init__(self, job: Job) -> None:
-        self._ranks = len(job.programs)
-        self._slots = {(program.rank, slot.name): slot for program in job.programs for slot in program.slots}
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self._ranks = [program.rank for program in programs]
+        self._slots = {(program.rank, slot.name): slot for program in programs for slot in program.slots}
 
     def of(self, specs: Sequence[TensorSpec]) -> list[tuple[int, Slot]]:
-        """The rank and the slot of each tensor of all ranks (`Ranks.linked`); raises ArtifactError for one without a
+        """The rank and the slot of each tensor of these ranks (`Ranks.linked`); raises ArtifactError for one without a
         slot."""
-        return [self._place(spec, number % self._ranks) for number, spec in enumerate(specs)]
+        return [self._place(spec, rank) for spec, rank in zip(specs, cycle(self._ranks), strict=False)]
 
     def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
         if not byte_count(spec):

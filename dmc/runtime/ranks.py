@@ -23,7 +23,7 @@ class Spread:
         self.part_shape = tuple(
             size // math.prod(mesh[axis] for axis, _ in uses) for size, uses in zip(shape, splits, strict=True)
         )
-        self._ranks = range(math.prod(mesh.values()))
+        self.ranks = range(math.prod(mesh.values()))
         axes = [axis for uses in splits for axis, _ in uses]
         # For each rank, the index of its part in the whole tensor; none where the tensor is replicated.
         self._index: list[tuple[slice, ...] | tuple[np.ndarray, ...]] = []
@@ -39,7 +39,17 @@ class Spread:
 
     def parts(self, whole: np.ndarray) -> list[np.ndarray]:
         """Each rank's part of `whole`, in rank order; without a copy where possible."""
-        return [whole[index] for index in self._index] or [whole for _ in self._ranks]
+        return [self.part(whole, rank) for rank in self.ranks]
+
+    def part(self, array: np.ndarray, rank: int) -> np.ndarray:
+        """A rank's part of the whole tensor; an array of the shape of a part is taken to be that rank's part."""
+        is_part = not self._index or array.shape == self.part_shape
+        return array if is_part else array[self._index[rank]]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether no rank has the whole tensor."""
+        return bool(self._index)
 
     def whole(self, part_of: Callable[[int], np.ndarray]) -> np.ndarray:
         """The tensor whose parts are `part_of(rank)`; of ranks that hold the same part, only the first is asked."""
@@ -56,21 +66,39 @@ class Ranks:
     """How all tensors of a step are placed on the ranks of its mesh. A step without a mesh is one rank, which has whole
     tensors.
 
-    linked: the calling convention of all ranks linked into one program: for each tensor of the step's signature one per
-    rank, `<name>@<rank>`, in rank order. Without a mesh it is the step's own.
+    held: the ranks in this process: all of them, or one.
+    linked: the calling convention of the held ranks linked into one program: for each tensor of the step's signature
+    one per held rank, `<name>@<rank>`, in rank order. Without a mesh it is the step's own.
     """
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, only: int | None = None) -> None:
+        """only: the rank that this process is; None where it is all of them."""
         self._mesh = signature.mesh or {}
         self.count = math.prod(self._mesh.values())
+        self.held = tuple(range(self.count)) if only is None else (only,)
         specs = (*signature.state, *signature.controls, *signature.batch, *signature.outputs)
         self.spreads = {spec.name: Spread(spec.shape, signature.splits_of(spec), self._mesh) for spec in specs}
         self.linked = signature if signature.mesh is None else self._link(signature)
 
     def scatter(self, specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The parts of one array for each of `specs`, in the order of the linked step."""
+        """The held ranks' parts of one array for each of `specs`, in the order of the linked step.
+
+        A process with one rank may pass that rank's part instead of the whole array.
+        """
         pairs = zip(specs, arrays, strict=True)
-        return [part for spec, array in pairs for part in self.spreads[spec.name].parts(array)]
+        return [self.spreads[spec.name].part(array, rank) for spec, array in pairs for rank in self.held]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether this process is all ranks."""
+        return len(self.held) == self.count
+
+    def seen(self, spec: Spec) -> tuple[Spec, Spread]:
+        """A tensor as this process has it, and what it makes it of: of several ranks the whole, of one its part."""
+        spread = self.spreads[spec.name]
+        if self.is_all:
+            return spec, spread
+        return replace(spec, shape=spread.part_shape), Spread(spread.part_shape, ((),) * len(spec.shape), {})
 
     def local(self, spec: Spec, rank: int) -> Spec:
         """The tensor of the linked step that is the part of `rank`."""
@@ -88,7 +116,7 @@ class Ranks:
         )
 
     def _each(self, specs: Sequence[Spec]) -> Iterator[Spec]:
-        return (self.local(spec, rank) for spec in specs for rank in range(self.count))
+        return (self.local(spec, rank) for spec in specs for rank in self.held)
 
 
 def _kept(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], index: Mapping[str, int]) -> np.ndarray:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from dmc.errors import ArtifactError
-from dmc.program import Await, Launch, Move, Program, Range, Record, Space
+from dmc.program import Await, Collective, Launch, Move, Program, Range, Record, Space
 from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place, Product
 
 
@@ -25,6 +24,9 @@ class Streams(Protocol):
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
         """Multiplies matrices: the first two pointers into the third, with a workspace at the fourth."""
 
+    def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
+        """This rank's part in a movement between ranks; an address is 0 where the command names no bytes."""
+
     def record(self, lane: int) -> Any:
         """Records an event that is signalled when all work issued on the lane so far is done."""
 
@@ -36,7 +38,7 @@ def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], stream
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
-    stream. Raises ArtifactError for a movement between ranks: one rank runs alone here.
+    stream.
     """
     events: dict[int, Any] = {}
     others = range(1, len(program.lanes))
@@ -55,11 +57,18 @@ def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], stream
                 events[command.event] = streams.record(command.lane)
             case Await():
                 streams.wait(command.lane, events[command.event])
-            case _:
-                fact = f"moves data between ranks ({command.kind}, {command.label or 'unnamed'})"
-                raise ArtifactError(f"rank {program.rank}", fact, hint="replay a step of one rank")
+            case Collective():
+                _collective(program.rank, command, bases, streams)
     for lane in others:
         streams.wait(0, streams.record(lane))
+
+
+def _collective(rank: int, command: Collective, bases: Mapping[Space, int], streams: Streams) -> None:
+    source, target = (0 if each is None else _address(each, bases) for each in (command.source, command.target))
+    takers = (taker for _, taker in command.pairs)
+    if command.kind == "permute" and command.target is not None and command.ranks.index(rank) not in takers:
+        streams.fill(command.lane, target, command.target.length, b"\0")
+    streams.collective(command.lane, command, source, target)
 
 
 def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,11 @@ from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
+from dmc.runtime.world.peers import Peers
 
 _HOST: Space = "pinned_host"
+# Between two looks at a step that other ranks take part in.
+_PAUSE_S = 2e-5
 
 
 class ReplaySession:
@@ -29,33 +34,38 @@ class ReplaySession:
     """
 
     def __init__(
-        self, device: CudaStreams, signature: Signature, job: Job, code: DeviceCode, state: Sequence[np.ndarray]
+        self,
+        device: CudaStreams,
+        signature: Signature,
+        job: Job,
+        code: DeviceCode,
+        state: Sequence[np.ndarray],
+        peers: Peers | None = None,
+        is_captured: bool = True,
     ) -> None:
-        """Allocates, writes `state` (one array per `signature.state`) and captures.
+        """Allocates, writes `state` (one array per `signature.state`), meets the other ranks, and captures.
 
-        signature: of all ranks (`Ranks.linked`). Raises ArtifactError for a job of more than one rank, or one that
+        signature: of this rank (`Ranks.linked`). peers: the other ranks; None for a job of one rank. is_captured:
+        whether a step is one CUDA graph; if not, each step issues all its commands. Raises ArtifactError for a job that
         lacks tensors of the signature; DmcError where device memory is exhausted.
         """
-        if len(job.programs) != 1:
-            fact = f"has {len(job.programs)} ranks, but this executor runs only one"
-            raise ArtifactError("the plan", fact, hint="compile the step without a mesh")
-        (program,) = job.programs
-        places = Places(job)
-        self._device = device
+        program = job.programs[0 if peers is None else peers.world.rank]
+        places = Places([program])
+        self._device, self._peers = device, peers
         self._closed = False
         self._last = 0
         self._state = _slots(places, signature.state, SHARED)
         self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
         self._outputs = _slots(places, signature.outputs, _HOST)
-        device.prepare(len(program.lanes), code)
+        device.prepare(len(program.lanes), code, None if peers is None else peers.open())
         self._arena = device.allocate(program.arenas[SHARED])
         self.write_state(state)
         self._flights: list[_Flight] = []
         for _ in range(RUN_AHEAD):
             host = device.allocate_pinned(program.arenas[_HOST])
             bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
-            graph = device.captured(lambda bases=bases: issue(program, code, bases, device))
-            self._flights.append(_Flight(host, graph))
+            work = partial(issue, program, code, bases, device)
+            self._flights.append(_Flight(host, device.captured(work) if is_captured else work))
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
         """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
@@ -65,12 +75,14 @@ class ReplaySession:
         DmcError if the device fails.
         """
         self._check()
+        if self._peers is not None:
+            self._peers.begin(self._last + 1)
         flight = self._flights[self._last % len(self._flights)]
         self.wait(flight.entry)
         flight.let_go()
         for slot, array in zip(self._inputs, (*controls, *batch), strict=True):
             np.copyto(flight.tensor(slot), array)
-        self._device.launch_graph(flight.graph)
+        flight.run()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)
         return self._last, flight.readings(self._outputs)
@@ -80,7 +92,7 @@ class ReplaySession:
         self._check()
         for flight in self._flights:
             if flight.entry == entry and flight.done is not None:
-                self._device.wait_for(flight.done)
+                self._wait_for(flight.done)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
@@ -98,6 +110,19 @@ class ReplaySession:
         self._drain()
         slot = self._state[index]
         return typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+
+    def gathered(self, index: int) -> list[np.ndarray]:
+        """What every rank holds of one state tensor after all queued steps; all ranks ask for it at the same time."""
+        assert self._peers is not None, "a rank that runs alone holds all there is"
+        self._drain()
+        slot, ranks = self._state[index], self._peers.world.size
+        length = slot.range.length
+        room = self._device.allocate(ranks * length)
+        source, stream = self._arena.ptr + slot.range.offset, self._device.main.ptr
+        self._peers.everyone.all_gather(source, room.ptr, length, "i8", stream)
+        self._drain()
+        parts = self._device.download(room.ptr, ranks * length)
+        return [typed(parts[rank * length : (rank + 1) * length], slot) for rank in range(ranks)]
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
@@ -125,7 +150,20 @@ class ReplaySession:
 
     def _drain(self) -> None:
         self._check()
-        self._device.drain()
+        if self._peers is None:
+            self._device.drain()
+        else:
+            self._wait_for(self._device.record(0))
+
+    def _wait_for(self, event: Any) -> None:
+        """A rank that waits for others looks after them meanwhile: one that is gone never comes."""
+        if self._peers is None:
+            self._device.wait_for(event)
+            return
+        with self._peers.waiting():
+            while not self._device.is_past(event):
+                self._peers.check()
+                time.sleep(_PAUSE_S)
 
     def _check(self) -> None:
         if self._closed:
@@ -133,10 +171,10 @@ class ReplaySession:
 
 
 class _Flight:
-    """The resources of one step in flight: its pinned memory, its graph, and its completion event."""
+    """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
 
-    def __init__(self, host: Any, graph: Any) -> None:
-        self.graph = graph
+    def __init__(self, host: Any, run: Callable[[], None]) -> None:
+        self.run = run
         self.entry = 0
         self.done: Any = None
         self._memory = host
@@ -158,7 +196,7 @@ class _Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self.graph
+        del self._bytes, self._memory, self.run
 
 
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = 4
+SCHEMA = 5
 
 Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
 
@@ -37,14 +37,16 @@ class TensorSpec:
 class StateSpec(TensorSpec):
     """A tensor of the step's persistent state.
 
-    `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
-    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
-    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it.
+        `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
+        "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
+    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are
+    those of its names that the model's `state_dict()` lacks: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"
     mutated: bool = True
     aliases: tuple[str, ...] = ()
+    transient: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,4 +114,5 @@ def _state_spec(data: Mapping[str, Any]) -> StateSpec:
         role=data["role"],
         mutated=data["mutated"],
         aliases=tuple(data["aliases"]),
+        transient=tuple(data["transient"]),
     )

@@ -16,14 +16,17 @@ from dmc.runtime.signature import StateSpec
 class StateDict(TypedDict):
     """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.api.CompiledStep`).
 
-    model: parameters, frozen parameters and buffers by module path, tied tensors under each of their names.
-    optimizer: `<parameter path>.<slot>`. step: steps done. seed: of dropout, where the step has any.
+    model: parameters and buffers by module path, with exactly the keys of the model's own `state_dict()`; tied tensors
+    under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done. seed: of dropout, where the step
+    has any. other: what the model's own `state_dict()` leaves out, where there is any: buffers that are not persistent,
+    tensors of the loss.
     """
 
     model: dict[str, Any]
     optimizer: dict[str, Any]
     step: int
     seed: NotRequired[int]
+    other: NotRequired[dict[str, Any]]
 
 
 _SECTION = {
@@ -40,26 +43,27 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
     """The state dictionary of `arrays`, one per spec; arrays are shared, not copied."""
     state: dict[str, Any] = {"model": {}, "optimizer": {}}
     for spec, array in zip(specs, arrays, strict=True):
-        section = _SECTION[spec.role]
-        if section in ("step", "seed"):
-            state[section] = int(array)
-        else:
-            state[section].update(dict.fromkeys((spec.name, *spec.aliases), array))
+        if spec.role in _NUMBERS:
+            state[_SECTION[spec.role]] = int(array)
+            continue
+        for section, name in _places(spec):
+            state.setdefault(section, {})[name] = array
     return state  # pyright: ignore[reportReturnType]
 
 
-def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray]:
+def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray | None]:
     """One array per spec, out of a state dictionary of numpy arrays or torch tensors; nothing is cast.
 
-    A tied tensor may appear under any of its names, or under several if they agree. Raises StateError listing every
-    name that is missing, unexpected, or has another shape or element type.
+    None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, and the contents of
+    "other", where that is absent. A tied tensor may appear under any of its names, or under several if they agree.
+    Raises StateError listing every name that is missing, unexpected, or has another shape or element type.
     """
     _check_sections(specs, state)
     facts = list(_name_facts(specs, state))
-    arrays: list[np.ndarray] = []
+    arrays: list[np.ndarray | None] = []
     for spec in specs:
         try:
-            arrays.extend(_find(spec, state))
+            arrays.append(_find(spec, state))
         except StateError as error:
             facts.append(f"{error.place}: {error.fact}")
     if facts:
@@ -68,27 +72,38 @@ def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.nda
 
 
 _HINT = "start from step.state_dict(), which has every name, and replace values"
+_NUMBERS = ("counter", "seed")
+
+
+def _places(spec: StateSpec) -> list[tuple[str, str]]:
+    """(section, name) of every place where a tensor stands in a state dictionary."""
+    section = _SECTION[spec.role]
+    return [("other" if name in spec.transient else section, name) for name in (spec.name, *spec.aliases)]
 
 
 def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> None:
-    expected = {"model", "optimizer", *(_SECTION[spec.role] for spec in specs)}
-    if missing := sorted(expected - set(state)):
-        raise StateError("state dictionary", f"lacks the section {', '.join(map(repr, missing))}", hint=_HINT)
-    if unexpected := sorted(set(state) - expected):
+    required = {"model", "optimizer", *(_SECTION[spec.role] for spec in specs)}
+    known = required | {section for spec in specs for section, _ in _places(spec)}
+    given = set(state)
+    if "model" not in given or (given & required != {"model"} and not required <= given):
+        missing = ", ".join(map(repr, sorted(required - given)))
+        raise StateError("state dictionary", f"lacks the section {missing}", hint=_HINT)
+    if unexpected := sorted(given - known):
         raise StateError("state dictionary", f"has unexpected {', '.join(map(repr, unexpected))}", hint=_HINT)
-    for section in ("model", "optimizer"):
+    for section in given & {"model", "optimizer", "other"}:
         if not isinstance(state[section], Mapping):
             raise StateError(f"section {section!r}", f"expected a dict, got {type(state[section]).__name__}", _HINT)
 
 
 def _name_facts(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Iterator[str]:
-    for section in ("model", "optimizer"):
-        inside = [spec for spec in specs if _SECTION[spec.role] == section]
-        known = {name for spec in inside for name in (spec.name, *spec.aliases)}
+    tensors = [_places(spec) for spec in specs if spec.role not in _NUMBERS]
+    for section in (name for name in ("model", "optimizer", "other") if name in state):
+        known = {name for places in tensors for where, name in places if where == section}
         given = state[section]
-        for spec in inside:
-            if not any(name in given for name in (spec.name, *spec.aliases)):
-                yield f"{section}: missing {spec.name!r}{_nearest(spec.name, set(given) - known)}"
+        for places in tensors:
+            first = next((name for where, name in places if where == section), None)
+            if first is not None and not any(name in state.get(where, ()) for where, name in places):
+                yield f"{section}: missing {first!r}{_nearest(first, set(given) - known)}"
         for name in sorted(set(given) - known):
             yield f"{section}: unexpected {name!r}{_nearest(name, known)}"
 
@@ -98,19 +113,21 @@ def _nearest(name: str, candidates: set[str]) -> str:
     return f" (nearest: {close[0]!r})" if close else ""
 
 
-def _find(spec: StateSpec, state: Mapping[str, Any]) -> list[np.ndarray]:
-    """The array of one spec; None where its name is missing, which `_name_facts` reports."""
+def _find(spec: StateSpec, state: Mapping[str, Any]) -> np.ndarray | None:
+    """The array of one spec; None where its section is absent, or its name, which `_name_facts` reports."""
     section = _SECTION[spec.role]
-    if section in ("step", "seed"):
+    if spec.role in _NUMBERS:
+        if section not in state:
+            return None
         number = to_array(state[section], spec, section, StateError)
         if section == "step" and number < 0:
             raise StateError(section, f"expected a count, got {number}")
-        return [number]
-    names = [name for name in (spec.name, *spec.aliases) if name in state[section]]
-    arrays = [to_array(state[section][name], spec, f"{section}: {name!r}", StateError) for name in names]
-    for name, array in zip(names[1:], arrays[1:], strict=True):
+        return number
+    given = [(where, name) for where, name in _places(spec) if name in state.get(where, ())]
+    arrays = [to_array(state[where][name], spec, f"{where}: {name!r}", StateError) for where, name in given]
+    for (where, name), array in zip(given[1:], arrays[1:], strict=True):
         # Compared as bytes: a NaN equals itself here.
         if array is not arrays[0] and array.tobytes() != arrays[0].tobytes():
-            fact = f"differs from {names[0]!r}, but both are the same tensor"
-            raise StateError(f"{section}: {name!r}", fact, hint="give both names the same values")
-    return arrays[:1]
+            fact = f"differs from {given[0][1]!r}, but both are the same tensor"
+            raise StateError(f"{where}: {name!r}", fact, hint="give both names the same values")
+    return arrays[0] if arrays else None

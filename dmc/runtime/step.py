@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,18 +15,21 @@ from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
+from dmc.runtime.checks import check_artifact, rates_of
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.open_session import open_session
+from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.planned import PlannedSession
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.signature import Signature
+from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.settings import RunSettings
+from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.state import StateDict
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call, unflatten
+from dmc.runtime.world.launch import World, world_from_environment
 
-_CONTROLS = ("lr", "guard")
+_DEFAULT = RunSettings()
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
@@ -36,32 +39,59 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     device: "cpu", "cuda" or "cuda:1"; by default the target's first device. Schema, checksums and versions are verified
     before anything in the file runs. verify: the first call is compared with the CPU's plan in the same file (target
     "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
+
+    On GPUs, a step of several ranks is loaded in one process per rank, started by torchrun, mpirun or srun; see `Step`.
+    If a rank dies, or does not arrive at a step, all ranks end within 30 s, or the seconds in the environment variable
+    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph.
     """
-    step = Step(Artifact.read(path), device)
-    if verify:
-        step.verify_next()
-    return step
+    return Step.load(path, device, verify)
 
 
 class Step:
-    """A compiled training step; parameters and optimizer state stay in device memory."""
+    """A compiled training step; parameters and optimizer state stay in device memory.
 
-    def __init__(self, artifact: Artifact, device: str | None = None) -> None:
+    A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
+    with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
+    parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
+    `differing_replicas`) is collective: all ranks call it. `peers`: the other ranks; None for a process with all ranks.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        device: str | None = None,
+        world: World | None = None,
+        settings: RunSettings = _DEFAULT,
+    ) -> None:
         """Opens the device and uploads the state.
 
-        Raises ArtifactError or StateError if the artifact is inconsistent, DmcError if there is no such device or not
-        enough memory on it.
+        world: this process among those that a launcher started. Raises ArtifactError or StateError if the artifact is
+        inconsistent or for another number of ranks, DmcError if there is no such device or not enough memory on it, or
+        if the ranks are about to run different steps.
         """
-        _check(artifact)
+        check_artifact(artifact)
         check_state(artifact.signature.state, artifact.state)
-        self._ranks = Ranks(artifact.signature)
-        state = self._ranks.scatter(artifact.signature.state, artifact.state)
-        self._session = open_session(artifact, self._ranks.linked, state, device)
+        opened = open_step(artifact, device, world, settings)
+        self._ranks, self._session, self.peers = opened.ranks, opened.session, opened.peers
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
-        self._default_rates = _rates(artifact.signature.learning_rates, artifact.signature)
+        self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
+        """The step in a `.dmc` file; see `dmc.runtime.load`."""
+        world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
+        step = cls(Artifact.read(path), device, world, settings)
+        if verify:
+            step.verify_next()
+        return step
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process has rank 0: the one that prints and writes."""
+        return self._ranks.held[0] == 0
 
     @property
     def signature(self) -> Signature:
@@ -126,29 +156,37 @@ class Step:
         return states.build(self.signature.state, self._state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the whole state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
+        """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
 
-        Raises StateError listing every name that does not match; the state is then unchanged.
+        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values. Raises StateError
+        listing every name that does not match; the state is then unchanged.
         """
         specs = self.signature.state
-        self._session.write_state(self._ranks.scatter(specs, states.flatten(specs, state)))
+        given = states.flatten(specs, state)
+        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
         """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
 
         Raises InputError for a rank that the step does not have.
         """
-        if rank not in range(self._ranks.count):
-            raise InputError(f"rank {rank}", "does not exist", hint=f"ranks are 0 to {self._ranks.count - 1}")
+        if rank not in self._ranks.held:
+            first, last = self._ranks.held[0], self._ranks.held[-1]
+            raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
         specs = self.signature.state
         return states.build(specs, [self._part(index, rank) for index in range(len(specs))])
 
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""
+        specs, own = self.signature.state, [self._digests(rank) for rank in self._ranks.held]
+        if self.peers is not None:
+            texts = self.peers.store.exchange("replicas", " ".join(own[0]).encode())
+            own = [text.decode().split() for text in texts]
         differing: list[str] = []
-        for index, spec in enumerate(self.signature.state):
+        for index, spec in enumerate(specs):
             replicas = self._ranks.spreads[spec.name].replicas
-            contents = [{self._part(index, rank).tobytes() for rank in ranks} for ranks in replicas]
+            contents = [{own[rank][index] for rank in ranks} for ranks in replicas]
             differing += [spec.name] if any(len(each) > 1 for each in contents) else []
         return tuple(differing)
 
@@ -159,13 +197,25 @@ class Step:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the step and its current state as one `.dmc` file; a crash meanwhile leaves an old file intact.
 
-        Waits for the steps in flight. Raises OSError if the file cannot be written.
+        Waits for the steps in flight; of several processes the first writes. Raises OSError if the file cannot be
+        written.
         """
-        self.snapshot().write(path)
+        snapshot = self.snapshot()
+        if self.is_first:
+            snapshot.write(path)
+        if self.peers is not None:
+            self.peers.store.barrier("save")
 
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
+        if self.peers is not None:
+            self.peers.close()
+
+    def own_state(self) -> list[np.ndarray]:
+        """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
+        read = self._whole if self._ranks.is_all else self._session.read_state
+        return [read(index) for index in range(len(self.signature.state))]
 
     def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
         names = [spec.name for spec in self.signature.batch]
@@ -184,11 +234,8 @@ class Step:
 
     def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
-        batch = [
-            to_array(value, spec, f"input {spec.name!r}", InputError)
-            for spec, value in zip(signature.batch, values, strict=True)
-        ]
-        given = {"lr": self._default_rates if lr is None else _rates(lr, signature), "guard": _GUARD[check_finite]}
+        batch = [self._given(spec, value) for spec, value in zip(signature.batch, values, strict=True)]
+        given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
@@ -199,6 +246,12 @@ class Step:
             fact = f"differs from the CPU's result for the same plan\n  {shown(found)}"
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return outputs
+
+    def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
+        """An input: the whole tensor, or in a process with one rank that rank's part."""
+        part, _ = self._ranks.seen(spec)
+        is_part = getattr(value, "shape", spec.shape) == part.shape
+        return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
 
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """The CPU's outcome of this step."""
@@ -214,15 +267,17 @@ class Step:
 
     def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
         """The outputs of a step, and the state after it."""
-        left = {spec.name: output.numpy() for spec, output in zip(self.signature.outputs, outputs, strict=True)}
+        pairs = zip(self.signature.outputs, outputs, strict=True)
+        # A process with one rank has only its part of some outputs.
+        left = {spec.name: output.numpy() for spec, output in pairs if output.shape == spec.shape}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state(), strict=True)}
 
     def _outputs(self, entry: int, readings: Sequence[Output]) -> list[LazyArray]:
-        """The outputs of a step, assembled from all ranks' parts."""
-        ranks = self._ranks.count
+        """The outputs of a step, assembled from the parts of the held ranks."""
+        ranks = len(self._ranks.held)
         outputs: list[LazyArray] = []
-        for index, spec in enumerate(self.signature.outputs):
-            parts, spread = readings[index * ranks : (index + 1) * ranks], self._ranks.spreads[spec.name]
+        for index, (spec, spread) in enumerate(map(self._ranks.seen, self.signature.outputs)):
+            parts = readings[index * ranks : (index + 1) * ranks]
             outputs.append((Loss if index == 0 else LazyArray)(self._session, parts, spread, spec, entry))
         return outputs
 
@@ -231,41 +286,17 @@ class Step:
 
     def _whole(self, index: int) -> np.ndarray:
         """A state tensor, by its index in the signature."""
-        name = self.signature.state[index].name
-        return self._ranks.spreads[name].whole(lambda rank: self._part(index, rank))
+        spread = self._ranks.spreads[self.signature.state[index].name]
+        if self._ranks.is_all:
+            return spread.whole(lambda rank: self._part(index, rank))
+        if not spread.is_split:
+            return self._session.read_state(index)
+        assert isinstance(self._session, ReplaySession), "one of several processes"
+        return spread.whole(self._session.gathered(index).__getitem__)
 
     def _part(self, index: int, rank: int) -> np.ndarray:
-        return self._session.read_state(index * self._ranks.count + rank)
+        return self._session.read_state(index * len(self._ranks.held) + self._ranks.held.index(rank))
 
-
-def _rates(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
-    """f32[number of groups]; raises InputError."""
-    groups = len(signature.learning_rates)
-    try:
-        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
-    except (TypeError, ValueError) as error:
-        raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
-    if len(rates) != groups:
-        raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
-    if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
-        raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
-    return np.asarray(rates, np.float32)
-
-
-def _check(artifact: Artifact) -> None:
-    """Raises ArtifactError where the signature requires what this runtime does not support."""
-    signature = artifact.signature
-    facts: list[str] = []
-    kinds = artifact.target.split("+")
-    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
-    facts += [f"has no code for {kind!r}" for kind in without]
-    if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
-        facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
-    if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
-        facts.append("has outputs that do not begin with 'loss' and 'finite'")
-    if sum(spec.role == "counter" for spec in signature.state) != 1:
-        facts.append("has not exactly one step counter in its state")
-    if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
-        facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
-    if facts:
-        raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+    def _digests(self, rank: int) -> list[str]:
+        parts = (self._part(index, rank) for index in range(len(self.signature.state)))
+        return [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]

@@ -112,8 +112,8 @@ class Verification:
         )
 
     def _patient(self, expected: Expected, reference: Reference) -> Expected:
-        """Allows what eager itself differs by when it rounds differently (its parameters, and less often, where types are
-        narrower than f32) and the effect of another order of long sums.
+        """Allows what eager itself differs by when it rounds differently (its parameters, and less often where types
+        are narrower than f32) and the effect of another order of long sums.
 
         It takes another eager step, so it is only for tensors that the table does not settle.
         """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,24 @@ def test_trains_in_the_order_of_the_file(path: Path, tmp_path: Path, capsys: pyt
     assert load(path).steps_done == 0
 
 
+def test_resumes_from_the_last_checkpoint(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def losses(steps: int, *options: str) -> list[float]:
+        batches = ["--batches", str(_write(tmp_path / "b.npz", 4)), "--shuffle", "1"]
+        assert main(["run", str(path), "--steps", str(steps), *batches, *options]) == 0
+        return _losses(capsys.readouterr().out)
+
+    whole, options = losses(8), ["--checkpoints", str(tmp_path / "checkpoints"), "--save-every", "2"]
+    assert losses(5, *options) == whole[:5]
+    assert sorted(each.name for each in (tmp_path / "checkpoints").iterdir()) == ["step-00000004", "step-00000005"]
+    assert losses(8, *options) == whole[5:]
+    assert losses(8, *options) == []
+    later = tmp_path / "later.dmc"
+    assert losses(9, *options, "-o", str(later)) != []
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000009")
+    assert main(["run", str(later), "--steps", "1", "--batches", str(tmp_path / "b.npz"), *options]) == 1
+    assert "contains a checkpoint of step 8, and the file is at step 9 already" in capsys.readouterr().err
+
+
 def test_shuffle_visits_every_batch_once_a_round(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,8 +87,8 @@ def test_shuffle_visits_every_batch_once_a_round(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mask": None}, "holds x, y, ids; the step takes x, y, ids, mask"),
-        ({"more": np.zeros(2)}, "holds x, y, ids, mask, more; the step takes x, y, ids, mask"),
+        ({"mask": None}, "contains x, y, ids; the step takes x, y, ids, mask"),
+        ({"more": np.zeros(2)}, "contains x, y, ids, mask, more; the step takes x, y, ids, mask"),
         ({"x": np.zeros((3, 4, 3), np.float32)}, "expected one leading dimension of batches, got x f32[3, 4, 3]"),
         ({"x": np.zeros((2, 9, 3), np.float32)}, "input 'x': expected f32[4, 3], got f32[9, 3]"),
         ({"ids": np.zeros((2, 4), np.int32)}, "input 'ids': expected i64[4], got i32[4]"),
@@ -81,7 +102,7 @@ def test_files_that_do_not_fit(
     assert main(["run", str(path), "--steps", "1", "--batches", str(batches)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert message in captured.err and captured.err.startswith("dmc: error: ")
+    assert message in captured.err.partition("dmc: error: ")[2]
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut"])
@@ -91,3 +112,43 @@ def test_files_that_are_no_npz(path: Path, tmp_path: Path, capsys: pytest.Captur
     assert "b.npz: is not an .npz file" in capsys.readouterr().err
     assert main(["run", str(path), "--steps", "1", "--batches", str(tmp_path / "none.npz")]) == 1
     assert "none.npz: No such file or directory" in capsys.readouterr().err
+
+
+def test_says_before_the_run_what_is_kept(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--steps", "1", "--batches", str(_write(tmp_path / "b.npz", 1))]
+    assert main(["run", str(path), *options]) == 0
+    assert capsys.readouterr().err == "note: the trained state will not be kept; to keep it, give -o FILE\n"
+    trained = tmp_path / "trained.dmc"
+    assert main(["run", str(path), *options, "-o", str(trained)]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        f"note: {trained} will hold the trained step: at the end, on Ctrl-C",
+        f"note: wrote {trained} after step 1",
+    ]
+    assert main(["run", str(path), *options, "--save-every", "2"]) == 1
+    assert "--save-every: needs a file to write" in capsys.readouterr().err
+
+
+def test_saves_every_so_many_steps_and_when_interrupted(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, calls, written = tmp_path / "trained.dmc", 0, list[int]()
+    whole, save = Step.call_flat, Step.save
+
+    def call(self: Step, *values: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return whole(self, *values, **named)
+
+    def noted(self: Step, path: Any) -> None:
+        written.append(self.steps_done)
+        save(self, path)
+
+    monkeypatch.setattr(Step, "call_flat", call)
+    monkeypatch.setattr(Step, "save", noted)
+    options = ["--batches", str(_write(tmp_path / "b.npz", 1)), "-o", str(trained), "--save-every", "2"]
+    assert main(["run", str(path), "--steps", "9", *options]) == 130
+    assert written == [2, 4, 5]
+    assert load(trained).steps_done == 5

@@ -23,6 +23,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "selu": functional.selu,
     "softshrink": functional.softshrink,
     "leaky_relu": lambda x: functional.leaky_relu(x, 0.3),
+    "power": lambda x: x.abs() ** x.flip(0).clamp(-9, 9),
+    "root": lambda x: x.abs() ** 0.375,
     "atan2": lambda x: torch.atan2(x, x.flip(0)),
     "logaddexp": lambda x: torch.logaddexp(x, x.flip(0)),
     "logaddexp2": lambda x: torch.logaddexp2(x, x.flip(0)),

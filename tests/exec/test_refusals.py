@@ -14,6 +14,7 @@ from torch import nn
 import dmc
 
 FEATURES = 6
+EXPONENT = torch.tensor([2], dtype=torch.int8)
 
 
 class Inner(nn.Module):
@@ -81,6 +82,10 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
+def _gradient_by_exponent(x: torch.Tensor) -> torch.Tensor:
+    return x**EXPONENT
+
+
 def _own_statistics(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
 
@@ -96,6 +101,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "to-unsigned": (_to_unsigned, "unsigned"),
     "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
+    "gradient-by-exponent": (_gradient_by_exponent, "8 or 16 bits"),
     "own-statistics": (_own_statistics, "its own running statistics"),
 }
 

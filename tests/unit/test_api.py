@@ -37,8 +37,8 @@ PLAN = dmc.plan(DP2).data_parallel("dp")
         ({"mesh": DP2, "plan": dmc.plans.zero1()}, r"mesh: comes with a Recipe, not with a plan"),
         ({"mesh": dmc.Mesh(dp=4), "plan": PLAN}, r"plan: is for Mesh\(dp=2\), but the step is for Mesh\(dp=4\)"),
         (
-            {"mesh": DP2, "plan": PLAN, "target": "cuda"},
-            r"target 'cuda': runs one rank only, not the 2 of Mesh\(dp=2\)",
+            {"mesh": DP2, "plan": PLAN, "target": "cpu+cuda", "executor": "iree"},
+            r"executor 'iree': runs one rank only, not the 2 of Mesh\(dp=2\)",
         ),
     ],
 )

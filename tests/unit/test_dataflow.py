@@ -236,3 +236,16 @@ class TestMovements:
     def test_each_rank_has_its_own(self) -> None:
         ((first, second),) = _values(f"return %x : {X}")
         assert first != second
+
+
+def test_bytes_that_nobody_has_written_may_be_any() -> None:
+    """A bucket whose members lie apart: between them is what was there before."""
+    values = Values()
+    a, b, old = (values.made((name,), 4) for name in ("a", "b", "old"))
+    wanted = values.row([(a, 0, 4), (values.unwritten, 0, 4), (b, 0, 4)])
+    assert values.is_written_as(values.row([(a, 0, 4), (old, 0, 4), (b, 0, 4)]), wanted, 12)
+    assert not values.is_written_as(values.row([(a, 0, 4), (old, 0, 4), (old, 0, 4)]), wanted, 12)
+    assert not values.is_written_as(values.row([(b, 0, 4), (old, 0, 4), (a, 0, 4)]), wanted, 12)
+    # Nor does it matter what a reduction makes of them.
+    reduced = values.reduced([wanted, wanted], ("sum", "f32", "f32"), 12)
+    assert values.segments(reduced, 12)[1] == (values.unwritten, 0, 4)

@@ -84,6 +84,26 @@ def test_powers_of_scalars(base: float) -> None:
     _same(power.OWN[torch.ops.aten.pow.Scalar](base, BASES), torch.pow(base, BASES))
 
 
+def test_powers_are_rounded_once_or_twice() -> None:
+    generator = torch.Generator().manual_seed(0)
+    largest = torch.finfo(torch.float32).max
+    x = torch.exp(torch.linspace(-103.0, 88.0, 40_000))
+    x = torch.cat([x, 1.0 + torch.linspace(-1e-3, 1e-3, 2_000)])
+    y = 10.0 * torch.randn(x.shape, generator=generator)
+    _in_units(power.OWN[torch.ops.aten.pow.Tensor_Tensor](x, y), x.double() ** y.double(), largest)
+    for exponent in (1.7, -0.01, 63.0, -20.0):
+        own = power.OWN[torch.ops.aten.pow.Tensor_Scalar](x, exponent)
+        _in_units(own, x.double() ** torch.tensor(exponent).double(), largest)
+
+
+def _in_units(actual: Tensor, exact: Tensor, largest: float) -> None:
+    normal = (exact > torch.finfo(torch.float32).smallest_normal) & (exact < largest)
+    assert normal.any()
+    units = (actual.double() - exact).abs() / exact / torch.finfo(torch.float32).eps
+    assert units[normal].max() < 2.0
+    assert torch.equal(actual[exact > 2.0 * largest], torch.full_like(actual[exact > 2.0 * largest], INF))
+
+
 def test_powers_of_integers_are_exact() -> None:
     x = torch.tensor([-7, 3, 16777217])
     assert torch.equal(power.OWN[torch.ops.aten.pow.Tensor_Scalar](x, 2), x**2)

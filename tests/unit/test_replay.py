@@ -43,6 +43,9 @@ class Recorder:
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
         self.calls.append(("product", lane, product.left.rows, pointers))
 
+    def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
+        self.calls.append((command.kind, lane, source, target))
+
     def record(self, lane: int) -> Any:
         self.calls.append(("record", lane))
         return len(self.calls)
@@ -78,11 +81,26 @@ def test_moves_and_events_go_between_lanes() -> None:
     assert calls[2:-2] == [("copy", 1, 1032, 5064, 8), ("record", 1), ("wait", 0, 4)]
 
 
-def test_movements_between_ranks_are_refused() -> None:
-    where = Range("device", 0, 4)
-    collective = Collective(0, "all_reduce", "dp", (0, 1), 0, "f32", 1, where, where, "sum", "f32", label="loss")
-    with pytest.raises(ArtifactError, match="all_reduce, loss"):
-        _issued(collective)
+HERE, THERE = Range("device", 16, 4), Range("device", 64, 4)
+
+
+def test_movements_between_ranks_go_to_their_lane() -> None:
+    reduce = Collective(1, "all_reduce", "dp", (0, 1), 0, "f32", 1, HERE, HERE, "sum", "f32", label="loss")
+    send = Collective(1, "send", "dp", (0, 1), 1, "f32", 1, HERE, None, peer=1)
+    calls = _issued(reduce, Record(1, 5), Await(0, 5), send)
+    assert calls[2:-2] == [
+        ("all_reduce", 1, 1016, 1016),
+        ("record", 1),
+        ("wait", 0, 4),
+        ("send", 1, 1016, 0),
+    ]
+
+
+def test_whoever_a_permute_gives_nothing_has_zeros() -> None:
+    there = Collective(1, "permute", "pp", (0, 1), 0, "f32", 1, HERE, THERE, pairs=((0, 1),))
+    assert _issued(there)[2:-2] == [("fill", 1, 1064, 4, b"\0"), ("permute", 1, 1016, 1064)]
+    back = Collective(1, "permute", "pp", (0, 1), 0, "f32", 1, HERE, THERE, pairs=((1, 0),))
+    assert _issued(back)[2:-2] == [("permute", 1, 1016, 1064)]
 
 
 def test_code_survives_a_file() -> None:

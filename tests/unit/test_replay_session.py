@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.program import Job, Lane, Program, Range, Slot
@@ -17,6 +21,7 @@ from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
+from dmc.runtime.world.launch import World
 
 
 class Failure(Exception):
@@ -27,7 +32,7 @@ class Device:
     """CuPy, as far as a session needs it. calls: what was asked, by name. fails: whether waiting does."""
 
     def __init__(self) -> None:
-        self.calls: list[str] = []
+        self.calls: list[Any] = []
         self.fails = False
         asked = {"memcpyHostToDevice": 1, "memcpyDeviceToHost": 2, "CUDARuntimeError": Failure}
         asked |= {name: self._asked(name) for name in ("memcpy", "memcpyAsync")}
@@ -60,7 +65,31 @@ class Pinned(bytearray):
     ptr = 1 << 10
 
 
-def _session(device: Device) -> ReplaySession:
+class Others:
+    """The other ranks of a rank 1. failure: of one of them."""
+
+    def __init__(self, device: Device) -> None:
+        self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
+        self.failure: DmcError | None = None
+        self.everyone = SimpleNamespace(all_gather=lambda *given: device.calls.append(("all_gather", *given)))
+
+    def open(self) -> None:
+        self._device.calls.append("open channels")
+
+    def begin(self, step: int) -> None:
+        self._device.calls.append(f"begin {step}")
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        yield
+        self.check()
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def _session(device: Device, peers: Any = None, is_captured: bool = True) -> ReplaySession:
     slots = (
         Slot("w", "parameter", "f32", (4,), Range("device", 0, 16)),
         Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
@@ -77,8 +106,21 @@ def _session(device: Device) -> ReplaySession:
         aux=None,
         learning_rates=(),
     )
-    job, code = Job({"rank": 1}, (), {}, (program,)), DeviceCode({}, {})
-    return ReplaySession(CudaStreams(device, None), signature, job, code, [np.ones(4, np.float32)])
+    rank = 0 if peers is None else 1
+    programs = (program, replace(program, rank=1)) if rank else (program,)
+    job, code = Job({"rank": len(programs)}, (), {}, programs), DeviceCode({}, {})
+    own = dataclasses.replace(
+        signature,
+        **{
+            name: tuple(_of_rank(spec, rank) for spec in getattr(signature, name))
+            for name in ("state", "batch", "outputs")
+        },
+    )
+    return ReplaySession(CudaStreams(device, None), own, job, code, [np.ones(4, np.float32)], peers, is_captured)
+
+
+def _of_rank(spec: Any, rank: int) -> Any:
+    return dataclasses.replace(spec, name=spec.name.replace("@0", f"@{rank}"))
 
 
 def _step(session: ReplaySession) -> int:
@@ -106,6 +148,46 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
     session.close()
     with pytest.raises(DmcError, match="closed"):
         session.write_state([np.zeros(4, np.float32)])
+
+
+def test_one_rank_of_two_meets_the_other_before_it_captures() -> None:
+    device = Device()
+    session = _session(device, Others(device))
+    assert device.calls.index("open channels") < device.calls.index("begin_capture")
+    device.calls.clear()
+    _step(session)
+    assert device.calls == ["begin 1", "launch", "record"]
+
+
+def test_a_rank_that_waits_for_one_that_is_gone_raises() -> None:
+    device = Device()
+    others = Others(device)
+    session = _session(device, others)
+    entry = _step(session)
+    device.cuda.Event = lambda disable_timing: SimpleNamespace(record=lambda _: None, done=False)
+    session._flights[0].done = SimpleNamespace(done=False)  # pyright: ignore[reportPrivateUsage]
+    others.failure = DmcError("rank 1", "rank 0 has given no sign of life")
+    with pytest.raises(DmcError, match="no sign of life"):
+        session.wait(entry)
+    session.close()
+
+
+def test_state_is_gathered_from_all_ranks() -> None:
+    device = Device()
+    session = _session(device, Others(device))
+    device.calls.clear()
+    parts = session.gathered(0)
+    # All of the arena's 16 bytes of it, from each of two ranks.
+    assert ("all_gather", 1 << 20, 1 << 20, 16, "i8", 7) in device.calls
+    assert [part.shape for part in parts] == [(4,), (4,)]
+
+
+def test_commands_are_issued_one_by_one_on_request() -> None:
+    device = Device()
+    session = _session(device, is_captured=False)
+    assert "begin_capture" not in device.calls
+    _step(session)
+    assert "launch" not in device.calls
 
 
 @pytest.mark.parametrize("missing", ["cupy", "cuda.bindings.driver"])

@@ -124,3 +124,18 @@ def test_one_rank_is_left_as_it_is() -> None:
 def test_the_mesh_survives_json() -> None:
     blocks = dataclasses.replace(ON_A_MESH, splits={**ON_A_MESH.splits, "y": ((("dp", 2), ("tp", 1)), ())})
     assert Signature.from_json(json.loads(json.dumps(blocks.to_json()))) == blocks
+
+
+def test_a_process_that_is_one_rank_takes_wholes_and_its_own_parts() -> None:
+    ranks = Ranks(ON_A_MESH, only=1)
+    assert not ranks.is_all
+    assert [spec.name for spec in ranks.linked.state[:2]] == ["weight@1", "bias@1"]
+    x = next(spec for spec in ON_A_MESH.batch if spec.name == "x")
+    whole = np.arange(math.prod(x.shape), dtype=np.float32).reshape(x.shape)
+    (part,) = ranks.scatter([x], [whole])
+    np.testing.assert_array_equal(part, whole[x.shape[0] // 2 :])
+    (own,) = ranks.scatter([x], [part])
+    assert own is part
+    pred = next(spec for spec in ON_A_MESH.outputs if spec.name == "pred")
+    seen, spread = ranks.seen(pred)
+    assert (seen.shape, spread.is_split) == (ranks.spreads["pred"].part_shape, False)

@@ -1,4 +1,4 @@
-"""Rank and size, as each launcher says them."""
+"""Rank and size from the environment of each launcher."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLURM = {
     "SLURM_NODEID": "2",
     "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
 }
-# What the daemons of Open MPI and MPICH hand on where Slurm has started them, one on each host.
+# What ranks inherit from daemons of Open MPI or MPICH that Slurm has started, one on each host.
 SLURM_DAEMON = SLURM | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
 
 
@@ -43,7 +43,7 @@ SLURM_DAEMON = SLURM | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
         (OPEN_MPI | {"MASTER_ADDR": "a", "MASTER_PORT": "1"}, World(1, 2, 1, 2, "Open MPI", "a:1")),
         (MPICH | SLURM_DAEMON, World(0, 2, 0, 2, "MPICH")),
         (SLURM, World(9, 11, 1, 3, "Slurm")),
-        # A batch script is no rank, whatever Slurm says of its job.
+        # A batch script is not a rank.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
         (TORCHRUN | {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, None),
         ({}, None),
@@ -56,12 +56,12 @@ def test_world(environ: dict[str, str], world: World | None) -> None:
 @pytest.mark.parametrize(
     ("environ", "fact"),
     [
-        (TORCHRUN | {"RANK": "4"}, "rank 4 of 4, 1 of 2 on this host, is none"),
+        (TORCHRUN | {"RANK": "4"}, "rank 4 of 4, 1 of 2 on this host, is impossible"),
         (TORCHRUN | {"WORLD_SIZE": "many"}, "WORLD_SIZE is 'many', not a number"),
         ({key: text for key, text in TORCHRUN.items() if key != "LOCAL_RANK"}, "LOCAL_RANK is not set"),
-        (SLURM | {"SLURM_NODEID": "3"}, "SLURM_STEP_TASKS_PER_NODE is '4\\(x2\\),3', which says nothing of node 3"),
+        (SLURM | {"SLURM_NODEID": "3"}, "SLURM_STEP_TASKS_PER_NODE is '4\\(x2\\),3', which does not cover node 3"),
     ],
 )
-def test_an_environment_that_contradicts_itself_is_refused(environ: dict[str, str], fact: str) -> None:
+def test_an_inconsistent_environment_is_refused(environ: dict[str, str], fact: str) -> None:
     with pytest.raises(DmcError, match=f"{fact}.*\n.*to run alone"):
         world_from_environment(environ)

@@ -47,6 +47,23 @@ def test_whoever_waits_for_a_value_holds_up_nobody() -> None:
         assert waits.result(5) == b"\x00\xff"
 
 
+def test_whoever_waits_stops_when_the_job_is_given_up() -> None:
+    first, _ = stores(2)
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(first.barrier, "never", 60)
+        first.give_up(DmcError("rank 1", "is gone"))
+        with pytest.raises(DmcError, match="rank 1: is gone"):
+            waits.result(5)
+
+
+def test_rank_0_leaves_last() -> None:
+    first, second = stores(2)
+    second.leave()
+    first.leave(1)
+    with pytest.raises(DmcError, match=r"rank 1 did not leave within 0.1 s"):
+        first.leave(0.1)
+
+
 def test_numbers_are_counted_once() -> None:
     assert sorted(map(str, on_all(4, lambda store: store.add("number", 2)))) == ["2", "4", "6", "8"]
 
@@ -54,9 +71,11 @@ def test_numbers_are_counted_once() -> None:
 def test_missing_ranks_are_named() -> None:
     first, second, _ = stores(3)
     second.set("alone", b"")
-    with pytest.raises(DmcError, match=r"rank 0: nobody has set 'none' within 0.1 s\n.*torchrun should have started 3"):
+    with pytest.raises(
+        DmcError, match=r"rank 0: no rank has set 'none' within 0.1 s\n.*torchrun should have started 3"
+    ):
         first.get("none", 0.1)
-    with pytest.raises(DmcError, match=r"rank 0: ranks 1, 2 have not come to 'alone' within 0.1 s"):
+    with pytest.raises(DmcError, match=r"rank 0: ranks 1, 2 did not reach 'alone' within 0.1 s"):
         first.barrier("alone", 0.1)
     assert first.peek("none") is None
 
@@ -68,14 +87,22 @@ def test_a_store_that_ends_is_named() -> None:
         def set(self, key: str, value: bytes) -> None:
             raise ConnectionResetError
 
-        def wait(self, key: str, timeout_s: float) -> bytes | None:
+        def get(self, key: str) -> bytes | None:
             raise EOFError
+
+        def delete(self, key: str) -> None:
+            raise OSError
 
         def add(self, key: str, amount: int) -> int:
             raise RuntimeError
 
     store = Store(World(1, 2, 1, 2, "torchrun"), Gone())
-    for ask in (lambda: store.set("a", b""), lambda: store.peek("a"), lambda: store.add("a", 1)):
+    for ask in (
+        lambda: store.set("a", b""),
+        lambda: store.delete("a"),
+        lambda: store.peek("a"),
+        lambda: store.add("a", 1),
+    ):
         with pytest.raises(DmcError, match="rank 1: the store does not answer"):
             ask()
 

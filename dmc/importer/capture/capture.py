@@ -36,6 +36,7 @@ class Capture:
     tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
     "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as they
     were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand for.
+    saved: the keys of the model's `state_dict()`.
     """
 
     graph: fx.GraphModule
@@ -51,6 +52,7 @@ class Capture:
     memory: Mapping[str, torch.Tensor]
     hooks: Mapping[str, tuple[Hook, ...]]
     calls: tuple[PythonCall, ...]
+    saved: frozenset[str]
 
 
 def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtype | None) -> Capture:
@@ -95,6 +97,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
         memory={name: memory.get(name, tensor) for name, tensor in state.items()},
         hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
+        saved=frozenset(model.state_dict()),
     )
 
 

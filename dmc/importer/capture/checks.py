@@ -18,6 +18,13 @@ from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_acc
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
+# What a traced step does to integers of any width.
+_COPIES = (
+    torch.ops.prims.convert_element_type.default,
+    torch.ops.aten._to_copy.default,
+    torch.ops.aten.clone.default,
+    torch.ops.aten.full.default,
+)
 
 
 def check_nodes(graph: fx.GraphModule, model: str) -> None:
@@ -136,7 +143,14 @@ def check_hooks(objective: nn.Module) -> None:
 
 
 def check_traced(graph: fx.GraphModule) -> None:
-    """Raises ImportFailure where the traced step draws random numbers other than dmc's own."""
+    """Raises ImportFailure where the traced step draws random numbers other than dmc's own, or computes with narrow
+    integers on its way back, as the gradient of a power does with its exponent.
+    """
     for node in graph.graph.nodes:
+        if node.op != "call_function":
+            continue
+        place = str(origin.of_node(node))
         if draws_numbers(node.target):
-            raise undrawable(f"{origin.of_node(node)}: {origin.op_name(node.target)}")
+            raise undrawable(f"{place}: {origin.op_name(node.target)}")
+        if node.target not in _COPIES:
+            _check_narrow(node, place)

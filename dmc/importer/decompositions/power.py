@@ -1,7 +1,10 @@
-"""Powers whose exponent is a tensor, or whose base may be negative: backends only compute exp(y · log(x))."""
+"""Powers whose exponent is a tensor, or whose base may be negative: backends only compute exp(y · log(x)), and in f32,
+where rounding the product loses up to seven bits of the power.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +17,10 @@ from dmc.importer.decompositions.scalars import rounded
 
 aten = torch.ops.aten
 Number = bool | int | float
-# Integer exponents up to here are a few products.
-_MOST = 64
+# Integer exponents up to here are a few products; of floats each rounds.
+_MOST, _MOST_OF_FLOATS = 64, 8
+# No number of f32 is e to a power of more, or e to the negative of that, but infinity and zero.
+_LARGEST_EXPONENT = 200.0
 
 
 def _power(x: Tensor, y: Tensor) -> Tensor:
@@ -29,7 +34,7 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _wide_power(x: Tensor, y: Tensor) -> Tensor:
-    size = torch.exp(y * torch.log(x.abs()))
+    size = _power_of_size(x.abs(), y)
     # Where x is one or y is zero, the other operand does not matter, even if NaN; and infinity times log(1) would be
     # NaN.
     size = torch.where((y == 0.0) | (x == 1.0) | ((x == -1.0) & (y.abs() == torch.inf)), 1.0, size)
@@ -40,6 +45,37 @@ def _wide_power(x: Tensor, y: Tensor) -> Tensor:
     signed = torch.where(negative & odd, -size, size)
     undefined = negative & ~whole & (x != 0.0) & (x != -torch.inf)
     return torch.where(undefined, torch.nan, signed)
+
+
+def _power_of_size(x: Tensor, y: Tensor) -> Tensor:
+    """x ** y for x ≥ 0: exp(a + b) = exp(a) + b · exp(a), where a is the exponent in f32 and b what is left of it."""
+    exponent = (y.double() * _log(x)).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    near = exponent.float()
+    power = torch.exp(near)
+    return torch.where(power == math.inf, power, power + power * (exponent - near.double()).float())
+
+
+def _log(x: Tensor) -> Tensor:
+    """The logarithm of x ≥ 0 (f32) in f64, to twelve digits, in operations that every backend has in f64."""
+    # x = m · 2 ** k, with m between √½ and √2.
+    is_small = x < 1.0
+    m = torch.where(is_small, x.double() * 2.0**160, x.double())
+    k = torch.where(is_small, -160.0, 0.0).double()
+    for bits in (128, 64, 32, 16, 8, 4, 2, 1):
+        m, k = _halved(m, k, bits, m >= 2.0**bits)
+    m, k = _halved(m, k, 1, m > math.sqrt(2.0))
+    # log(m) = 2 · artanh(s), by its series.
+    s = (m - 1.0) / (m + 1.0)
+    series = torch.zeros_like(s)
+    for n in range(15, 0, -2):
+        series = series * (s * s) + 1.0 / n
+    finite = k * math.log(2.0) + 2.0 * s * series
+    return torch.where(x == 0.0, -math.inf, torch.where(x == math.inf, math.inf, finite))
+
+
+def _halved(m: Tensor, k: Tensor, times: int, where: Tensor) -> tuple[Tensor, Tensor]:
+    """The same m · 2 ** k, with `m` halved so many times."""
+    return torch.where(where, m * 2.0**-times, m), torch.where(where, k + times, k)
 
 
 def _power_of_scalar(x: Number, y: Tensor) -> Tensor:
@@ -54,7 +90,8 @@ def _power_of_scalar(x: Number, y: Tensor) -> Tensor:
 def _power_by_scalar(x: Tensor, y: Number) -> Any:
     """Integer exponents by products; square roots by `sqrt`."""
     dtype = torch.result_type(x, y)
-    times = int(y) if abs(y) <= _MOST and y == int(y) else None
+    most = _MOST_OF_FLOATS if dtype.is_floating_point else _MOST
+    times = int(y) if abs(y) <= most and y == int(y) else None
     if times is not None and times >= 0:
         # Narrow types round once, after the last product.
         wide = torch.float32 if dtype in NARROW else dtype

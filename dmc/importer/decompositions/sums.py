@@ -1,4 +1,4 @@
-"""Sums, and what is made of them: means, variances, norms, and products of three."""
+"""Reductions: sums, means, variances, norms, and sums of products of three."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fal
 
 def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> Tensor:
     return torch.linalg.vector_norm(x, 2 if p is None else p, dim, keepdim)
+
+
+def _along(reduction: Callable[..., Tensor]) -> Callable[..., Any]:
+    """`reduction` along a dimension of a tensor that has none, which torch-mlir does not survive, or does not end."""
+
+    def decomposed(x: Tensor, dim: int | list[int] = 0, *options: Any, **named: Any) -> Any:
+        if x.dim():
+            return NotImplemented
+        return reduction(x.reshape(1), 0 if isinstance(dim, int) else [0], *options, **named).reshape([])
+
+    return decomposed
 
 
 def _variance(
@@ -83,7 +94,11 @@ def _with_dims(x: Tensor, dims: list[int]) -> Tensor:
     return x
 
 
+_ALONG = (
+    aten._softmax.default, aten.amax.default, aten.amin.default, aten.prod.dim_int, aten.any.dim, aten.all.dim,
+)  # fmt: skip
 OWN: dict[Any, Callable[..., Any]] = {
+    **{reduction: _along(reduction) for reduction in _ALONG},
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
     aten.mean.default: _mean,

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
@@ -43,6 +44,8 @@ class Forward(fx.Interpreter):
         """The result of one operation; its backward operations inherit its origin."""
         try:
             result = super().run_node(n)
+            if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
+                result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n.target):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:

@@ -87,7 +87,7 @@ def power(x, y):
 
 @triton.jit
 def rest(x, y):
-    """The exact remainder, as C's `fmod`: Triton's `%` is off for large quotients, and x for an infinite y."""
+    """The remainder of division, as C's `fmod`. Triton's `%` is inexact for large quotients, and x for infinities."""
     return libdevice.fmod(x, y)
 
 

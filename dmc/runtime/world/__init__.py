@@ -1,8 +1,13 @@
-"""One process for each rank of a mesh: how the processes meet, agree, talk, and notice that one of them is gone.
+"""One process per rank of a mesh: rendezvous, agreement, communication, failure detection and checkpoints.
 
 In reading order:
 
-* `launch`: which rank this process is, as the launcher says (torchrun, Open MPI, MPICH, Slurm).
-* `store`: values by key that all ranks see, and what ranks do with it: exchange values, wait for each other.
-* `tcp_store`, `board`: the two stores there are, of torchrun and of MPI.
+* `launch`: rank and world of this process, from the launcher (torchrun, Open MPI, MPICH, Slurm).
+* `store`: the key-value store of all ranks, with exchanges and barriers.
+* `tcp_store`, `board`: what serves it under torchrun and under MPI.
+* `agreement`: ranks start only if all are about to run the same.
+* `host`: collectives between CPU processes, for tests.
+* `recorder`: the flight recorder: where a rank is, and how long its last steps took.
+* `watch`, `signals`: heartbeats; when a rank dies, stalls or raises, all ranks end with an error that names it.
+* `checkpoint`, `shards`: sharded checkpoints, written asynchronously and committed atomically.
 """

@@ -1,4 +1,4 @@
-"""Which rank of which world this process is, as the launcher's environment says."""
+"""The rank and the world of this process, from the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dmc.errors import DmcError
 
 @dataclass(frozen=True)
 class World:
-    """This process among those of a job.
+    """This process among the processes of a job.
 
-    rank: 0 to size - 1. local_rank, local_size: the same among those of this host. launcher: for people ("torchrun").
-    store: "host:port" where ranks meet, if the launcher names a place; else they meet through MPI.
-    launcher_serves: whether the launcher answers there itself; else rank 0 has to.
-    attempt: how many times the launcher has started these ranks before.
+    rank: 0 to size - 1. local_rank, local_size: the same on this host. launcher: its name, for messages ("torchrun").
+    store: "host:port" for the rendezvous, if the launcher sets it; otherwise ranks use MPI.
+    launcher_serves: whether the launcher itself serves the store there; otherwise rank 0 does.
+    attempt: how many times the launcher has restarted the ranks.
     """
 
     rank: int
@@ -31,7 +31,7 @@ class World:
 
 @dataclass(frozen=True)
 class _Launcher:
-    """The variables in which a launcher says rank and size, over all and on this host."""
+    """The environment variables in which a launcher passes rank and size, globally and on this host."""
 
     name: str
     rank: str
@@ -40,7 +40,7 @@ class _Launcher:
     local_size: str
 
 
-# Open MPI and MPICH may start their daemons through Slurm, so what these inherit from it comes last.
+# Open MPI and MPICH may start their daemons through Slurm, whose variables ranks then inherit: Slurm comes last.
 _LAUNCHERS = (
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     _Launcher(
@@ -51,15 +51,15 @@ _LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     _Launcher("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    # A batch script, which is no rank, has no variables of a step.
+    # A batch script is not a rank and lacks the variables of a step.
     _Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
 
 
 def world_from_environment(environ: Mapping[str, str]) -> World | None:
-    """The world that the launcher of this process describes; None for a process that was started alone.
+    """The world described by the launcher of this process; None for a process started alone.
 
-    Raises DmcError where the environment contradicts itself.
+    Raises DmcError if the environment is inconsistent.
     """
     for launcher in _LAUNCHERS:
         if launcher.rank in environ and launcher.size in environ:
@@ -81,7 +81,9 @@ def _world(launcher: _Launcher, environ: Mapping[str, str]) -> World:
         attempt=int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
     )
     if not (0 <= world.rank < world.size and 0 <= world.local_rank < world.local_size <= world.size):
-        fact = f"rank {world.rank} of {world.size}, {world.local_rank} of {world.local_size} on this host, is none"
+        fact = (
+            f"rank {world.rank} of {world.size}, {world.local_rank} of {world.local_size} on this host, is impossible"
+        )
         raise _refused(launcher, fact)
     return world
 
@@ -89,12 +91,12 @@ def _world(launcher: _Launcher, environ: Mapping[str, str]) -> World:
 def _local_size(launcher: _Launcher, environ: Mapping[str, str]) -> int:
     if launcher.name != "Slurm":
         return _number(launcher, launcher.local_size, environ)
-    # Tasks of each node, in order: "4(x2),3" are 4, 4 and 3.
+    # Tasks per node, in order: "4(x2),3" means 4, 4 and 3.
     text = environ.get(launcher.local_size, "")
     sizes = [int(m[1]) for m in re.finditer(r"(\d+)(?:\(x(\d+)\))?", text) for _ in range(int(m[2] or 1))]
     node = _number(launcher, "SLURM_NODEID", environ)
     if node >= len(sizes):
-        raise _refused(launcher, f"{launcher.local_size} is {text!r}, which says nothing of node {node}")
+        raise _refused(launcher, f"{launcher.local_size} is {text!r}, which does not cover node {node}")
     return sizes[node]
 
 

@@ -1,9 +1,9 @@
-"""Values by key that all ranks of a world see, and what ranks do with them before and beside the steps."""
+"""A key-value store that all ranks of a world share, and the operations on it: exchanges, barriers, rendezvous."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from dmc.errors import DmcError
@@ -15,70 +15,116 @@ Value = TypeVar("Value")
 
 
 class Keys(Protocol):
-    """What a launcher gives: values by key. Each thread may use it, also while another waits in it."""
+    """A key-value store. Methods are thread-safe and return at once."""
 
     where: str
-    """For people: what answers, and where."""
+    """What serves the values, for messages."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Puts a value there, in place of an older one."""
+        """Sets a value, replacing an older one."""
 
-    def wait(self, key: str, timeout_s: float) -> bytes | None:
-        """The value, as soon as there is one; None if there is none in time."""
+    def get(self, key: str) -> bytes | None:
+        """The value, or None if it is not set."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Removes a value."""
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a number, 0 before, that only this method touches; what it is then."""
+        """Adds to a counter, which starts at 0, and returns its new value."""
         ...
 
 
 class Store:
-    """Values by key that all ranks see. Methods raise DmcError where whoever keeps the values does not answer."""
+    """The key-value store of a world. Methods raise DmcError if its server does not answer."""
 
     def __init__(self, world: World, keys: Keys) -> None:
         self.world = world
         self._keys = keys
         self._uses: dict[str, int] = {}
+        self._given_up: DmcError | None = None
 
     def set(self, key: str, value: bytes) -> None:
-        """Puts a value there, in place of an older one."""
+        """Sets a value, replacing an older one."""
         self._asked(lambda: self._keys.set(self._own(key), value))
 
     def get(self, key: str, timeout_s: float = TIMEOUT_S) -> bytes:
-        """The value, as soon as there is one. Raises DmcError, naming the key, if there is none in time."""
-        value = self._asked(lambda: self._keys.wait(self._own(key), timeout_s))
+        """Waits for a value. Raises DmcError, naming the key, on timeout."""
+        value = self._wait(key, time.monotonic() + timeout_s)
         if value is None:
-            raise self._late(f"nobody has set {key!r}", timeout_s)
+            raise self._late(f"no rank has set {key!r}", timeout_s)
         return value
 
     def peek(self, key: str) -> bytes | None:
-        """The value, or None if there is none now."""
-        return self._asked(lambda: self._keys.wait(self._own(key), 0))
+        """The value, or None if it is not set."""
+        return self._asked(lambda: self._keys.get(self._own(key)))
+
+    def delete(self, key: str) -> None:
+        """Removes a value."""
+        self._asked(lambda: self._keys.delete(self._own(key)))
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a number, 0 before, that only this method touches; what it is then."""
+        """Adds to a counter, which starts at 0, and returns its new value."""
         return self._asked(lambda: self._keys.add(self._own(key), amount))
 
-    def exchange(self, name: str, mine: bytes, timeout_s: float = TIMEOUT_S) -> list[bytes]:
-        """The values that all ranks give, in the order of the ranks; all call it, with one name.
+    def exchange(
+        self, name: str, mine: bytes, timeout_s: float = TIMEOUT_S, ranks: Sequence[int] | None = None
+    ) -> list[bytes]:
+        """Every rank's value, in the order of `ranks` (by default all), each of which calls this with the same name.
 
-        A name may be used again. Raises DmcError that names the ranks that gave none in time.
+        The same ranks may reuse a name. Raises DmcError, naming the ranks that are missing, on timeout.
         """
-        self._uses[name] = self._uses.get(name, 0) + 1
-        keys = [f"{name}/{self._uses[name]}/{rank}" for rank in range(self.world.size)]
-        self.set(keys[self.world.rank], mine)
+        members = range(self.world.size) if ranks is None else ranks
+        turn = self.turn(name)
+        self.set(f"{name}/{turn}/{self.world.rank}", mine)
         end = time.monotonic() + timeout_s
-        found = [self._asked(lambda key=key: self._keys.wait(self._own(key), _left(end))) for key in keys]
-        if missing := [str(rank) for rank, value in enumerate(found) if value is None]:
-            which = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(missing)} have"
-            raise self._late(f"{which} not come to {name!r}", timeout_s)
-        return [value for value in found if value is not None]
+        found = {rank: self._wait(f"{name}/{turn}/{rank}", end) for rank in members}
+        if missing := [str(rank) for rank, value in found.items() if value is None]:
+            which = f"rank{'s' if missing[1:] else ''} {', '.join(missing)}"
+            raise self._late(f"{which} did not reach {name!r}", timeout_s)
+        # A rank that takes part in this exchange has read all values of the one before.
+        self.delete(f"{name}/{turn - 1}/{self.world.rank}")
+        return [value for value in found.values() if value is not None]
 
     def barrier(self, name: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Returns when all ranks have called it, with one name, which may be used again. Raises as `exchange` does."""
+        """Waits until all ranks have called it with the same name, which may be reused. Raises like `exchange`."""
         self.exchange(name, b"", timeout_s)
 
+    def turn(self, name: str) -> int:
+        """How many times this rank has used a name; ranks that use it in step with each other get the same numbers."""
+        self._uses[name] = self._uses.get(name, 0) + 1
+        return self._uses[name]
+
+    def leave(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Called last: rank 0, which may be the server, waits for all others to call it. Raises like `exchange`."""
+        turn = self.turn("left")
+        if self.world.rank:
+            self.set(f"left/{turn}/{self.world.rank}", b"")
+            return
+        self._given_up = None
+        end = time.monotonic() + timeout_s
+        here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{turn}/{rank}", end) is None]
+        if here:
+            raise self._late(f"rank {', '.join(here)} did not leave", timeout_s)
+
+    def give_up(self, reason: DmcError) -> None:
+        """Makes every wait, current or future, in any thread, raise `reason`."""
+        self._given_up = reason
+
+    def _wait(self, key: str, end: float) -> bytes | None:
+        """Waits for a value; None if it is not set by `end`."""
+        pause = 0.0005
+        while (value := self.peek(key)) is None:
+            if self._given_up is not None:
+                raise self._given_up
+            if time.monotonic() >= end:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return value
+
     def _own(self, key: str) -> str:
-        # The launcher keeps values of its own there, and those of ranks that it has started before.
+        # The launcher stores keys of its own there, and those of its earlier attempts remain.
         return f"dmc/{self.world.attempt}/{key}"
 
     def _asked(self, ask: Callable[[], Value]) -> Value:
@@ -86,18 +132,18 @@ class Store:
             return ask()
         except (OSError, EOFError, RuntimeError) as error:
             fact = f"{self._keys.where} does not answer ({type(error).__name__})"
-            hint = "whoever keeps it, the launcher or rank 0, has ended: see what it printed"
+            hint = "its server, the launcher or rank 0, has ended: see its output"
             raise DmcError(f"rank {self.world.rank}", fact, hint) from error
 
     def _late(self, fact: str, timeout_s: float) -> DmcError:
-        hint = f"see what the missing ranks printed; {self.world.launcher} should have started {self.world.size}"
+        hint = f"see the output of the missing ranks; {self.world.launcher} should have started {self.world.size}"
         return DmcError(f"rank {self.world.rank}", f"{fact} within {timeout_s:g} s", hint)
 
 
 def open_store(world: World, timeout_s: float = TIMEOUT_S) -> Store:
-    """Meets the other ranks: where the launcher says, through PyTorch's store, else through MPI.
+    """The rendezvous of all ranks: at the launcher's address through PyTorch's TCPStore, otherwise through MPI.
 
-    Raises DmcError where neither way is installed, or nobody answers in time.
+    Raises DmcError if the package it needs is not installed, and on timeout.
     """
     if world.store:
         from dmc.runtime.world.tcp_store import TcpKeys
@@ -108,5 +154,8 @@ def open_store(world: World, timeout_s: float = TIMEOUT_S) -> Store:
     return Store(world, meet_through_mpi(world))
 
 
-def _left(end: float) -> float:
-    return max(0.0, end - time.monotonic())
+def alone() -> Store:
+    """The store of a single process."""
+    from dmc.runtime.world.board import Board
+
+    return Store(World(0, 1, 0, 1, "nobody"), Board())

@@ -1,0 +1,112 @@
+"""What the device did in a step of dmc on several GPUs: communication beside computation, from CUPTI's own clock.
+
+`torchrun --nproc-per-node N -m bench.multi_gpu_trace FILE` replays the step in FILE (`bench.multi_gpu prepare`), and
+the same plan in one lane, under PyTorch's profiler. For each the first rank prints the time in which NCCL's kernels
+ran, and how much of it others ran beside them, and writes `bench/results/multi_gpu_trace.json`, with every kernel of a
+step as [name, stream, begin, end] in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.multi_gpu import own_batches
+from bench.record import write_record
+
+RESULTS = Path(__file__).parent / "results" / "multi_gpu_trace.json"
+WARM, TRACED = 5, 3
+
+Kernel = tuple[str, int, float, float]
+
+
+def main() -> int:
+    """Traces both."""
+    from dmc.lowering.one_lane import in_one_lane
+    from dmc.runtime import Artifact
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    artifact = Artifact.read(options.file)
+    results: dict[str, Any] = {}
+    for name, job in (("planned", artifact.job), ("in one lane", in_one_lane(artifact.job))):
+        kernels = traced(replace(artifact, job=job), int(options.file.stem.rpartition("@")[2]))
+        results[name] = {**overlap(kernels), "kernels": kernels}
+        if os.environ["RANK"] == "0":
+            print(json.dumps({"schedule": name, **overlap(kernels)}), flush=True)
+    if os.environ["RANK"] == "0":
+        write_record(options.out, {"device": torch.cuda.get_device_name(), "file": options.file.name, **results})
+    return 0
+
+
+def traced(artifact: Any, batch: int) -> list[Kernel]:
+    """The kernels of the last of some steps, in order of their beginning."""
+    from dmc.runtime import Step
+    from dmc.runtime.world.launch import world_from_environment
+
+    world = world_from_environment(os.environ)
+    assert world is not None, "started with others"
+    step = Step(artifact, "cuda", world)
+    given = own_batches(world.rank, world.size, batch)
+    names = [spec.name for spec in step.signature.batch]
+    arrays = {name: given[0][name].numpy() for name in names}
+    for _ in range(WARM):
+        float(step.call_flat(arrays))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(TRACED):
+            float(step.call_flat(arrays))
+        torch.cuda.synchronize()
+    step.close()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    kernels = [
+        (str(each["name"])[:60], int(each["args"].get("stream", 0)), float(each["ts"]), float(each["ts"] + each["dur"]))
+        for each in events
+        if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+    ]
+    return _last_step(sorted(kernels, key=lambda kernel: kernel[2]))
+
+
+def _last_step(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """All steps do the same; times count from the first kernel of the last."""
+    last = kernels[-(len(kernels) // TRACED) :]
+    begin = last[0][2]
+    return [(name, stream, round(a - begin, 2), round(b - begin, 2)) for name, stream, a, b in last]
+
+
+def overlap(kernels: Sequence[Kernel]) -> dict[str, float]:
+    """Milliseconds of a step, of those in which NCCL ran, and of those in which anything else ran at the same time."""
+    moving = _joined([(a, b) for name, _, a, b in kernels if "nccl" in name.lower()])
+    others = _joined([(a, b) for name, _, a, b in kernels if "nccl" not in name.lower()])
+    both = sum(max(0.0, min(b, d) - max(a, c)) for a, b in moving for c, d in others)
+    length = sum(b - a for a, b in moving)
+    return {"step_ms": max(b for *_, b in kernels) / 1e3, "movements_ms": length / 1e3, "hidden_ms": both / 1e3}
+
+
+def _joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times in which any of them runs."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+if __name__ == "__main__":
+    sys.exit(main())

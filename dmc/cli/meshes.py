@@ -1,0 +1,44 @@
+"""Meshes and plans as they are written on a command line: `dp=2,tp=2` and `zero2+megatron_gpt2:tp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dmc
+from dmc import plans
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.plans import Plan, Recipe
+
+_MESH_HINT = "write axes and sizes, as in --mesh dp=2,tp=4"
+
+
+def mesh_from(text: str) -> Mesh:
+    """`dp=2,tp=4` as a mesh, major axis first. Raises PlanError."""
+    axes: dict[str, int] = {}
+    for part in text.split(","):
+        axis, _, size = part.partition("=")
+        if not size.isdecimal() or axis in axes:
+            raise PlanError(f"--mesh {text}", f"{part!r} is no axis with a size", hint=_MESH_HINT)
+        axes[axis] = int(size)
+    return Mesh(**axes)  # pyright: ignore[reportArgumentType] - an axis called "links" is refused there
+
+
+def plan_from(text: str, mesh: Mesh) -> Plan:
+    """`zero2+megatron_gpt2:tp` as a plan over the mesh: ready plans, each with its axis where that is not its own.
+
+    Raises PlanError.
+    """
+    plan = dmc.plan(mesh)
+    for part in text.split("+"):
+        name, _, axis = part.partition(":")
+        way = _ready().get(name)
+        if way is None:
+            raise PlanError(f"--plan {text}", f"{name!r} is no ready plan", hint=f"use {', '.join(_ready())}")
+        plan = plan.use(way(axis) if axis else way())
+    return plan
+
+
+def _ready() -> dict[str, Callable[..., Recipe]]:
+    names = (name for name in plans.__all__ if name.islower() and name not in ("recipe", "resolve"))
+    return {name: getattr(plans, name) for name in names}

@@ -1,0 +1,35 @@
+"""Where eager puts the elements of a result: views of it, and `contiguous()`, mean what they mean there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+
+def as_in_eager(result: Any, recorded: Any) -> Any:
+    """`result`, or copies of its tensors, laid out in memory as `recorded`, what export saw of the same operation.
+
+    Attention is the common case: PyTorch's kernels give [B, H, T, D] transposed in memory, so that a model may join the
+    heads by a view. Tensors that overlap themselves, or have gaps, are left as they are.
+    """
+    if isinstance(result, Tensor) and isinstance(recorded, Tensor):
+        return _laid_out(result, recorded)
+    if isinstance(result, (tuple, list)) and isinstance(recorded, (tuple, list)) and len(result) == len(recorded):
+        return type(result)(as_in_eager(mine, theirs) for mine, theirs in zip(result, recorded, strict=True))
+    return result
+
+
+def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:
+    if tensor.shape != recorded.shape or _strides(tensor) == _strides(recorded):
+        return tensor
+    outermost_first = sorted(range(tensor.dim()), key=lambda i: (-recorded.stride(i), -recorded.shape[i], i))
+    back = sorted(range(tensor.dim()), key=outermost_first.__getitem__)
+    moved = tensor.permute(outermost_first).contiguous().permute(back)
+
+    return moved if _strides(moved) == _strides(recorded) else tensor
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    """Of the dimensions along which there are several elements: those of the others say nothing."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]

@@ -1,0 +1,51 @@
+"""Checkpoints of a training job, written asynchronously, to resume from on any mesh."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from dmc.runtime import state as states
+from dmc.runtime.step import Step
+from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
+from dmc.runtime.world.store import alone
+
+
+class Checkpoints:
+    """The checkpoints of a step in a directory shared by its ranks, all of which make the same calls.
+
+    `for i in range(checkpoints.resume(), 1000):` runs the remaining steps; `checkpoints.save()` in its body starts to
+    write a checkpoint, and `checkpoints.wait()` behind it waits for the last one.
+    """
+
+    def __init__(self, step: Step, directory: str | os.PathLike[str], keep: int = 2) -> None:
+        """keep: how many checkpoints to keep. Raises OSError if the directory cannot be created."""
+        self._step, self._directory = step, Path(directory)
+        signature, peers = step.signature, step.peers
+        if peers is None:
+            # A single process has the global state, whatever the mesh.
+            signature = dataclasses.replace(signature, mesh=None, splits={})
+        self._writer = CheckpointWriter(self._directory, alone() if peers is None else peers.store, signature, keep)
+
+    def resume(self) -> int:
+        """Loads the last complete checkpoint, if there is one; returns the number of steps done.
+
+        Raises StateError if it is damaged, or of another model or optimizer.
+        """
+        last, specs = latest(self._directory), self._step.signature.state
+        if last is not None:
+            _, arrays = read_checkpoint(last, specs)
+            self._step.load_state_dict(states.build(specs, list(arrays)))
+        return self._step.steps_done
+
+    def save(self) -> None:
+        """Starts to write the current state; waits for the steps in flight and the previous checkpoint only.
+
+        Raises DmcError if the previous checkpoint could not be written on any rank.
+        """
+        self._writer.save(self._step.steps_done, self._step.own_state())
+
+    def wait(self) -> None:
+        """Waits for the checkpoint being written. Raises DmcError if it could not be written."""
+        self._writer.wait()

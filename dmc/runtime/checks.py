@@ -1,0 +1,47 @@
+"""Checks of what a step is given, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmc.errors import ArtifactError, InputError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.signature import Signature
+
+_CONTROLS = ("lr", "guard")
+
+
+def rates_of(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
+    """f32[number of groups]; raises InputError."""
+    groups = len(signature.learning_rates)
+    try:
+        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
+    except (TypeError, ValueError) as error:
+        raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
+    if len(rates) != groups:
+        raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
+    if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
+        raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
+    return np.asarray(rates, np.float32)
+
+
+def check_artifact(artifact: Artifact) -> None:
+    """Raises ArtifactError where the signature requires what this runtime does not support."""
+    signature = artifact.signature
+    facts: list[str] = []
+    kinds = artifact.target.split("+")
+    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
+    facts += [f"has no code for {kind!r}" for kind in without]
+    if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
+        facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
+    if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
+        facts.append("has outputs that do not begin with 'loss' and 'finite'")
+    if sum(spec.role == "counter" for spec in signature.state) != 1:
+        facts.append("has not exactly one step counter in its state")
+    if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
+        facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
+    if facts:
+        raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")

@@ -1,0 +1,31 @@
+"""How a step is run, as the environment of its process says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dmc.errors import DmcError
+
+_GRAPH, _PATIENCE = "DMC_CUDA_GRAPH", "DMC_PATIENCE_S"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """is_captured: whether a GPU replays a step as one CUDA graph; if not, its commands are issued one by one.
+
+    patience_s: after which ranks end where one of them is gone, or does not come to a step.
+    """
+
+    is_captured: bool = True
+    patience_s: float = 30.0
+
+    @staticmethod
+    def of(environ: Mapping[str, str]) -> RunSettings:
+        """As DMC_CUDA_GRAPH (0 or 1) and DMC_PATIENCE_S (seconds) say. Raises DmcError for what they cannot be."""
+        graph, patience = environ.get(_GRAPH, "1"), environ.get(_PATIENCE, "30")
+        if graph not in ("0", "1"):
+            raise DmcError(f"the variable {_GRAPH}", f"is {graph!r}", hint="set it to 0 or 1, or not at all")
+        if not patience.isdecimal() or int(patience) == 0:
+            raise DmcError(f"the variable {_PATIENCE}", f"is {patience!r}", hint="set it to whole seconds, such as 120")
+        return RunSettings(graph == "1", float(patience))

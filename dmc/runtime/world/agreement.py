@@ -1,0 +1,81 @@
+"""Before the first step all ranks compare plan, code, state and versions with rank 0, and start only if all agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+import dmc
+from dmc.errors import DmcError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.world.store import TIMEOUT_S, Store
+
+_RANKS = "number of ranks"
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """What a rank is about to run, and what prevents it, if anything."""
+
+    facts: dict[str, str]
+    trouble: str
+
+
+def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
+    """What must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
+    signature = json.dumps(artifact.signature.to_json(), sort_keys=True).encode()
+    certificate = artifact.certificate
+    return {
+        "dmc": dmc.__version__,
+        "plan": artifact.job.digest(),
+        "code": _digest(f"{name} {digest}".encode() for name, digest in sorted(certificate.code.items())),
+        "table of costs": certificate.cost_table,
+        "signature": _digest([signature]),
+        "state": _digest(array.tobytes() for array in artifact.state),
+        _RANKS: str(len(artifact.job.programs)),
+        **more,
+    }
+
+
+def agree(store: Store, facts: Mapping[str, str], trouble: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    """Returns if all ranks have the same facts (`facts_of`), their number is that of the plan, and none has trouble.
+
+    trouble: what prevents this rank from starting, for example a missing GPU. Otherwise all ranks raise DmcError that
+    names each rank that differs and what differs; on timeout, the missing ranks.
+    """
+    mine = msgspec.json.encode(_Claim(dict(facts), trouble))
+    claims = [msgspec.json.decode(each, type=_Claim) for each in store.exchange("start", mine, timeout_s)]
+    if found := _troubles(claims) or _differences(claims) or _wrong_size(claims[0], store):
+        # Rank 0, which may be the server, waits until all ranks have read.
+        store.leave(timeout_s)
+        hint = "start all ranks with the same file and the same version of dmc, each with a GPU of its own"
+        raise DmcError("the ranks", "do not start:\n" + "\n".join(f"  {line}" for line in found), hint)
+
+
+def _troubles(claims: Sequence[_Claim]) -> list[str]:
+    return [f"rank {rank} cannot start: {claim.trouble}" for rank, claim in enumerate(claims) if claim.trouble]
+
+
+def _differences(claims: Sequence[_Claim]) -> list[str]:
+    first, lines = claims[0].facts, list[str]()
+    for rank, claim in enumerate(claims):
+        for name in [name for name in {**first, **claim.facts} if first.get(name) != claim.facts.get(name)]:
+            own, other = (facts.get(name, "none")[:12] or "none" for facts in (claim.facts, first))
+            lines.append(f"the {name} of rank {rank} differs from that of rank 0 ({own}, not {other})")
+    return lines
+
+
+def _wrong_size(claim: _Claim, store: Store) -> list[str]:
+    world = store.world
+    if claim.facts[_RANKS] == str(world.size):
+        return []
+    return [f"the step was compiled for {claim.facts[_RANKS]} ranks; {world.launcher} has started {world.size}"]
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()

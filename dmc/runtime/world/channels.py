@@ -1,0 +1,77 @@
+"""The communicators of one rank of a job, and the movements of its plan on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmc.program import Collective, Job
+from dmc.runtime.world.communicator import Communicator, Communicators
+
+# Whatever moves and is not combined moves as bytes.
+_BYTE = "i8"
+
+
+class Channels:
+    """One communicator for each channel of the job and group of it that the rank is in."""
+
+    def __init__(self, job: Job, rank: int, communicators: Communicators) -> None:
+        """Makes them, in declared order. All ranks of the job do so; raises DmcError where one cannot be made."""
+        self._communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {
+            (channel.name, group): communicators.make(group)
+            for channel in job.channels
+            for group in job.groups(channel)
+            if rank in group
+        }
+        self._rank = rank
+
+    def move(self, command: Collective, source: int, target: int, stream: Any) -> None:
+        """Queues the rank's part in a movement; addresses are 0 where the command names no bytes.
+
+        A rank to which a permute gives nothing has zeros, which somebody else writes.
+        """
+        by = self._communicators[command.channel, command.ranks]
+        size = 0 if command.source is None else command.source.length
+        match command.kind:
+            case "all_reduce":
+                by.all_reduce(source, target, command.count, command.dtype, str(command.reduction), stream)
+            case "reduce_scatter":
+                count = command.count // len(command.ranks)
+                by.reduce_scatter(source, target, count, command.dtype, str(command.reduction), stream)
+            case "all_gather":
+                by.all_gather(source, target, size, _BYTE, stream)
+            case "all_to_all":
+                by.all_to_all(source, target, size // len(command.ranks), _BYTE, stream)
+            case "broadcast":
+                by.broadcast(source, target, size, _BYTE, _peer(command), stream)
+            case "permute":
+                self._permute(command, by, source, target, stream)
+            case "send":
+                by.send(source, size, _BYTE, _peer(command), stream)
+            case "recv":
+                assert command.target is not None, "what is received has a place"
+                by.recv(target, command.target.length, _BYTE, _peer(command), stream)
+
+    def failed(self) -> str | None:
+        """What has gone wrong on a channel since, as far as it is known."""
+        facts = ((name, by.failed()) for (name, _), by in self._communicators.items())
+        return next((f"channel {name}: {fact}" for name, fact in facts if fact is not None), None)
+
+    def abort(self) -> None:
+        """Gives up what is queued; nothing more can be."""
+        for by in self._communicators.values():
+            by.abort()
+
+    def _permute(self, command: Collective, by: Communicator, source: int, target: int, stream: Any) -> None:
+        assert command.source is not None, "what is permuted has a place"
+        own, size = command.ranks.index(self._rank), command.source.length
+        with by.group():
+            for giver, taker in command.pairs:
+                if giver == own:
+                    by.send(source, size, _BYTE, taker, stream)
+                if taker == own:
+                    by.recv(target, size, _BYTE, giver, stream)
+
+
+def _peer(command: Collective) -> int:
+    assert command.peer is not None, "checked by the proof"
+    return command.peer

@@ -1,0 +1,41 @@
+"""How a process that is one rank of a step on GPUs comes to know the others."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dmc.errors import DmcError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.cuda_streams import CudaStreams, open_device
+from dmc.runtime.world.agreement import agree, facts_of
+from dmc.runtime.world.launch import World
+from dmc.runtime.world.nccl import NcclCommunicators
+from dmc.runtime.world.peers import Peers
+from dmc.runtime.world.store import Store, open_store
+
+
+def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> tuple[CudaStreams, Peers]:
+    """The device of this rank and the other ranks, which all do so, for one step after the other.
+
+    ordinal: of the device. patience_s: in which ranks end after one of them is gone. Raises DmcError on all ranks where
+    one has no such device, or is about to run something else.
+    """
+    store = _store(world)
+    try:
+        device, communicators, trouble = open_device(ordinal), _communicators(world), ""
+    except DmcError as error:
+        device, communicators, trouble = None, None, str(error)
+    agree(store, facts_of(artifact), trouble)
+    assert device is not None and communicators is not None, "agreed without trouble"
+    return device, Peers(world, store, communicators, artifact.job, patience_s)
+
+
+# Once in a process: a second store would use the keys of the first again.
+@cache
+def _store(world: World) -> Store:
+    return open_store(world)
+
+
+@cache
+def _communicators(world: World) -> NcclCommunicators:
+    return NcclCommunicators(_store(world))

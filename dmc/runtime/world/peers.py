@@ -1,0 +1,64 @@
+"""What a rank that does not run alone has of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cached_property
+
+from dmc.program import Job
+from dmc.runtime.world.channels import Channels
+from dmc.runtime.world.communicator import Communicator, Communicators
+from dmc.runtime.world.launch import World
+from dmc.runtime.world.recorder import Recorder
+from dmc.runtime.world.store import Store
+from dmc.runtime.world.watch import Watch
+
+
+class Peers:
+    """The world of this rank, the store in which ranks meet, the channels of its job, and who looks after them all."""
+
+    def __init__(self, world: World, store: Store, communicators: Communicators, job: Job, patience_s: float) -> None:
+        """patience_s: in which ranks end after one of them is gone."""
+        self.world, self.store = world, store
+        self._job, self._communicators = job, communicators
+        self._channels: Channels | None = None
+        self._recorder = Recorder(job.programs[world.rank])
+        self._watch = Watch(store, self._recorder, self._abort, self._failed, patience_s)
+
+    def open(self) -> Channels:
+        """Makes the channels of the job on the device that this process uses; all ranks do so."""
+        self._channels = Channels(self._job, self.world.rank, self._communicators)
+        return self._channels
+
+    @cached_property
+    def everyone(self) -> Communicator:
+        """The communicator of all ranks, beside the steps; all ranks ask for it at the same time."""
+        return self._communicators.make(tuple(range(self.world.size)))
+
+    def begin(self, step: int) -> None:
+        """The rank begins a step. Raises DmcError where a rank is gone."""
+        self.check()
+        self._recorder.begin(step)
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Inside, this rank waits for what others have a part in; it asks `check` now and then."""
+        with self._recorder.waiting():
+            yield
+        self.check()
+
+    def check(self) -> None:
+        """Raises DmcError where a rank, this one or another, has failed or is gone."""
+        self._watch.check()
+
+    def close(self) -> None:
+        """The rank is done; may be called twice."""
+        self._watch.close()
+
+    def _abort(self) -> None:
+        if self._channels is not None:
+            self._channels.abort()
+
+    def _failed(self) -> str | None:
+        return None if self._channels is None else self._channels.failed()

@@ -1,0 +1,44 @@
+"""Views, `contiguous()` and writes through views mean what they mean where eager's results lie in memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import dmc
+
+HEADS, WIDTH = 2, 8
+
+
+class JoinedHeads(nn.Module):
+    """Attention as nanoGPT writes it, and once more without a gradient, written through the view that joins heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[B, T, WIDTH] → the same."""
+        _, joined = self._heads(x)
+        with torch.no_grad():
+            heads, other = self._heads(x)
+            # PyTorch's kernel leaves the heads where `contiguous()` copies nothing: this changes `heads`, too.
+            other[:, :1] *= 2.0
+        return joined + other + heads.mean((1, 3)).unsqueeze(-1)
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        batch, length, width = x.shape
+        q, k, v = (
+            part.view(batch, length, HEADS, width // HEADS).transpose(1, 2) for part in self.qkv(x).split(width, dim=2)
+        )
+        heads = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return heads, heads.transpose(1, 2).contiguous().view(batch, length, width)
+
+
+def test_heads_are_joined_by_a_view() -> None:
+    x = torch.randn(2, 4, WIDTH, generator=torch.Generator().manual_seed(0))
+    # Eager's first step is what the compiled one is compared with.
+    dmc.compile(
+        JoinedHeads(), loss=functional.mse_loss, optimizer=dmc.optim.AdamW(lr=0.1), example=(x, x), verify=True
+    ).close()

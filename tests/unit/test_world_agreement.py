@@ -1,0 +1,57 @@
+"""Ranks start only if all agree; each rank is a thread here."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dmc.errors import DmcError
+from dmc.runtime.world.agreement import agree
+from tests.unit.test_world_store import stores
+
+FACTS = {"plan": "a" * 64, "code": "b" * 64, "number of ranks": "3"}
+
+
+def refusals(changes: dict[int, dict[str, str]], size: int = 3, trouble: str = "") -> list[str]:
+    """Each rank's error, or "" if it starts. changes: to the facts of a rank. trouble: of the last rank."""
+    opened = stores(size)
+
+    def ask(rank: int) -> str:
+        try:
+            agree(opened[rank], FACTS | changes.get(rank, {}), trouble if rank == size - 1 else "", 5)
+        except DmcError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(size) as threads:
+        return list(threads.map(ask, range(size)))
+
+
+def test_ranks_that_agree_start() -> None:
+    assert refusals({}) == [""] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "size", "trouble", "lines"),
+    [
+        (
+            {1: {"plan": "c" * 64}, 2: {"driver": "580"}},
+            3,
+            "",
+            [
+                "the plan of rank 1 differs from that of rank 0 (cccccccccccc, not aaaaaaaaaaaa)",
+                "the driver of rank 2 differs from that of rank 0 (580, not none)",
+            ],
+        ),
+        ({}, 2, "", ["the step was compiled for 3 ranks; torchrun has started 2"]),
+        ({}, 3, "cuda:2: there is no such device", ["rank 2 cannot start: cuda:2: there is no such device"]),
+    ],
+)
+def test_all_ranks_name_those_that_differ(
+    changes: dict[int, dict[str, str]], size: int, trouble: str, lines: list[str]
+) -> None:
+    expected = "\n".join(["the ranks: do not start:", *(f"  {line}" for line in lines), "  hint: start all ranks"])
+    said = refusals(changes, size, trouble)
+    assert len(set(said)) == 1
+    assert said[0].startswith(expected)
