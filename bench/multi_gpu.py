@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _path(directory: Path, plan: str, ranks: int, batch: int) -> Path:
-    return directory / f"{MODEL}@{plan}{ranks}@{batch}.dmc"
+    return directory / f"{MODEL}@{plan}@{ranks}@{batch}.dmc"
 
 
 def prepare(plan: str, ranks: int, batch: int, directory: Path) -> None:
@@ -193,7 +193,7 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
     state["model"].update(start(MODEL))
     step.load_state_dict(state)
     losses = tuple(float(step.call_flat(arrays[index % BATCHES])) for index in range(COMPARED))
-    plan = path.name.split("@")[1].rstrip("1234567890")
+    plan = path.name.split("@")[1]
     result = _measured(plan, "dmc", ranks, batch, losses, lambda index: step.call_flat(arrays[index % BATCHES]))
     left, _ = torch.cuda.mem_get_info()
     step.close()
@@ -204,6 +204,8 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
 
     def alone(job: Job) -> float:
         other = Step(replace(artifact, job=job), "cuda", world)
+        # Zeros take less power, and so less time.
+        other.load_state_dict(state)
         measured = _measured(plan, "", ranks, batch, (), lambda index: other.call_flat(arrays[index % BATCHES]))
         other.close()
         return measured.step_ms

@@ -36,12 +36,14 @@ def add_parser(commands: Any) -> None:
         "--device", metavar="NAME", help="a device other than the default: cpu, cuda or, for example, cuda:1"
     )
     parser.add_argument("--verify", action="store_true", help="compare the first step on a GPU with the CPU's plan")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the trained step here, at the end or on Ctrl-C")
-    parser.add_argument("--save-every", type=_positive, metavar="N", help="write it after every N steps, too")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the trained step to this file, at the end or on Ctrl-C"
+    )
+    parser.add_argument("--save-every", type=_positive, metavar="N", help="also write it after every N steps")
     parser.add_argument(
         "--checkpoints",
         metavar="DIR",
-        help="write a checkpoint here at the end, and every N steps instead of FILE; resume from the last one in it",
+        help="write checkpoints to this directory, at the end and every N steps; resume from the last one in it",
     )
     parser.set_defaults(command=run)
 

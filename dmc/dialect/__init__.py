@@ -1,7 +1,7 @@
 """The dialect `dm`: `from dmc import dialect as dm`, then `dm.load(context)` and `dm.all_gather(...)`.
 
-`_dm_gen.py` is generated from `tablegen/`; the modules beside it hold the rules that ODS cannot say, and register them
-by being imported here. docs/dialect.md is the reference.
+`_dm_gen.py` is generated from `tablegen/`; the other modules contain the rules that ODS cannot express, registered by
+importing them here. docs/dialect.md is the reference.
 """
 
 from dmc._mlir import ir
@@ -167,20 +167,20 @@ __all__ = [
     "yield_",
 ]
 
-# Imported for their rules, which they register.
+# Imported to register their rules.
 RULE_MODULES = (buckets, commands, compute, meshes, plan, point_to_point, transfers)
 
 
 def load(context: ir.Context) -> None:
-    """Loads `dm`, and what forms hold of IREE's `util`, into a context; a context that has it already is left alone.
+    """Loads `dm`, and the parts of IREE's `util` that forms use, into a context, unless already loaded.
 
     Anyone who needs the dialect may call this: an importer, a test, dmc-opt. The bindings refuse to load a dialect
     twice into one context, and an op that was parsed before the dialect was loaded would stay unverified, so every
-    entry point loads it first and none has to know who else did.
+    entry point loads it first, independently of others.
     """
     if context.is_dialect_loaded(DM.DIALECT_NAMESPACE):
         return
-    # The verifiers are Python: MLIR's threads would wait for the interpreter while the interpreter waits for them.
+    # The verifiers are Python: MLIR's threads would deadlock with the Python interpreter.
     context.enable_multithreading(False)
     with context:
         DM.load()

@@ -19,9 +19,8 @@ def group(mesh: str, axes: Sequence[str]) -> GroupAttr:
 def sharding(mesh: str, dims: Sequence[Sequence[str]], partial: Mapping[str, str] | None = None) -> ShardingAttr:
     """A sharding over `@mesh`: for each tensor dimension the axes that split it, and axis to reduction for partials.
 
-    An axis may stand behind the number of blocks that it splits: `3*tp`.
-
-    Raises DmcError where an axis is used twice or a reduction does not exist.
+    The number of blocks may precede an axis: `3*tp`. Raises DmcError if an axis is used twice or a reduction does not
+    exist.
     """
     split = ir.ArrayAttr.get([_strings(axes) for axes in dims])
     reductions = ir.DictAttr.get({axis: ReductionAttr.of(kind) for axis, kind in (partial or {}).items()})
@@ -49,7 +48,7 @@ def axis_word(axis: str, blocks: int) -> str:
 
 
 def axis_and_blocks(word: str) -> tuple[str, int]:
-    """`dp` is ("dp", 1), `3*tp` is ("tp", 3). Raises ValueError where the number is none."""
+    """`dp` is ("dp", 1), `3*tp` is ("tp", 3). Raises ValueError for an invalid number."""
     blocks, star, axis = word.rpartition("*")
     return (axis, int(blocks)) if star else (word, 1)
 
@@ -64,7 +63,7 @@ def group_has_distinct_axes(attribute: GroupAttr) -> None:
     """`#dm.group<@m, ["dp", "dp"]>` is refused."""
     axes = group_axes(attribute)
     if not axes:
-        raise Violation(f"{attribute} names no axis; a group has at least one")
+        raise Violation(f"{attribute} has no axis; a group needs at least one")
     _check_distinct(axes, attribute)
 
 
@@ -89,7 +88,7 @@ def sharding_uses_an_axis_once(attribute: ShardingAttr) -> None:
 
 @rule(ShardingAttr)
 def reductions_of_a_sharding_commute(attribute: ShardingAttr) -> None:
-    """A sum of maxima is no maximum of sums, so a value is partial in one way; sum and mean are both linear."""
+    """A sum of maxima is not a maximum of sums, so a value is partial in one way; sum and mean are both linear."""
     kinds = sorted(set(partial_axes(attribute).values()))
     if len(kinds) > 1 and kinds != ["mean", "sum"]:
         raise Violation(
@@ -100,7 +99,7 @@ def reductions_of_a_sharding_commute(attribute: ShardingAttr) -> None:
 def _check_distinct(axes: Sequence[str], attribute: ir.Attribute) -> None:
     for i, axis in enumerate(axes):
         if axis in axes[:i]:
-            raise Violation(f"{attribute} uses axis '{axis}' twice; an axis is used once at most")
+            raise Violation(f"{attribute} uses axis '{axis}' twice; an axis is used at most once")
 
 
 def _checked(attribute: GroupAttr | ShardingAttr) -> GroupAttr | ShardingAttr:

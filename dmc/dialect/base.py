@@ -1,6 +1,6 @@
-"""The classes that the generated dialect is made of.
+"""The base classes of the generated dialect.
 
-The bindings allow one base class only, so what ops and attributes share is in these and not in mixins. They
+The bindings allow only one base class, so what ops and attributes share is here and not in mixins. They
 read an annotation in a class as a field of the op or attribute; other annotations are for type checkers only.
 """
 
@@ -23,7 +23,8 @@ class DM(ext.Dialect, name="dm"):
 
 
 class NoMemoryEffect(ext.Pure.NoMemoryEffect):
-    """Touches no memory, so equal ops are merged and unused ones removed; but may not be hoisted out of a branch."""
+    """Has no memory effects, so equal ops are merged and unused ones removed; but may not be hoisted out of a
+    branch."""
 
 
 class VerifiedOp(DM.Operation):
@@ -43,7 +44,7 @@ class VerifiedOp(DM.Operation):
 
     @classmethod
     def _emit_operation(cls) -> None:
-        """Tells IRDL of the op."""
+        """Registers the op with IRDL."""
         fields = cls._fields
         record = cls.SPEC
         mixed = [each.name for kind in record.mixed for each in record.fields(kind)]
@@ -55,7 +56,7 @@ class VerifiedOp(DM.Operation):
 
 
 class WordAttribute(DM.Attribute):
-    """An attribute that is one word out of a closed list."""
+    """An attribute that is one word of a closed list."""
 
     if TYPE_CHECKING:
         WORDS: ClassVar[tuple[str, ...]]
@@ -85,7 +86,7 @@ class ParametrisedAttribute(DM.Attribute):
         PARAMETERS: ClassVar[tuple[Field, ...]]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Gives parameters accessors that return them in their own class; those of the bindings return `Attribute`."""
+        """Adds accessors that return parameters in their own class; those of the bindings return `Attribute`."""
         super().__init_subclass__(**options)
         for i, parameter in enumerate(cls.PARAMETERS):
             setattr(cls, parameter.name, property(lambda self, i=i: self.params[i].maybe_downcast()))

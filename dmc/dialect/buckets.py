@@ -1,4 +1,4 @@
-"""Buckets: how tensors lie in one flat buffer, and the rules of the offset table."""
+"""Buckets: the layout of tensors in one flat buffer, and the rules of the offset table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dmc.program import ALIGNMENT
 
 
 def bucket_layout(counts: Sequence[int], element: ir.Type) -> tuple[list[int], int]:
-    """Where tensors of `counts` elements lie in a bucket, one behind the other, and its length; all in elements.
+    """The offsets of tensors of `counts` elements in a bucket, in sequence, and its length; all in elements.
 
-    Each begins at a multiple of `ALIGNMENT` bytes, as a buffer of its own would, and the length is one. Raises
+    Each begins at a multiple of `ALIGNMENT` bytes, like a separate buffer, and so does the end. Raises
     Violation for elements without a size.
     """
     step = ALIGNMENT // element_bytes(element)
@@ -26,19 +26,19 @@ def bucket_layout(counts: Sequence[int], element: ir.Type) -> tuple[list[int], i
 
 @rule(PackOp)
 def pack_tiles_its_result(op: PackOp) -> None:
-    """The operands lie in the result without overlap, and without gaps but for padding."""
+    """The operands are placed in the result without overlap, and without gaps except padding."""
     _check_tiling([value.type for value in op.inputs], list(op.offsets), op.result.type)
 
 
 @rule(UnpackOp)
 def unpack_tiles_its_operand(op: UnpackOp) -> None:
-    """The results lie in the operand without overlap, and without gaps but for padding."""
+    """The results are placed in the operand without overlap, and without gaps except padding."""
     _check_tiling([value.type for value in op.outputs], list(op.offsets), op.input.type)
 
 
 def _check_tiling(tensors: Sequence[ir.Type], offsets: Sequence[int], flat: ir.Type) -> None:
     if not tensors:
-        raise Violation("holds no tensor; a bucket has at least one")
+        raise Violation("contains no tensor; a bucket needs at least one")
     if len(offsets) != len(tensors):
         raise Violation(f"has {len(tensors)} tensors but {len(offsets)} offsets; each tensor has one")
     for tensor in tensors:
@@ -51,7 +51,7 @@ def _check_tiling(tensors: Sequence[ir.Type], offsets: Sequence[int], flat: ir.T
             fact = "overlaps the tensor before it" if offset < end else f"leaves a gap of {offset - end} elements"
             raise Violation(
                 f"tensor {i} ({tensors[i]}) at offset {offset} {fact}; it must start at {end} or up to {padding} "
-                "elements behind"
+                f"elements after"
             )
         end = offset + size
     if not end <= flat.shape[0] <= end + padding:

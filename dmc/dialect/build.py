@@ -1,6 +1,6 @@
-"""Building ops that are checked as they are built, and attributes from plain Python values.
+"""Builders of ops, checked on construction, and of attributes from plain Python values.
 
-Attributes are made in the current context (that of the insertion point or location in use).
+Attributes are created in the current context (that of the insertion point or location in use).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def build(
 ) -> Any:
     """Builds an op of the dialect: one entry of `operands` and `results` for each field of its ODS record.
 
-    `body` fills the op's one region, whose block takes the first field of the operands. Raises DmcError where the op
-    breaks a rule; nothing is left behind then.
+    `body` fills the op's only region, whose block takes the first field of the operands. Raises DmcError, without
+    leaving anything behind, if the op violates a rule.
     """
     record: OpSpec = cls.SPEC  # type: ignore[attr-defined]
     present = {name: value for name, value in attributes.items() if value is not None}

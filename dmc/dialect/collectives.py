@@ -38,7 +38,7 @@ def piece_shrinks_one_dimension(op: ReduceScatterOp | AllSliceOp) -> None:
 
 @rule(AllToAllOp)
 def all_to_all_moves_a_factor(op: AllToAllOp) -> None:
-    """What `split_dim` loses, `concat_dim` gains."""
+    """The factor removed from `split_dim` is that added to `concat_dim`."""
     split, concat = op.split_dim.value, op.concat_dim.value
     operand, result = _shapes(op, split, concat)
     if split == concat:
@@ -56,19 +56,19 @@ def all_to_all_moves_a_factor(op: AllToAllOp) -> None:
 
 @rule(AllReduceOp, ReduceScatterOp)
 def reduction_suits_the_element_type(op: AllReduceOp | ReduceScatterOp) -> None:
-    """`accumulate` is of the element type's class and no narrower; a mean needs floating point."""
+    """`accumulate` is in the element type's class and no narrower; a mean requires floating point."""
     check_reduction(op.input.type.element_type, op.accumulate.value, op.reduction.value)
 
 
 def check_reduction(element: ir.Type, accumulate: ir.Type, reduction: str) -> None:
-    """Raises Violation where elements of this type cannot be combined so."""
+    """Raises Violation if elements of this type cannot be combined this way."""
     classes = [cls for cls in (ir.FloatType, ir.IntegerType) if isinstance(element, cls)]
     if not classes:
         raise Violation(f"elements of type {element} cannot be reduced; they must be floating point or integers")
     if not isinstance(accumulate, classes[0]) or accumulate.width < element.width:
-        raise Violation(f"accumulates {element} in {accumulate}; it must be of the same class and no narrower")
+        raise Violation(f"accumulates {element} in {accumulate}; it must be in the same class and no narrower")
     if reduction == "mean" and classes[0] is not ir.FloatType:
-        raise Violation(f"has no mean of {element}; reduce with sum and divide, or convert to floating point first")
+        raise Violation(f"has no mean for {element}; reduce with sum and divide, or convert to floating point first")
 
 
 @rule(PermuteOp)
@@ -77,7 +77,7 @@ def permute_pairs_are_one_to_one(op: PermuteOp) -> None:
     shape = op.source_target_pairs.type.shape
     if len(shape) != 2 or shape[1] != 2 or shape[0] == 0:
         given = op.source_target_pairs.type
-        raise Violation(f"source_target_pairs is a {given}; it must have one row (source, target) for each pair")
+        raise Violation(f"source_target_pairs is a {given}; it must have one row (source, target) per pair")
     sources, targets = permute_sources_and_targets(op)
     for kind, ranks in (("source", sources), ("target", targets)):
         for i, rank in enumerate(ranks):
@@ -113,7 +113,7 @@ def all_to_all_factor_is_the_group(op: AllToAllOp, symbols: Symbols) -> None:
     n, split, concat = symbols.group_size(op.group), op.split_dim.value, op.concat_dim.value
     operand, result = op.input.type.shape[split], op.result.type.shape[split]
     if split == concat and operand % n:
-        raise Violation(f"dimension {split} is {operand}, which the {n} ranks of {op.group} do not divide")
+        raise Violation(f"dimension {split} is {operand}, which is not divisible by the {n} ranks of {op.group}")
     if split != concat and operand != n * result:
         raise Violation(f"dimension {split} goes from {operand} to {result}; {op.group} has {n} ranks")
 
@@ -142,7 +142,7 @@ def collective_is_on_its_channel(op: ir.OpView, symbols: Symbols) -> None:
 def _shapes(op: AllGatherOp | ReduceScatterOp | AllSliceOp | AllToAllOp, *dims: int) -> tuple[list[int], list[int]]:
     operand, result = op.input.type, op.result.type
     if operand.element_type != result.element_type or operand.rank != result.rank:
-        raise Violation(f"turns {operand} into {result}; element type and rank must stay")
+        raise Violation(f"turns {operand} into {result}; element type and rank must not change")
     for dim in dims:
         if dim >= operand.rank:
             raise Violation(f"dimension {dim} does not exist in {operand}")
@@ -150,7 +150,7 @@ def _shapes(op: AllGatherOp | ReduceScatterOp | AllSliceOp | AllToAllOp, *dims: 
 
 
 def _check_multiple(dim: int, whole: str, large: int, piece: str, small: int) -> None:
-    # Pieces without elements make a whole without elements.
+    # Empty pieces form an empty whole.
     if large < small or (large % small if small else large):
         raise Violation(f"dimension {dim} of the {whole} is {large}; it must be a multiple of the {piece}'s {small}")
 
@@ -158,4 +158,4 @@ def _check_multiple(dim: int, whole: str, large: int, piece: str, small: int) ->
 def _check_other_dimensions(operand: list[int], result: list[int], but: tuple[int, ...]) -> None:
     for dim, (old, new) in enumerate(zip(operand, result, strict=True)):
         if dim not in but and old != new:
-            raise Violation(f"dimension {dim} is {old} in the operand but {new} in the result; it must stay")
+            raise Violation(f"dimension {dim} is {old} in the operand but {new} in the result; it must not change")

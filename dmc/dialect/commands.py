@@ -31,10 +31,10 @@ def launch_fits_its_kernel(op: LaunchOp, symbols: Symbols) -> None:
     """The kernel is a private function whose types have the sizes of the ranges."""
     function = symbols.ops.get(op.kernel.value)
     if function is None or function.name != func.FuncOp.OPERATION_NAME:
-        raise Violation(f"its kernel {op.kernel} is no function of the module")
+        raise Violation(f"its kernel {op.kernel} is not a function of the module")
     visibility = function.attributes.get("sym_visibility")
     if visibility is None or visibility.value != "private":
-        raise Violation(f"its kernel {op.kernel} is public; make it private: programs alone run it")
+        raise Violation(f"its kernel {op.kernel} is public; make it private: only programs run it")
     type_ = function.attributes["function_type"].value
     for kind, ranges, types in (("reads", op.reads, type_.inputs), ("writes", op.writes, type_.results)):
         if len(ranges) != len(types):
@@ -45,25 +45,25 @@ def launch_fits_its_kernel(op: LaunchOp, symbols: Symbols) -> None:
 
 @rule(MoveOp)
 def move_copies_as_much_as_it_reads(op: MoveOp) -> None:
-    """Both ranges are of one length and apart."""
+    """Both ranges have equal length and do not overlap."""
     (source, length), (target, room) = bounds(op.source), bounds(op.target)
     if length != room:
-        raise Violation(f"copies {length} bytes to {room}; both ranges must be of one length")
+        raise Violation(f"copies {length} bytes to {room}; both ranges must have equal length")
     if op.source.arena == op.target.arena and source < target + room and target < source + length:
         raise Violation(f"copies {op.source} onto {op.target}, which overlaps it")
 
 
 @rule(CollectiveOp)
 def collective_says_what_its_kind_needs(op: CollectiveOp) -> None:
-    """The kind exists; reductions, peers and pairs stand where they mean something."""
+    """The kind exists; reductions, peers and pairs are present exactly where they apply."""
     kind, members = op.kind.value, list(op.ranks)
     if kind not in KINDS:
         raise Violation(f"its kind is '{kind}'; it must be one of {', '.join(KINDS)}")
     if not members or len(set(members)) != len(members) or min(members) < 0:
-        raise Violation(f"its ranks are {members}; they must be ranks, each once")
+        raise Violation(f"its ranks are {members}; they must be distinct ranks")
     given = (op.reduction is not None, op.accumulate is not None)
     if given != ((True, True) if kind in REDUCING else (False, False)):
-        raise Violation(f"{kind}: exactly {' and '.join(REDUCING)} have a reduction and a type to accumulate in")
+        raise Violation(f"{kind}: exactly {' and '.join(REDUCING)} have a reduction and an accumulation type")
     if op.reduction is not None and op.accumulate is not None:
         check_reduction(_element(op), op.accumulate.value, op.reduction.value)
     if (op.peer is not None) != (kind in DIRECTED):
@@ -82,7 +82,7 @@ def permutation_is_one_to_one(op: CollectiveOp) -> None:
     indices = list(op.pairs)
     sources, targets = indices[::2], indices[1::2]
     if not indices or len(sources) != len(targets):
-        raise Violation(f"its pairs are {indices}; they must be sources and targets, one behind the other")
+        raise Violation(f"its pairs are {indices}; they must be alternating sources and targets")
     for role, places in (("source", sources), ("target", targets)):
         if len(set(places)) != len(places) or not 0 <= min(places) <= max(places) < len(op.ranks):
             raise Violation(f"its {role}s are {places}; each must be an index below {len(op.ranks)}, and given once")
@@ -90,10 +90,10 @@ def permutation_is_one_to_one(op: CollectiveOp) -> None:
 
 @rule(CollectiveOp)
 def collective_has_the_sizes_of_its_kind(op: CollectiveOp) -> None:
-    """Source and target hold what the kind says."""
+    """Source and target have the sizes of the kind."""
     kind, members, count = op.kind.value, len(op.ranks), op.count.value
     if kind in ("reduce_scatter", "all_to_all") and count % members:
-        raise Violation(f"{kind}: {members} members do not divide {count} elements")
+        raise Violation(f"{kind}: {count} elements are not divisible by {members} members")
     received = {"all_gather": count * members, "reduce_scatter": count // members}.get(kind, count)
     element = element_bytes(_element(op))
     _check_bytes(kind, "source", op.source, 0 if kind == "recv" else count * element)

@@ -17,16 +17,16 @@ EFFECTS = ("dm.start", "dm.wait", "dm.send", "dm.recv")
 
 @rule(KernelOp)
 def kernel_variants_have_a_group(op: KernelOp) -> None:
-    """Variants are for the members of a group, and the first of them is the body."""
+    """Variants are for the members of a group, and the first is the body."""
     if (op.variants is None) != (op.group is None):
-        raise Violation("has variants without a group, or a group without variants; they come together")
+        raise Violation("has variants without a group, or a group without variants; both or neither must be given")
     if op.variants is not None and (not len(op.variants) or op.variants[0] != op.body):
         raise Violation(f"its first variant is not its body {op.body}")
 
 
 @symbol_rule(KernelOp)
 def kernel_runs_its_body(op: KernelOp, symbols: Symbols) -> None:
-    """Body and variants are private functions of the kernel's type; there is a variant for each member."""
+    """Body and variants are private functions of the kernel's type; there is one variant per member."""
     _check_function(op, "body", op.body, symbols)
     if op.variants is None or op.group is None:
         return
@@ -39,7 +39,7 @@ def kernel_runs_its_body(op: KernelOp, symbols: Symbols) -> None:
 
 @module_rule(KernelOp)
 def nothing_moves_inside_a_kernel(ops: Sequence[KernelOp]) -> None:
-    """A body holds no movement. Visits each body once."""
+    """A body contains no movement. Visits each body once."""
     if not ops:
         return
     functions = ir.SymbolTable(_module_of(ops[0]))
@@ -47,34 +47,34 @@ def nothing_moves_inside_a_kernel(ops: Sequence[KernelOp]) -> None:
     for name, op in names.items():
         for inner in walk(functions[name]):
             if inner.name.startswith("dm.") and inner.name != CompositeOp.OPERATION_NAME:
-                fact = f"stands in @{name}, which the dm.kernel at {op.location} runs"
-                raise DmcError(inner, fact, hint="nothing moves inside a kernel, so move it out")
+                fact = f"is in @{name}, which the dm.kernel at {op.location} runs"
+                raise DmcError(inner, fact, hint="a kernel must not contain movements; move it out")
 
 
 @rule(CompositeOp)
 def composite_has_a_kind(op: CompositeOp) -> None:
-    """The kind is what implementations are found by."""
+    """Implementations are looked up by kind."""
     if not op.kind.value:
         raise Violation("its kind is empty; name what it computes, such as layer_norm")
 
 
 @symbol_rule(CompositeOp)
 def composite_means_its_decomposition(op: CompositeOp, symbols: Symbols) -> None:
-    """The decomposition is a private function with a body and of the composite's type."""
+    """The decomposition is a private function with a body and the composite's type."""
     _check_function(op, "decomposition", op.decomposition, symbols)
 
 
 def _check_function(op: CompositeOp | KernelOp, role: str, name: ir.FlatSymbolRefAttr, symbols: Symbols) -> None:
-    """Raises Violation unless `name` is a private function with a body and of the op's type."""
+    """Raises Violation unless `name` is a private function with a body and the op's type."""
     function = symbols.ops.get(name.value)
     if function is None or function.name != "func.func":
         found = "not defined" if function is None else f"a {function.name}"
         raise Violation(f"{role} {name} is {found}; it must be a function of the module")
     visibility = function.attributes.get("sym_visibility")
     if visibility is None or visibility.value != "private":
-        raise Violation(f"{role} {name} is public; make it private, so that it goes when it is no longer used")
+        raise Violation(f"{role} {name} is public; make it private, so that it is erased when unused")
     if not len(function.regions[0].blocks):
-        raise Violation(f"{role} {name} has no body; it says what is computed")
+        raise Violation(f"{role} {name} has no body; the body defines what is computed")
     given = function.attributes["function_type"].value
     for kind, wanted, has in (("operand", op.operands, given.inputs), ("result", op.results, given.results)):
         types = [value.type for value in wanted]
@@ -84,7 +84,7 @@ def _check_function(op: CompositeOp | KernelOp, role: str, name: ir.FlatSymbolRe
 
 @module_rule(CompositeOp)
 def decompositions_end(ops: Sequence[CompositeOp]) -> None:
-    """No decomposition reaches itself, and none has effects. Visits each decomposition once."""
+    """No decomposition is recursive, and none has effects. Visits each decomposition once."""
     if not ops:
         return
     functions = ir.SymbolTable(_module_of(ops[0]))
@@ -96,7 +96,7 @@ def decompositions_end(ops: Sequence[CompositeOp]) -> None:
 def _visit(op: CompositeOp, functions: ir.SymbolTable, state: dict[str, str]) -> None:
     name = op.decomposition.value
     if state.get(name) == "open":
-        raise DmcError(op.operation, f"decomposition @{name} reaches itself", hint="inlining it would never end")
+        raise DmcError(op.operation, f"decomposition @{name} is recursive", hint="inlining it would not terminate")
     if name in state:
         return
     state[name] = "open"

@@ -1,4 +1,4 @@
-"""What ODS's constraints mean, as predicates on attributes and types. The generated dialect refers to them by name."""
+"""ODS's constraints, as predicates on attributes and types. The generated dialect refers to them by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_float(type_: Any) -> bool:
 
 
 def is_signless_integer(type_: Any) -> bool:
-    """An integer type without a sign of its own."""
+    """A signless integer type."""
     return isinstance(type_, ir.IntegerType) and type_.is_signless
 
 
@@ -84,7 +84,7 @@ def is_i64_elements(attribute: Any) -> bool:
 
 
 def is_a(cls: type) -> Check:
-    """An attribute or type of this class of the dialect, well-formed by its own parameters."""
+    """An attribute or type of this class of the dialect, with valid parameters."""
     return lambda value: isinstance(value, cls) and (not hasattr(cls, "parameters_hold") or value.parameters_hold())
 
 

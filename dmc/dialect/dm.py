@@ -1,5 +1,5 @@
-"""What the bindings import to find the classes of namespace `dm`: importing it registers nothing, `load` has done so.
+"""Imported by the bindings to find the classes of namespace `dm`; it registers nothing, `load` does.
 
-Without a module of this name the bindings search the whole path again for every single op and attribute they hand to
+Without a module of this name the bindings search the whole path again for every single op and attribute they pass to
 Python, which takes longer than verifying it.
 """

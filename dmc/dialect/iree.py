@@ -1,22 +1,22 @@
-"""The operation of IREE's dialects that form placed may hold; `dmc.dialect.load` loads it into a context."""
+"""The operation of IREE's dialects that form placed may contain; `dmc.dialect.load` loads it into a context."""
 
 from typing import Any
 
 from dmc._mlir import ext, ir
 
-# No postponed annotations: the bindings read the classes' annotations as they are.
+# No postponed annotations: the bindings read the classes' annotations directly.
 
-# IREE calls it compute_barrier.start, but MLIR lets nobody register a name with a second dot; `dmc.lowering.iree` puts
-# it right.
+# IREE's name is compute_barrier.start, but MLIR cannot register a name with a second dot; `dmc.lowering.iree` corrects
+# it.
 FUSION_BARRIER = "iree_tensor_ext.compute_barrier_start"
 
 
 class TensorExt(ext.Dialect, name="iree_tensor_ext"):
-    """IREE's dialect of tensors before they are memory."""
+    """IREE's dialect for tensors before bufferisation."""
 
 
 class ComputeBarrierStartOp(TensorExt.Operation, name="compute_barrier_start"):
-    """A value passes through, and is in memory there: no kernel holds what comes before and what comes after."""
+    """A value passes through, and is in memory there: no kernel is fused across it."""
 
     value: ir.Value[Any]
     out: ir.OpResult[Any]
@@ -31,8 +31,8 @@ class ComputeBarrierStartOp(TensorExt.Operation, name="compute_barrier_start"):
 
 
 def fusion_barrier(value: ir.Value) -> ir.Value:
-    """Emits a barrier after what computes `value`; gives its result."""
-    assert isinstance(value.owner, ir.Operation | ir.OpView), "nothing computes an argument"
+    """Emits a barrier after the producer of `value`; returns its result."""
+    assert isinstance(value.owner, ir.Operation | ir.OpView), "an argument has no producer"
     producer = value.owner.operation
     with producer.location:
         point = ir.InsertionPoint.after(producer)

@@ -1,9 +1,9 @@
-"""What people know operations by, as discardable attributes of movements, of `dm.reshard` and of kernels.
+"""Readable labels of operations, as discardable attributes of movements, `dm.reshard` and kernels.
 
 `dm.tensor`: the name of a parameter, "gradient of" one, that of an argument or output for a copy, or nothing for an
-activation, whose location names its module. `dm.why`: the rule of the plan, or the operation, that asked for it.
-`dm.label`: the path of the module of a kernel, or what the bucket carries that it fills or empties.
-They mean nothing to the program; the ledger, the tables of passes and reports show them.
+activation, whose location names its module. `dm.why`: the rule of the plan, or the operation, that requires it.
+`dm.label`: the module path of a kernel, or the contents of the bucket that it packs or unpacks. They do not affect the
+program; the ledger, the tables of passes and reports show them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ TENSOR, WHY, KERNEL = "dm.tensor", "dm.why", "dm.label"
 
 @dataclass(frozen=True)
 class Label:
-    """What a movement carries, and why; empty where nobody said it."""
+    """What a movement carries, and why; empty if unknown."""
 
     tensor: str = ""
     why: str = ""
 
     @property
     def short(self) -> str:
-        """What it carries, in few words."""
+        """What it carries, abbreviated."""
         return short(self.tensor)
 
     def joined(self, other: Label) -> Label:
-        """The label of one movement that does the work of two."""
+        """The label of one movement that replaces two."""
         return Label(_joined(self.tensor, other.tensor), _joined(self.why, other.why))
 
 
@@ -42,19 +42,19 @@ def label_of(op: ir.Operation) -> Label:
 
 
 def put_label(op: ir.Operation, label: Label) -> None:
-    """Labels a movement; what is empty gets no attribute."""
+    """Labels a movement; empty labels get no attribute."""
     for name, text in ((TENSOR, label.tensor), (WHY, label.why)):
         if text:
             op.attributes[name] = ir.StringAttr.get(text)
 
 
 def kernel_label_of(op: ir.Operation) -> str:
-    """The path of the module that a kernel is of; "" for another operation, and where nobody said it."""
+    """The module path of a kernel; "" for other operations, and if unknown."""
     return ir.StringAttr(op.attributes[KERNEL]).value if KERNEL in op.attributes else ""
 
 
 def put_kernel_label(kernel: ir.Operation, label: str) -> None:
-    """Labels a kernel; what is empty gets no attribute."""
+    """Labels a kernel; empty labels get no attribute."""
     if label:
         kernel.attributes[KERNEL] = ir.StringAttr.get(label)
 
@@ -76,17 +76,17 @@ def place_of(location: Any) -> str:
 
 
 def module_path(location: Any) -> str:
-    """`h.3.attn, backward`: where in the model a location is; `#aten.mean` in no module of it; "" if it does not say.
+    """`h.3.attn, backward`: the place of a location in the model; `#aten.mean` outside of modules; "" if unknown.
 
-    `backward` stands behind the module for its gradient, `update` behind a parameter for what the optimizer does. What
-    a function does is of the module that calls it.
+    The suffix `backward` marks a module's gradient, `update` a parameter's optimizer update. A function's operations
+    belong to the module that calls it.
     """
     names = list(_names(location))
     return next(filter(None, map(_module, names)), names[0] if names else "")
 
 
 def _names(location: Any) -> Iterator[str]:
-    """What the location is called, outermost first."""
+    """The names of the location, outermost first."""
     match location:
         case ir.CallSiteLoc():
             yield from _names(location.caller)

@@ -15,7 +15,7 @@ def mesh_axes_have_sizes_and_links(op: MeshOp) -> None:
         raise Violation("has no axis; a mesh of one rank has one axis of size 1")
     for i, axis in enumerate(axes):
         if not axis or axis in axes[:i]:
-            raise Violation(f"axis '{axis}' is named twice" if axis else f"axis {i} has no name")
+            raise Violation(f"axis '{axis}' is declared twice" if axis else f"axis {i} has no name")
     for name, values in (("sizes", op.sizes), ("links", op.links)):
         if len(values) != len(axes):
             raise Violation(f"has {len(axes)} axes but {len(values)} {name}; each axis has one of each")
@@ -26,11 +26,11 @@ def mesh_axes_have_sizes_and_links(op: MeshOp) -> None:
 
 @rule(ChannelOp)
 def channel_says_its_groups_once(op: ChannelOp) -> None:
-    """By axes of the mesh, or by their ranks."""
+    """Groups are along mesh axes, or listed by ranks."""
     if op.group is not None and op.groups is not None:
-        raise Violation("has both a group along axes and listed groups; leave one out")
+        raise Violation("has both a group along axes and listed groups; omit one")
     if op.group is None and not list(op.groups or ()):
-        raise Violation("has no group; name one along axes, or list the ranks of some")
+        raise Violation("has no group; give one along axes, or list the ranks of groups")
 
 
 @symbol_rule(ChannelOp)

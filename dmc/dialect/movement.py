@@ -28,8 +28,8 @@ def start(
 ) -> StartOp:
     """Builds `dm.start`: starts a movement on a queue.
 
-    `movement` builds the movement on the region's argument, which is `input` (no argument for None, as a receive has
-    it); `payload` is the type that it delivers, or None for a send. Raises DmcError where a rule does not hold.
+    `movement` builds the movement on the region's argument, which is `input` (no argument for None, as for a receive);
+    `payload` is the type that it delivers, or None for a send. Raises DmcError if a rule is violated.
     """
 
     def body(block: ir.Block) -> None:
@@ -48,14 +48,14 @@ def start(
 
 
 def wait(handle: ir.Value, *, loc: ir.Location | None = None, ip: ir.InsertionPoint | None = None) -> WaitOp:
-    """Builds `dm.wait`: waits for a movement and gives what it delivers. Raises DmcError on a value of another type."""
+    """Builds `dm.wait`: waits for a movement and returns its result. Raises DmcError on a value of another type."""
     if not isinstance(handle.type, HandleType):
         raise DmcError(WaitOp.OPERATION_NAME, f"waits for a {handle.type}", hint="wait for the handle of a dm.start")
     return b.build(WaitOp, operands=[handle], results=[delivered(handle.type)], attributes={}, loc=loc, ip=ip)
 
 
 def delivered(handle: HandleType) -> ir.Type | None:
-    """The type that a movement delivers, or None where it delivers nothing."""
+    """The type that a movement delivers, or None if it delivers nothing."""
     payload = ir.TypeAttr(handle.params[0]).value
     return None if isinstance(payload, ir.NoneType) else payload
 
@@ -67,11 +67,11 @@ def movement_of(op: StartOp) -> ir.OpView:
 
 @rule(WaitOp)
 def wait_delivers_the_payload(op: WaitOp) -> None:
-    """The result is what the handle promises."""
+    """The result has the type that the handle delivers."""
     promised = delivered(op.handle.type)
     result = None if op.result is None else op.result.type
     if promised != result:
-        raise Violation(f"gives {_or_nothing(result)}, but {op.handle.type} delivers {_or_nothing(promised)}")
+        raise Violation(f"returns {_or_nothing(result)}, but {op.handle.type} delivers {_or_nothing(promised)}")
 
 
 @rule(StartOp)
@@ -85,21 +85,21 @@ def start_takes_its_input(op: StartOp) -> None:
 
 @region_rule(StartOp)
 def start_holds_one_movement(op: StartOp) -> None:
-    """The region is one movement of the arguments and the yield of what it delivers."""
+    """The region is one movement of the arguments and the yield of its result."""
     block = op.regions[0].blocks[0]
     ops = list(block.operations)
     names = ", ".join(each.operation.name for each in ops)
     if len(ops) != 2 or not isinstance(ops[0], MOVEMENTS) or ops[1].operation.name != "dm.yield":
-        raise Violation(f"holds {names}; it must hold one movement and dm.yield")
+        raise Violation(f"contains {names}; it must contain one movement and dm.yield")
     movement, yielded = ops
     if list(movement.operands) != list(block.arguments):
         raise Violation(f"{movement.operation.name} must take the region's arguments, all of them and in order")
     if list(yielded.operands) != list(movement.results):
-        raise Violation(f"dm.yield must give what {movement.operation.name} delivers, and nothing else")
+        raise Violation(f"dm.yield must return what {movement.operation.name} delivers, and nothing else")
     promised = delivered(op.handle.type)
     result = movement.results[0].type if len(movement.results) else None
     if promised != result:
-        raise Violation(f"gives {op.handle.type}, but {movement.operation.name} delivers {_or_nothing(result)}")
+        raise Violation(f"returns {op.handle.type}, but {movement.operation.name} delivers {_or_nothing(result)}")
     _check_queue(op.queue.value, movement)
     if isinstance(movement, SendOp | RecvOp) and movement.instance != op.instance:
         raise Violation(f"is instance {op.instance.value}, but its message is instance {movement.instance.value}")
@@ -116,7 +116,7 @@ def instances_are_unique(ops: Sequence[StartOp]) -> None:
             key = (op.instance.value, end)
             if key in taken:
                 where = taken[key].location
-                raise DmcError(op.operation, f"instance {key[0]} is taken by the dm.start at {where}")
+                raise DmcError(op.operation, f"instance {key[0]} is already used by the dm.start at {where}")
             taken[key] = op.operation
 
 

@@ -9,7 +9,7 @@ from dmc.placement.placement import Placement
 
 
 def mesh_of(op: MeshOp) -> Mesh:
-    """The mesh that a `dm.mesh` declares. Raises PlanError for an axis whose name is no identifier."""
+    """The mesh that a `dm.mesh` declares. Raises PlanError for an axis whose name is not an identifier."""
     axes = [axis.value for axis in op.axes]
     links = {axis: link.value for axis, link in zip(axes, op.links, strict=True)}
     return Mesh(links=links, **dict(zip(axes, op.sizes, strict=True)))

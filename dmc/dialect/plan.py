@@ -1,4 +1,4 @@
-"""The planned form: `dm.program`, byte ranges, what a program declares, and the programs of all ranks together."""
+"""The planned form: `dm.program`, byte ranges, declarations of a program, and the programs of all ranks together."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def program(
     loc: ir.Location | None = None,
     ip: ir.InsertionPoint | None = None,
 ) -> ProgramOp:
-    """Builds `dm.program`: all that one rank does in a step.
+    """Builds `dm.program`: the program of one rank for a step.
 
-    `body` builds what stands in it, at the insertion point that it finds. Raises DmcError where a rule does not hold.
+    `body` builds its contents at the insertion point. Raises DmcError if a rule is violated.
     """
 
     def fill(block: ir.Block) -> None:
@@ -88,25 +88,29 @@ def range_has_two_bounds(attribute: RangeAttr) -> None:
 
 @rule(ArenaOp)
 def arena_is_named_as_its_space(op: ArenaOp) -> None:
-    """Ranges name the space."""
+    """Ranges refer to the memory space by name."""
     if op.sym_name.value != op.space.value:
-        raise Violation(f"is named '{op.sym_name.value}' and lies in {op.space.value}; name it '{op.space.value}'")
+        raise Violation(f"is named '{op.sym_name.value}' but is in {op.space.value}; name it '{op.space.value}'")
     if op.bytes.value < 1:
-        raise Violation("has no bytes; leave it out")
+        raise Violation("has no bytes; omit it")
 
 
 @rule(LaneOp)
 def comm_lanes_have_a_channel(op: LaneOp) -> None:
     """Exactly the lanes of queue `comm` have a channel."""
     if (op.queue.value == "comm") != (op.channel is not None):
-        raise Violation(f"is of queue {op.queue.value} and has channel {op.channel}; lanes of queue comm have one")
+        raise Violation(
+            f"has queue {op.queue.value} and channel {op.channel}; exactly lanes of queue comm have a channel"
+        )
 
 
 @rule(BufferOp)
 def buffer_ends_after_it_begins(op: BufferOp) -> None:
-    """`first` is not behind `last`."""
+    """`first` is not after `last`."""
     if op.first.value > op.last.value:
-        raise Violation(f"lives from command {op.first.value} to command {op.last.value}; it must end after it begins")
+        raise Violation(
+            f"is live from command {op.first.value} to command {op.last.value}; it must not end before it begins"
+        )
 
 
 @rule(SlotOp)
@@ -117,16 +121,18 @@ def slot_has_room_for_its_type(op: SlotOp) -> None:
 
 @region_rule(ProgramOp)
 def program_declares_what_it_uses(op: ProgramOp) -> None:
-    """Declarations stand before commands, and lanes, arenas and events that are named exist."""
+    """Declarations precede commands, and referenced lanes, arenas and events exist."""
     ops = list(op.regions[0].blocks[0].operations)
     declared = _Declared.of(op.rank.value, ops)
     seen_command = False
     for inner in ops:
         is_command = isinstance(inner, COMMANDS)
         if not is_command and not isinstance(inner, DECLARATIONS):
-            raise Violation(f"holds {inner.operation.name}; a program holds ops of the plan only")
+            raise Violation(f"contains {inner.operation.name}; a program may only contain ops of the plan")
         if not is_command and seen_command:
-            raise Violation(f"{inner.operation.name} at {inner.location} stands behind a command; declare it before")
+            raise Violation(
+                f"{inner.operation.name} at {inner.location} follows a command; move it before all commands"
+            )
         seen_command |= is_command
         declared.check(inner)
 
@@ -147,11 +153,11 @@ class _Declared:
         return _Declared(rank, arenas, _by_name("lane", ((op.sym_name.value, op.queue.value) for op in lanes)), set())
 
     def check(self, op: Any) -> None:
-        """Raises Violation where `op` names what does not exist."""
+        """Raises Violation if `op` refers to something that does not exist."""
         for attribute in ranges_of(op):
             self._check_range(op, attribute)
         if isinstance(op, CollectiveOp) and self.rank not in list(op.ranks):
-            raise Violation(f"{op.operation.name} at {op.location} is of ranks {list(op.ranks)}, without {self.rank}")
+            raise Violation(f"{op.operation.name} at {op.location} is for ranks {list(op.ranks)}, without {self.rank}")
         if not isinstance(op, COMMANDS):
             return
         lane = op.lane.value
@@ -178,7 +184,7 @@ class _Declared:
 
 @symbol_rule(LaneOp)
 def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
-    """The channel is one of the module."""
+    """The channel is declared in the module."""
     if op.channel is None:
         return
     found = symbols.ops.get(op.channel.value)
@@ -188,23 +194,23 @@ def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
 
 @module_rule(ProgramOp, MeshOp)
 def ranks_have_one_program_each(ops: list[ProgramOp | MeshOp]) -> None:
-    """Programs are those of all ranks of the mesh, or of the one rank that there is without a mesh."""
+    """There is one program for each rank of the mesh, or for the only rank without a mesh."""
     programs = [op for op in ops if isinstance(op, ProgramOp)]
     if not programs:
         return
     seen: set[int] = set()
     for op in programs:
         if op.rank.value in seen:
-            raise DmcError(op.operation, f"rank {op.rank.value} has a program already", "leave one of the two")
+            raise DmcError(op.operation, f"rank {op.rank.value} already has a program", "remove one of the two")
         seen.add(op.rank.value)
     ranks = max((prod(op.sizes) for op in ops if isinstance(op, MeshOp)), default=1)
     if seen != set(range(ranks)):
-        fact = f"programs are of ranks {sorted(seen)}; there must be one for each of {ranks}, numbered from 0"
+        fact = f"programs are for ranks {sorted(seen)}; there must be one for each of {ranks}, numbered from 0"
         raise DmcError(programs[0].operation, fact, "lower the step for the mesh that the module declares")
 
 
 def ranges_of(op: Any) -> Iterator[RangeAttr]:
-    """Every range that a declaration or a command names."""
+    """Every range that a declaration or a command uses."""
     for name in ("range", "source", "target", "scratch"):
         if isinstance(attribute := op.attributes.get(name), RangeAttr):
             yield attribute
@@ -222,14 +228,14 @@ def element_bytes(type_: ir.Type) -> int:
 def type_bytes(type_: ir.Type) -> int:
     """Bytes of a tensor of static shape, row-major and dense. Raises Violation on another type."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        raise Violation(f"{type_} has no place in an arena; it must be a tensor of static shape")
+        raise Violation(f"{type_} cannot be in an arena; it must be a tensor of static shape")
     return prod(type_.shape) * element_bytes(type_.element_type)
 
 
 def check_size(name: str, attribute: RangeAttr, type_: ir.Type) -> None:
     """Raises Violation unless the range has the bytes of the type."""
     if bounds(attribute)[1] != type_bytes(type_):
-        raise Violation(f"{name} {attribute} has not the {type_bytes(type_)} bytes of {type_}")
+        raise Violation(f"{name} {attribute} does not have the {type_bytes(type_)} bytes of {type_}")
 
 
 def _by_name(what: str, pairs: Any) -> dict[str, Any]:

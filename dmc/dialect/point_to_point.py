@@ -13,30 +13,34 @@ from dmc.errors import DmcError
 
 @symbol_rule(SendOp)
 def send_target_is_a_member(op: SendOp, symbols: Symbols) -> None:
-    """`target` is below the group's size; the channel, where given, is one for this group."""
+    """`target` is below the group's size; the channel, if given, is one for this group."""
     symbols.check_member("target", op.target.value, op.group)
     symbols.check_channel(op.channel, op.group)
 
 
 @symbol_rule(RecvOp)
 def recv_source_is_a_member(op: RecvOp, symbols: Symbols) -> None:
-    """`source` is below the group's size; the channel, where given, is one for this group."""
+    """`source` is below the group's size; the channel, if given, is one for this group."""
     symbols.check_member("source", op.source.value, op.group)
     symbols.check_channel(op.channel, op.group)
 
 
 @module_rule(SendOp, RecvOp)
 def messages_are_paired(ops: Sequence[SendOp | RecvOp]) -> None:
-    """Each instance has one send and one receive, of one type and on one group."""
+    """Each instance has one send and one receive, with the same type and group."""
     sends = _by_instance([op for op in ops if isinstance(op, SendOp)])
     recvs = _by_instance([op for op in ops if isinstance(op, RecvOp)])
     for instance, send in sends.items():
         if instance not in recvs:
-            raise DmcError(send, f"instance {instance} has no dm.recv", hint="every message has a send and a receive")
+            raise DmcError(
+                send, f"instance {instance} has no dm.recv", hint="every message requires a send and a receive"
+            )
         _check_ends(instance, send, recvs[instance])
     for instance, recv in recvs.items():
         if instance not in sends:
-            raise DmcError(recv, f"instance {instance} has no dm.send", hint="every message has a send and a receive")
+            raise DmcError(
+                recv, f"instance {instance} has no dm.send", hint="every message requires a send and a receive"
+            )
 
 
 def _by_instance(ops: Sequence[SendOp] | Sequence[RecvOp]) -> dict[int, ir.OpView]:
@@ -45,7 +49,7 @@ def _by_instance(ops: Sequence[SendOp] | Sequence[RecvOp]) -> dict[int, ir.OpVie
         instance = op.instance.value
         if instance in found:
             where = found[instance].location
-            raise DmcError(op.operation, f"instance {instance} is taken", hint=f"by the same op at {where}")
+            raise DmcError(op.operation, f"instance {instance} is already used", hint=f"by the same op at {where}")
         found[instance] = op.operation
     return found
 

@@ -1,4 +1,4 @@
-"""Rules that ODS cannot say, kept by the class they hold for.
+"""Rules that ODS cannot express, by the class they apply to.
 
 A rule is a function that takes an op (or attribute) and raises `Violation`. `rule` runs before the regions of an op
 are verified, `region_rule` after, so that the latter may trust the ops inside. `symbol_rule` needs other ops found by
@@ -20,21 +20,21 @@ SYMBOL_RULES: dict[type, tuple[SymbolRule, ...]] = {}
 
 
 class Violation(Exception):
-    """A rule does not hold. The text says the fact and where possible the way out; the verifier adds op and place."""
+    """A violated rule. The text states the fact and where possible a way out; the verifier adds op and place."""
 
 
 def rule(*classes: type) -> Callable[[Function], Function]:
-    """Makes the decorated function a rule of these op or attribute classes."""
+    """Registers the decorated function as a rule of these op or attribute classes."""
     return _registering(RULES, classes)
 
 
 def region_rule(*classes: type) -> Callable[[Function], Function]:
-    """Makes the decorated function a rule of these op classes that is checked after the ops in their regions."""
+    """Registers the decorated function as a rule of these op classes that is checked after the ops in their regions."""
     return _registering(REGION_RULES, classes)
 
 
 def symbol_rule(*classes: type) -> Callable[[Function], Function]:
-    """Makes the decorated function a rule of these op classes that is checked for a whole module."""
+    """Registers the decorated function as a rule of these op classes that is checked for a whole module."""
     return _registering(SYMBOL_RULES, classes)
 
 

@@ -1,9 +1,9 @@
-"""Lists of operands or results of several types, in spite of IRDL.
+"""Lists of operands or results of several types, despite IRDL.
 
-IRDL registers the dialect, and to IRDL a variadic operand is a list of values of one and the same type. An op such as
-`dm.kernel` takes any types. IRDL is therefore told of `GROUPS` variadic operands instead of one, and while it verifies
-an op, the op carries the segment sizes that cut its list into runs of equal types. Outside of verification, in text
-and in memory, no op has them; only where a verification failed half-way, until the next one.
+IRDL registers the dialect, and requires the values of a variadic operand to have the same type. An op such as
+`dm.kernel` takes any types. Therefore IRDL sees `GROUPS` variadic operands instead of one, and while it verifies an op,
+the op has the segment sizes that split its list into runs of equal types. Outside verification, in text and in memory,
+no op has them, except after a verification failed half-way, until the next one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def cut(op: Any, kinds: Sequence[str]) -> None:
 
 
 def lengths(op: Any, kind: str) -> list[int]:
-    """The length of each run of operands or results of equal type. Raises Violation where there are too many runs."""
+    """The length of each run of operands or results of equal type. Raises Violation if there are too many runs."""
     types = (value.type for value in getattr(op, f"{kind}s"))
     found = [len(list(run)) for _, run in groupby(types)]
     if len(found) > GROUPS:
-        raise Violation(f"has {len(found)} runs of {kind}s of equal type; it can have {GROUPS}, so split it")
+        raise Violation(f"has {len(found)} runs of {kind}s of equal type; the limit is {GROUPS}, so split it")
     return found
 
 
@@ -51,7 +51,7 @@ def attribute_name(kind: str) -> str:
 
 
 def irdl_fields(fields: Sequence[Any], mixed: Sequence[str]) -> Iterator[Any]:
-    """The bindings' field definitions of an op as IRDL is told of them; `mixed` are the fields of several types."""
+    """The bindings' field definitions of an op as seen by IRDL; `mixed` are the fields of several types."""
     for each in fields:
         if each.name not in mixed:
             yield each

@@ -1,7 +1,7 @@
 """The checks that every op and attribute of the dialect gets from its ODS record.
 
-IRDL, which registers the dialect, checks only after these and without naming the op; so everything ODS says is checked
-here, on construction (`build`) and whenever MLIR verifies (on parse, after each pass).
+IRDL, which registers the dialect, checks only after these and without naming the op; so every constraint of ODS is
+checked here, on construction (`build`) and whenever MLIR verifies (on parse, after each pass).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = ("operand", "result")
 
 @dataclass(frozen=True)
 class Constraint:
-    """What ODS says a value must be, in words and as a predicate."""
+    """ODS's constraint on a value, in words and as a predicate."""
 
     text: str
     holds: Check
@@ -82,12 +82,12 @@ def spec(record: OpSpec) -> Callable[[Class], Class]:
 
 
 def is_segmented(fields: tuple[Field, ...]) -> bool:
-    """Whether an op needs segment sizes to tell these operands or results apart."""
+    """Whether an op needs segment sizes to separate these operands or results."""
     return sum(each.arity != "one" for each in fields) > 1
 
 
 def check(op: Any) -> None:
-    """Checks everything but what depends on the ops inside `op`; raises Violation."""
+    """Checks everything except what depends on the ops inside `op`; raises Violation."""
     record: OpSpec = op.SPEC
     _check_attributes(op, record)
     _check_values(op, "operand", record.operands, op.operands)
@@ -112,7 +112,7 @@ def check_attribute(attribute: Any) -> None:
 
 
 def groups(op: Any, kind: str, fields: tuple[Field, ...], values: Sequence[ir.Value]) -> Iterator[Sequence[ir.Value]]:
-    """The values of each field, in order. Raises Violation where the numbers do not fit."""
+    """The values of each field, in order. Raises Violation if the numbers do not match."""
     sizes = _sizes(op, kind, fields, len(values))
     start = 0
     for size in sizes:
@@ -126,7 +126,7 @@ def _apply(table: dict[type, tuple[Rule, ...]], subject: Any) -> None:
 
 
 def _check_attributes(op: Any, record: OpSpec) -> None:
-    # Left behind where another op failed while this one was being verified.
+    # Left behind if another op failed while this one was being verified.
     join(op, record.mixed)
     attributes = op.attributes
     for each in record.attributes:
@@ -173,7 +173,7 @@ def _segment_sizes(op: Any, kind: str, fields: tuple[Field, ...], total: int) ->
     sizes = list(attribute)
     fits = len(sizes) == len(fields) and sum(sizes) == total and min(sizes) >= 0
     if not fits or any(size != 1 for size, each in zip(sizes, fields, strict=True) if each.arity == "one"):
-        raise Violation(f"attribute '{name}' is {attribute}, which does not fit {total} {kind}s for: {names}")
+        raise Violation(f"attribute '{name}' is {attribute}, which does not match {total} {kind}s for: {names}")
     return sizes
 
 
@@ -181,7 +181,9 @@ def _check_same_types(op: Any, names: tuple[str, ...]) -> None:
     first = getattr(op, names[0])
     for name in names[1:]:
         if getattr(op, name).type != first.type:
-            raise Violation(f"'{names[0]}' is {first.type} but '{name}' is {getattr(op, name).type}; they are one type")
+            raise Violation(
+                f"'{names[0]}' is {first.type} but '{name}' is {getattr(op, name).type}; they must be the same type"
+            )
 
 
 def _check_regions_are_single_blocks(op: Any, record: OpSpec) -> None:
@@ -195,9 +197,9 @@ def _check_regions_are_single_blocks(op: Any, record: OpSpec) -> None:
 
 def _check_parent(op: Any, record: OpSpec) -> None:
     parent = op.operation.parent
-    # An op that is still being built somewhere of its own has no parent yet.
+    # A detached op that is still being built has no parent yet.
     if parent is not None and parent.operation.name not in record.parents:
-        raise Violation(f"stands in {parent.operation.name}; it belongs directly in {' or '.join(record.parents)}")
+        raise Violation(f"is in {parent.operation.name}; it belongs directly in {' or '.join(record.parents)}")
 
 
 def _accessor(kind: str, fields: tuple[Field, ...], index: int) -> Callable[[Any], Any]:

@@ -31,7 +31,7 @@ def module_rule(*classes: type) -> Callable[[Function], Function]:
 
 @dataclass(frozen=True)
 class Symbols:
-    """The symbols of a module, and what the meshes among them say. Sizes are in ranks."""
+    """The symbols of a module, and the sizes of its meshes, in ranks."""
 
     ops: Mapping[str, ir.Operation]
     _sizes: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Symbols:
         return Symbols({name.value: op for name, op in named if name is not None})
 
     def group_size(self, group: GroupAttr) -> int:
-        """The number of ranks in a group; raises Violation where mesh or axis does not exist."""
+        """The number of ranks in a group; raises Violation if mesh or axis does not exist."""
         size = self._group_sizes.get(group)
         if size is None:
             size = self.axes_size(group.mesh.value, tuple(axis.value for axis in group.axes), group)
@@ -63,13 +63,13 @@ class Symbols:
         return self._sizes[key]
 
     def check_member(self, name: str, index: int, group: GroupAttr) -> None:
-        """Raises Violation where `index` is no index in `group`."""
+        """Raises Violation unless `index` is an index in `group`."""
         size = self.group_size(group)
         if index >= size:
             raise Violation(f"{name} is {index}, but {group} has {size} ranks, numbered from 0")
 
     def check_channel(self, channel: ir.FlatSymbolRefAttr | None, group: GroupAttr) -> None:
-        """Raises Violation where `channel` is given and is not a channel of `group`."""
+        """Raises Violation if `channel` is given and is not a channel of `group`."""
         if channel is None:
             return
         op = self.ops.get(channel.value)
@@ -88,9 +88,9 @@ class Symbols:
 
 
 def verify_symbols(module: ir.Module) -> None:
-    """Checks every rule of `dm` that needs more than one op. Linear in the number of ops.
+    """Checks every rule of `dm` that involves more than one op. Linear in the number of ops.
 
-    The module must verify on its own already. Raises DmcError at the first op that breaks a rule.
+    The module must already verify on its own. Raises DmcError at the first op that violates a rule.
     """
     symbols = Symbols.of(module)
     found: dict[type, list[ir.OpView]] = {}

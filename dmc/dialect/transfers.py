@@ -9,18 +9,18 @@ from dmc.dialect.rules import Violation, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols
 
-# The attribute of a function's argument or result that says its sharding.
+# The attribute with the sharding of a function's argument or result.
 SHARDING = "dm.sharding"
 
 
 @rule(CopyOp)
 def copy_goes_somewhere(op: CopyOp) -> None:
-    """A copy leaves the space that its operand is in."""
+    """A copy leads out of the space that its operand is in."""
     source, target = op.source.value, op.target.value
     if source == target:
         raise Violation(f"copies from {source} to {target}; use its operand, or name another space")
     before = op.input.owner
-    # A block argument's owner is a block; its space is not written down.
+    # A block argument's owner is a block; its space is not recorded.
     if getattr(before, "name", None) != CopyOp.OPERATION_NAME:
         return
     arrived = before.attributes["target"].value
@@ -30,10 +30,10 @@ def copy_goes_somewhere(op: CopyOp) -> None:
 
 @rule(ReshardOp)
 def reshard_is_legal_for_its_types(op: ReshardOp) -> None:
-    """Both shardings fit the rank and the mesh of each other, and what becomes partial becomes a sum."""
+    """Both shardings match the tensor's rank and have the same mesh, and new partial axes are sums."""
     operand, result = op.input.type, op.result.type
     if operand.element_type != result.element_type or operand.rank != result.rank:
-        raise Violation(f"turns {operand} into {result}; element type and rank must stay")
+        raise Violation(f"turns {operand} into {result}; element type and rank must not change")
     for name in ("source", "target"):
         dims = len(getattr(op, name).dims)
         if dims != operand.rank:
@@ -43,12 +43,12 @@ def reshard_is_legal_for_its_types(op: ReshardOp) -> None:
     source, target = partial_axes(op.source), partial_axes(op.target)
     for axis, kind in target.items():
         if kind != "sum" and source.get(axis) != kind:
-            raise Violation(f"makes the value partial ({kind}) over '{axis}'; a value becomes partial by sum only")
+            raise Violation(f"makes the value partial ({kind}) over '{axis}'; a value can only become partial by sum")
 
 
 @symbol_rule(ReshardOp)
 def reshard_keeps_the_whole(op: ReshardOp, symbols: Symbols) -> None:
-    """The mesh has the axes, and operand and result are parts of one whole value."""
+    """The mesh has the axes, and operand and result are parts of the same global value."""
     operand, result = (
         _whole_shape(attribute, type_, symbols)
         for attribute, type_ in ((op.source, op.input.type), (op.target, op.result.type))
@@ -67,9 +67,9 @@ def _whole_shape(attribute: ShardingAttr, part: ir.RankedTensorType, symbols: Sy
 
 @symbol_rule(func.FuncOp)
 def shardings_of_a_function_fit(op: func.FuncOp, symbols: Symbols) -> None:
-    """Where an argument or a result says its sharding in `dm.sharding`, it fits the type's rank and the mesh.
+    """A `dm.sharding` of an argument or a result matches the type's rank and the mesh.
 
-    Sizes are not compared: whether the type is that of the whole value or of one rank's part depends on the form.
+    Sizes are not compared: whether the type is global or local depends on the form.
     """
     for kind, types, name in (("argument", op.type.inputs, "arg_attrs"), ("result", op.type.results, "res_attrs")):
         for i, attributes in enumerate(op.attributes.get(name, ())):
@@ -78,7 +78,7 @@ def shardings_of_a_function_fit(op: func.FuncOp, symbols: Symbols) -> None:
 
 
 def check_sharding_axes(attribute: ShardingAttr, type_: ir.RankedTensorType, symbols: Symbols) -> None:
-    """Raises Violation where a sharding does not fit the rank of a type or names axes that its mesh lacks."""
+    """Raises Violation if a sharding does not match the rank of a type or uses axes that its mesh lacks."""
     split = split_axes(attribute)
     if len(split) != type_.rank:
         raise Violation(f"{attribute} shards {len(split)} dimensions, but {type_} has {type_.rank}")

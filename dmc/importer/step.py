@@ -16,6 +16,7 @@ from dmc._mlir import ir
 from dmc.errors import ImportFailure
 from dmc.importer import link
 from dmc.importer.capture.capture import Capture, Loss, capture
+from dmc.importer.capture.indices import index_bounds
 from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
@@ -148,6 +149,7 @@ def _signature(
         kwargs=captured.kwargs,
         aux=captured.aux,
         learning_rates=tuple(group.lr for group in plan.groups),
+        bounds=index_bounds(captured.graph, captured.batch, accumulate),
     )
 
 

@@ -1,7 +1,7 @@
 """Runs the programs of all ranks in numpy, in any interleaving that their lanes and events allow.
 
-For tests and for small jobs: what is proven of a job must hold here, and what a proof refuses can be shown to go wrong.
-`dmc.interpreter.bodies` takes kernels from MLIR; nothing else here needs it.
+For tests and small jobs: proven properties must hold here, and refused jobs can be shown to go wrong. Only
+`dmc.interpreter.bodies`, which evaluates kernels, needs MLIR.
 """
 
 from dmc.interpreter.interpreter import Deadlock, run

@@ -1,4 +1,4 @@
-"""The bodies of kernels, evaluated with numpy: the one module here that the interpreter of jobs does without."""
+"""The bodies of kernels, evaluated with numpy: the only module here that the interpreter of jobs does not need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmc.interpreter.tensors import evaluate
 def kernels_of(module: ir.Module) -> dict[str, KernelFunction]:
     """Each private function of a module that has a body as a function on arrays, by its name.
 
-    They raise DmcError, naming the operation, for one whose meaning the interpreter does not know.
+    They raise DmcError, naming the operation, for one that the interpreter does not support.
     """
     bodies = Bodies.of(module)
     return {name: bodies.callable(name) for name, op in bodies.functions.items() if _is_private(op)}
@@ -36,7 +36,7 @@ class Bodies:
 
     @staticmethod
     def of(module: ir.Module) -> Bodies:
-        """The functions of a module as they are when they are called."""
+        """The functions of a module, looked up when called."""
         functions = [
             op.operation for op in module.body.operations if isinstance(op, func.FuncOp) and not op.is_external
         ]
@@ -50,11 +50,11 @@ class Bodies:
         """The results of function `name`, contiguous and of its types."""
         block = self.functions[name].regions[0].blocks[0]
         results = self._block(block, {}, operands)
-        # An operand that a body hands through must not be shared: the caller may write to it.
+        # An operand that a body passes through must not be aliased: the caller may write to it.
         return [np.array(array, order="C") for array in results]
 
     def _block(self, block: Any, outer: Mapping[Any, Any], operands: Sequence[Any]) -> list[Any]:
-        """The operands of a block's terminator; `outer` are the values that it sees of the blocks around it."""
+        """The operands of a block's terminator; `outer` are the visible values of enclosing blocks."""
         values = {**outer, **dict(zip(block.arguments, operands, strict=True))}
         *body, terminator = [view.operation for view in block.operations]
         for op in body:
@@ -84,12 +84,12 @@ class Bodies:
 
 
 def _typed(op: Any, type_: Any, value: Any) -> Any:
-    """The value, if it is of the type. Else the interpreter is wrong."""
+    """The value, if it has the type. Otherwise the interpreter is wrong."""
     given, shape = np.shape(value), tuple(type_.shape) if isinstance(type_, ir.RankedTensorType) else ()
     unknown = ir.ShapedType.get_dynamic_size()
     fits = len(given) == len(shape) and all(size in (own, unknown) for own, size in zip(given, shape, strict=True))
     if not fits or value.dtype != dtype_of(type_):
-        raise DmcError(op, f"gives {value.dtype} of shape {np.shape(value)} for {type_}", "mend dmc/interpreter")
+        raise DmcError(op, f"returns {value.dtype} of shape {np.shape(value)} for {type_}", "fix dmc/interpreter")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What is local to a rank in form scheduled, in numpy: waits, copies and buckets, for the interpreter of `dm`."""
+"""Operations local to a rank in form scheduled, in numpy: waits, copies and buckets, for the interpreter of `dm`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _same(op: Any, values: Values) -> list[Array]:
 
 def _pack(op: Any, values: Values) -> list[Array]:
     dtype = np.dtype(DTYPES[str(op.result.type.element_type)])
-    # Not zeros: what reads the padding would not be noticed.
+    # Not zeros: reads of the padding would go unnoticed.
     flat = np.full(op.result.type.shape, 7 if dtype.kind in "biu" else np.nan, dtype)
     for operand, offset in zip(op.inputs, op.offsets, strict=True):
         content = values[operand].reshape(-1)

@@ -28,7 +28,7 @@ DTYPES: dict[str, Any] = {
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
-    """The numpy type of an element type of MLIR; raises DmcError where there is none."""
+    """The numpy type of an element type of MLIR; raises DmcError if there is none."""
     if name not in DTYPES:
         raise DmcError(f"element type {name}", "has no counterpart in numpy", f"it must be one of {', '.join(DTYPES)}")
     return np.dtype(DTYPES[name])

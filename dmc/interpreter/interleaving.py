@@ -1,4 +1,4 @@
-"""Tasks that run at the same time: in each step one of those that can go on does, at random."""
+"""Concurrent tasks: in each step a random runnable one proceeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
 
-# What a task waits for; it compares by value.
+# A condition that a task waits for, compared by value.
 Condition: TypeAlias = Hashable
-# Between two steps a task yields what it waits for, or None where it can go on.
+# Between two steps a task yields the condition it waits for, or None if it can proceed.
 Task: TypeAlias = Generator[Condition | None, None, None]
 
 
@@ -18,14 +18,14 @@ Task: TypeAlias = Generator[Condition | None, None, None]
 class Interleaving:
     """Runs tasks in one of their interleavings; the same seed gives the same one.
 
-    Each task has a random priority, and the highest of those that can go on does. Whoever went draws a new priority
+    Each task has a random priority, and the runnable one of highest priority proceeds. It then draws a new priority
     with a probability that is drawn once: seeds range from a new choice at every step to tasks that run far ahead of
-    all others, which shows faults that need a long delay. (After Burckhardt et al., "A Randomized Scheduler with
+    all others, which exposes faults that need a long delay. (After Burckhardt et al., "A Randomized Scheduler with
     Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.)
     """
 
     random: Random
-    # Under each condition, who waits for it.
+    # By condition, the tasks that wait for it.
     waiting: dict[Condition, list[_Ready]] = field(default_factory=dict)
     _met: set[Condition] = field(default_factory=set)
     _ready: list[_Ready] = field(default_factory=list)
@@ -37,20 +37,20 @@ class Interleaving:
     def spawn(self, task: Task) -> None:
         """Adds a task."""
         self._count += 1
-        # Counted, so that no two tasks are compared.
+        # Counted, so that tasks are never compared.
         heappush(self._ready, (self.random.random(), self._count, task))
 
     def meet(self, condition: Condition) -> None:
-        """From here on the condition holds."""
+        """Makes the condition hold from here on."""
         self._met.add(condition)
         for ready in self.waiting.pop(condition, ()):
             heappush(self._ready, ready)
 
     def run(self) -> None:
-        """Goes on until no task can. `waiting` is empty then, unless some wait for one another."""
+        """Runs until no task can proceed. `waiting` is then empty, unless tasks wait for one another."""
         while self._ready:
             priority, number, task = heappop(self._ready)
-            # A task says when it is done by ending.
+            # A task is done when it ends.
             for condition in task:
                 if self.random.random() < self._restlessness:
                     priority = self.random.random()

@@ -19,7 +19,7 @@ from dmc.interpreter.waits import Deadlock, Delivered, Done, Place, Signalled, s
 from dmc.interpreter.work import compute, move_between
 from dmc.program import Await, Collective, Job, Launch, Move, Program, Record
 
-# Is told of each launch, a rank and a place among its commands, with its results.
+# Called for each launch, a rank and a command index, with its results.
 Watch = Callable[[Place, Sequence[Array]], None]
 
 
@@ -35,15 +35,14 @@ def run(
 ) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
     """One step of a job in one interleaving: the outputs of each rank by name, and its new state.
 
-    state, inputs (controls and batch): for each rank, arrays by the names of its slots, of the slots' types. What no
-    slot holds is noise that depends on the seed, and so is what a command writes until it ends. The same seed gives the
-    same bits; a correct job gives the same bits with every seed.
-    held: the command at a key does not begin before that at its value is done (each a rank and a place among its
-    commands), so that one order of two commands can be asked for.
-    watch: is told what each launch computes.
+    state, inputs (controls and batch): for each rank, arrays by the names of its slots, of the slots' types. Memory
+    outside slots is noise that depends on the seed, and so are a command's targets until it ends. The same seed gives
+    the same bits; a correct job gives the same bits with every seed. held: the command at a key does not begin before
+    the one at its value is done (each a rank and a command index), so that one order of two commands can be forced.
+    watch: called with the results of each launch.
 
-    Raises Deadlock, saying who waits for whom; InputError for arrays that do not fit; DmcError where a command cannot
-    be carried out.
+    Raises Deadlock, saying who waits for whom; InputError for arrays that do not match; DmcError if a command cannot be
+    executed.
     """
     step = _Step(job, kernels, held or {}, watch, Interleaving(Random(seed)), np.random.default_rng(seed))
     for program, memory, before, given in zip(job.programs, step.memories, state, inputs, strict=True):
@@ -61,9 +60,9 @@ class _Step:
     watch: Watch | None
     interleaving: Interleaving
     noise: np.random.Generator
-    # Of each movement, the parts that ranks have reached.
+    # For each movement, the parts that ranks have reached.
     parts: dict[Movement, dict[int, Collective]] = field(default_factory=dict)
-    # By rank and lane, the command at which it stands; a lane that has ended is not here.
+    # By rank and lane, its current command; finished lanes are not listed.
     places: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,7 +74,7 @@ class _Step:
                 self.interleaving.spawn(self._lane(program, lane, places))
         self.interleaving.run()
         if self.interleaving.waiting:
-            hint = "issue movements in one order on all ranks, and record what is awaited"
+            hint = "issue movements in the same order on all ranks, and record every awaited event"
             raise Deadlock(None, story(self.job, self.places, self.parts, self.held), hint)
 
     def _lane(self, program: Program, lane: int, places: Sequence[int]) -> Task:
@@ -125,7 +124,7 @@ class _Step:
             raise DmcError(told(command), f"rank {rank} takes part twice", "number movements one by one")
         parts[rank] = command
         if len(parts) == len(members):
-            # The last to come sets it off.
+            # The last to arrive starts it.
             self.interleaving.spawn(self._move(movement, parts))
         yield Delivered(movement)
 

@@ -10,15 +10,15 @@ import numpy as np
 from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Job, Kernel, Operand
 
-# Takes the operands of a kernel, gives its results, in order, of the types that the kernel declares.
+# Takes the operands of a kernel, returns its results, in order, with the declared types.
 KernelFunction = Callable[[list[Array]], list[Array]]
 
 
 def mixing_kernels(job: Job) -> dict[str, KernelFunction]:
     """For each kernel of a job, a function in which every result depends on every byte of every operand, and its name.
 
-    So a wrong byte anywhere shows in all that is computed from it. Floating-point results are whole numbers from -64
-    to 63, so that reductions of them are exact and none hides a fault behind a NaN.
+    So a wrong byte anywhere shows in everything computed from it. Floating-point results are integers from -64 to 63,
+    so that reductions are exact and no NaN hides an error.
     """
     return {name: _mixing(kernel) for name, kernel in job.kernels.items()}
 

@@ -1,4 +1,4 @@
-"""The arenas of a rank as bytes. What nobody wrote is noise, never zeros."""
+"""The arenas of a rank as bytes. Uninitialised memory is noise, never zeros."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Memory:
-    """Arenas by memory space, and where their noise comes from."""
+    """Arenas by memory space, and the source of their noise."""
 
     arenas: Mapping[str, Bytes]
     noise: np.random.Generator
 
     @staticmethod
     def of(program: Program, noise: np.random.Generator) -> Memory:
-        """The arenas of a rank before it does anything."""
+        """The initial arenas of a rank."""
         return Memory({space: _random(noise, size) for space, size in program.arenas.items()}, noise)
 
     def view(self, range_: Range) -> Bytes:
-        """The bytes themselves. Raises DmcError where the arena does not hold them."""
+        """The bytes themselves. Raises DmcError if they are outside the arena."""
         arena = self.arenas.get(range_.space)
         if arena is None or not 0 <= range_.offset <= range_.end <= len(arena):
             size = "no arena" if arena is None else f"an arena of {len(arena)} bytes"
-            raise DmcError(_told(range_), f"lies outside: the rank has {size} there")
+            raise DmcError(_told(range_), f"is out of bounds: the rank has {size} there")
         return arena[range_.offset : range_.end]
 
     def read(self, range_: Range, dtype: str, shape: tuple[int, ...] = (-1,)) -> Array:
-        """A copy of the bytes as a tensor. Raises DmcError where they are too few or too many."""
+        """A copy of the bytes as a tensor. Raises DmcError if they are too few or too many."""
         try:
             return self.view(range_).copy().view(numpy_type(dtype)).reshape(shape)
         except ValueError as error:
-            fact = f"{range_.length} bytes are no tensor of {dtype} and shape {list(shape)}"
+            fact = f"{range_.length} bytes do not form a tensor of {dtype} and shape {list(shape)}"
             raise DmcError(_told(range_), fact) from error
 
     def write(self, range_: Range, array: Array) -> None:
-        """Puts a tensor there. Raises DmcError where it has another size."""
+        """Writes a tensor there. Raises DmcError if it has another size."""
         if array.nbytes != range_.length:
             fact = f"{array.nbytes} bytes are written to {range_.length}"
             raise DmcError(_told(range_), fact)
         self.view(range_)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def spoil(self, ranges: Iterable[Range]) -> list[Bytes]:
-        """Puts noise there, which is what a range holds while somebody writes it; gives the noise."""
+        """Writes noise there, the content of a range while it is being written; returns the noise."""
         given: list[Bytes] = []
         for range_ in ranges:
             given.append(_random(self.noise, range_.length))

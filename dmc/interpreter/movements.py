@@ -1,4 +1,4 @@
-"""Movements between ranks: who takes part, and what each gets. Elements lie flat, as in the arenas."""
+"""Movements between ranks: the members, and what each receives. Elements are flat, as in the arenas."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Collective
 
-# A movement: its number, its channel, and who takes part; of a message the sender and the receiver.
+# A movement: its number, its channel, and its members; for a message the sender and the receiver.
 Movement: TypeAlias = tuple[int, str, tuple[int, ...]]
 MESSAGES = ("send", "recv")
-# As IEEE 754-2019 and two's complement have them.
+# As defined by IEEE 754-2019 and two's complement.
 _COMBINE = {"sum": np.add, "mean": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 def movement_of(rank: int, command: Collective) -> Movement:
-    """The movement that a rank's command is a part of. Raises DmcError where that rank has no place in it."""
+    """The movement of a rank's command. Raises DmcError if that rank is not a member."""
     ranks = command.ranks
     if command.kind in MESSAGES:
         ends = (rank, ranks[command.peer or 0])
         ranks = ends if command.kind == "send" else ends[::-1]
     if rank not in ranks or len(set(ranks)) != len(ranks):
-        raise DmcError(told(command), f"rank {rank} has a part in it, but it is of ranks {list(ranks)}")
+        raise DmcError(told(command), f"rank {rank} takes part in it, but its members are ranks {list(ranks)}")
     return command.instance, command.channel, ranks
 
 
 def check_alike(parts: Mapping[int, Collective]) -> None:
-    """Raises DmcError where two members of a movement mean different ones."""
+    """Raises DmcError if members of a movement disagree."""
     first, *others = ((rank, _common(part)) for rank, part in sorted(parts.items()))
     for rank, common in others:
         if common != first[1]:
@@ -39,9 +39,9 @@ def check_alike(parts: Mapping[int, Collective]) -> None:
 
 
 def deliver(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    """What each member gets, in the order of the group, of what all of them hold. A message has one source and target.
+    """What each member receives, in group order, from what all of them hold. A message has one source and target.
 
-    Raises DmcError for elements or sizes that cannot be combined or cut so.
+    Raises DmcError for elements or sizes that cannot be combined or split this way.
     """
     if command.kind in MESSAGES:
         return list(sources)
@@ -54,7 +54,7 @@ def told(command: Collective) -> str:
 
 
 def _common(part: Collective) -> tuple[object, ...]:
-    """What is the same for all members."""
+    """The properties common to all members."""
     kind, peer = ("message", None) if part.kind in MESSAGES else (part.kind, part.peer)
     return kind, part.dtype, part.count, part.reduction, part.accumulate, peer, part.pairs
 
@@ -98,12 +98,12 @@ _RULES: dict[str, Callable[[Collective, Sequence[Array]], list[Array]]] = {
 
 def _pieces(command: Collective, whole: Array, count: int) -> list[Array]:
     if len(whole) % count:
-        raise DmcError(told(command), f"{count} members do not divide {len(whole)} elements")
+        raise DmcError(told(command), f"{len(whole)} elements are not divisible by {count} members")
     return np.split(whole, count)
 
 
 def _reduce(command: Collective, sources: Sequence[Array]) -> Array:
-    """Combined in the order of the group, in the type `accumulate`."""
+    """The reduction, in group order, in the type `accumulate`."""
     if command.reduction is None or command.accumulate is None or sources[0].dtype == np.bool_:
         fact = f"cannot combine elements of {command.dtype} by {command.reduction} in {command.accumulate}"
         raise DmcError(told(command), fact)

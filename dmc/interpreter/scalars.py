@@ -1,4 +1,4 @@
-"""Scalar operations of `arith` and `math` in numpy: they take arrays of any shape."""
+"""Scalar operations of `arith` and `math` in numpy, on arrays of any shape."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dmc.interpreter.dtypes import numpy_type
 
 
 def _signed(value: Any) -> Any:
-    """Integers as `arith` takes them with a sign; the bit of a set i1 is its sign."""
+    """Integers as `arith` interprets them as signed; the bit of a set i1 is its sign."""
     return -np.asarray(value).astype(np.int8) if np.asarray(value).dtype == np.bool_ else value
 
 
 def _unsigned(value: Any) -> Any:
-    """The same bits without a sign."""
+    """The same bits as unsigned."""
     array = np.asarray(value)
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
 
 
-# By the number of the predicate, as `arith` counts them.
+# By the number of the predicate in `arith`.
 FLOAT_COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda a, b: np.zeros(np.broadcast(a, b).shape, np.bool_),
     np.equal,
@@ -54,7 +54,7 @@ INTEGER_COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda a, b: _unsigned(a) > _unsigned(b),
     lambda a, b: _unsigned(a) >= _unsigned(b),
 )
-# What combines any number of values, in any order.
+# Operations that combine any number of values, in any order.
 REDUCTIONS: dict[str, Any] = {
     **dict.fromkeys(("arith.addf", "arith.addi"), np.add),
     **dict.fromkeys(("arith.mulf", "arith.muli"), np.multiply),
@@ -119,7 +119,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("arith.extui", "arith.uitofp", "arith.index_castui"), _unsigned),
     "arith.trunci": lambda x: x,
 }
-# On i1, of which a set bit is -1: where numpy means something else by its truth values.
+# On i1, where a set bit is -1: operations whose meaning on numpy's booleans differs.
 BITS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("arith.addi", "arith.subi"), np.logical_xor),
     "arith.maxsi": np.logical_and,
@@ -132,7 +132,7 @@ BITS: dict[str, Callable[..., Any]] = {
 def compute(op: Any, operands: list[Any]) -> Any:
     """The result of an elementwise operation; its dtype is that of the result's (element) type.
 
-    Raises DmcError for an operation that nobody has said the meaning of.
+    Raises DmcError for an unsupported operation.
     """
     dtype = dtype_of(op.results[0].type)
     with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ def compute(op: Any, operands: list[Any]) -> Any:
         if op.name == "arith.cmpi":
             return INTEGER_COMPARISONS[op.attributes["predicate"].value](*operands)
         if op.name not in FUNCTIONS:
-            raise DmcError(op, "the interpreter does not know it", "say what it computes in dmc/interpreter/scalars.py")
+            raise DmcError(op, "the interpreter does not support it", "define it in dmc/interpreter/scalars.py")
         function = BITS.get(op.name, FUNCTIONS[op.name]) if dtype == np.bool_ else FUNCTIONS[op.name]
         return np.asarray(function(*operands)).astype(dtype)
 

@@ -1,4 +1,4 @@
-"""What the host gives a rank before a step, and takes after it."""
+"""What the host passes to a rank before a step, and reads after it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OUTPUT = "output"
 
 
 def fill(program: Program, memory: Memory, state: Ports, inputs: Ports) -> None:
-    """Puts state and inputs into their slots. Raises InputError unless each slot gets its array, and no other is there.
+    """Puts state and inputs into their slots. Raises InputError unless there is exactly one array per slot.
 
-    Bits are taken as they are; nothing is converted.
+    Nothing is converted.
     """
     for kind, given in (("state", state), ("inputs", inputs)):
         slots = {slot.name: slot for slot in program.slots if _kind(slot) == kind}

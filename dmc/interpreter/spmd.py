@@ -1,10 +1,10 @@
 """Runs modules of `dm` value by value: one program, all ranks of its mesh, numpy arrays, and a count of what was sent.
 
-It takes the value level: collectives, `dm.all_slice`, composites by their decompositions, loops, and what
-`dmc/interpreter/tensors.py` computes; and form scheduled: starts, waits, buckets (`buckets.py`) and kernels by
-their bodies. A movement is made when it starts, for nothing changes a value before the wait; orders of lanes are for
-`interpreter.py`. A reduction is sent as a direct algorithm would send it: every rank reduces a piece and, for an
-all-reduce, passes it on.
+It supports the value level: collectives, `dm.all_slice`, composites by their decompositions, loops, and the operations
+of `dmc/interpreter/tensors.py`; and form scheduled: starts, waits, buckets (`buckets.py`) and kernels by their bodies.
+A movement is executed when it starts, since values are immutable; `interpreter.py` covers orders of lanes. A
+reduction's traffic is that of a direct algorithm: every rank reduces a piece and, for an all-reduce, sends it to all
+others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dmc.mesh import Mesh
 Array = NDArray[Any]
 # One rank's values.
 Values = dict[Any, Any]
-# Is told of each operation when it is done, with its results on each rank.
+# Called for each finished operation, with its results on each rank.
 Watch = Callable[[Any, Sequence[Sequence[Array]]], None]
 
 
 @dataclass
 class Network:
-    """Carries arrays between the members of a group and counts the bytes that leave a rank."""
+    """Moves arrays between the members of a group and counts the bytes that leave a rank."""
 
     bytes: int = 0
 
@@ -46,7 +46,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Run:
-    """What every rank returned, by rank and by result, and how many bytes were sent."""
+    """The results of every rank, by rank and by result, and the number of bytes sent."""
 
     results: list[list[Array]]
     bytes: int
@@ -64,7 +64,7 @@ class Group:
         return len(self.operands)
 
     def exchange(self, pieces: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """Member i sends `pieces[i][j]` to member j; gives what each member got, in the order of the senders."""
+        """Member i sends `pieces[i][j]` to member j; returns what each member received, in the order of senders."""
         members = range(self.size)
         return [[self.network.send(pieces[i][j], i, j) for i in members] for j in members]
 
@@ -87,7 +87,7 @@ class Interpreter:
         return self._block(block, [dict(zip(block.arguments, given, strict=True)) for given in arguments])
 
     def _block(self, block: Any, values: list[Values]) -> list[list[Any]]:
-        """Runs a block on `values[rank]`; gives the operands of its terminator."""
+        """Runs a block on `values[rank]`; returns the operands of its terminator."""
         *body, terminator = [view.operation for view in block.operations]
         for op in body:
             made = self._op(op, values)
@@ -119,7 +119,7 @@ class Interpreter:
         return results
 
     def _kernel(self, op: Any, values: list[Values]) -> list[list[Any]]:
-        """Every rank runs the body, or the variant of its place in the group."""
+        """Every rank runs the body, or the variant for its place in the group."""
         given = [[own[operand] for operand in op.operands] for own in values]
         kernel = op.opview
         if kernel.variants is None:
@@ -130,7 +130,7 @@ class Interpreter:
         return [by_place[place][rank] for rank, place in enumerate(places)]
 
     def _start(self, op: Any, values: list[Values]) -> list[list[Any]]:
-        """The handle is what will be delivered, the token nothing."""
+        """The handle is the value to be delivered, the token nothing."""
         (block,) = op.regions[0].blocks
         inputs = len(block.arguments)
         given = [[own[operand] for operand in list(op.operands)[:inputs]] for own in values]
@@ -169,7 +169,7 @@ def _all_gather(op: Any, group: Group) -> list[Array]:
 
 
 def _all_slice(op: Any, group: Group) -> list[Array]:
-    wide = [operand.astype(np.float64) for operand in group.operands]  # NaN equals NaN there, as it may not in bf16.
+    wide = [operand.astype(np.float64) for operand in group.operands]  # NaN equals NaN there.
     for operand in wide[1:]:
         if not np.array_equal(operand, wide[0], equal_nan=True):
             raise DmcError(op, "takes slices of a value that differs between ranks", hint="reduce or gather it first")
@@ -207,7 +207,7 @@ def _permute(op: Any, group: Group) -> list[Array]:
 
 
 def _combine(op: Any, contributions: Sequence[Array]) -> Array:
-    """The reduction of an op, taken in its type `accumulate` and in the order of the ranks."""
+    """The reduction of an op, in its type `accumulate` and in rank order."""
     wide = DTYPES[str(op.accumulate.value)]
     combine = {"sum": np.add, "mean": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
     total = contributions[0].astype(wide)
@@ -238,7 +238,7 @@ def run(
 ) -> Run:
     """Runs function `name` of a module: `arguments[rank]` are the arguments of that rank.
 
-    mesh: in place of that which the module declares, if it does. watch: is told of each operation when it is done.
+    mesh: overrides the module's. watch: called for each finished operation.
     """
     meshes = [mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)]
     functions = {

@@ -1,4 +1,4 @@
-"""Structured operations of `linalg` in numpy: all iterations at once, as far as their bodies allow it."""
+"""Structured operations of `linalg` in numpy: all iterations at once, as far as their bodies allow."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def structured(op: Any, values: Values, evaluate: Evaluate) -> list[Array]:
 
 @dataclass(frozen=True)
 class _Loops:
-    """sizes: of each loop. maps: for each operand, where it is read, as affine expressions of the loops."""
+    """sizes: of each loop. maps: for each operand, its index as affine expressions of the loops."""
 
     op: Any
     values: Values
     evaluate: Evaluate
     sizes: tuple[int, ...]
     maps: tuple[tuple[Any, ...], ...]
-    # By loop, its numbers along an axis of their own.
+    # By loop, its indices along their own axis.
     grid: tuple[Array, ...]
 
     @staticmethod
@@ -57,14 +57,14 @@ class _Loops:
                 if isinstance(place, ir.AffineDimExpr):
                     assert sizes.setdefault(place.position, size) == size, "operands of different sizes"
         count = maps[0].n_dims
-        assert sorted(sizes) == list(range(count)), "a loop whose size no operand says"
+        assert sorted(sizes) == list(range(count)), "a loop whose size no operand determines"
         ordered = tuple(sizes[i] for i in range(count))
         grid = tuple(np.arange(n).reshape([-1 if i == j else 1 for j in range(count)]) for i, n in enumerate(ordered))
         return _Loops(op, values, evaluate, ordered, tuple(tuple(map_.results) for map_ in maps), grid)
 
     @property
     def inputs(self) -> int:
-        """How many operands are no outputs."""
+        """The number of inputs."""
         return len(self.op.operands) - len(self.op.results)
 
     @property
@@ -73,7 +73,7 @@ class _Loops:
 
     @property
     def reduced(self) -> tuple[int, ...]:
-        """The loops of which results do not tell."""
+        """The loops that do not occur in results."""
         kept = {loop for places in self.maps[self.inputs :] for loop in _loops_in(places)}
         return tuple(i for i in range(len(self.sizes)) if i not in kept)
 
@@ -96,24 +96,24 @@ class _Loops:
         return [local[operand] for operand in terminator.operands]
 
     def write(self, yielded: Sequence[Any]) -> list[Array]:
-        """From the order of the loops to that of the results' dimensions; a loop that is reduced has size 1."""
+        """Reorders from loops to the results' dimensions; a reduced loop has size 1."""
         shape = [1 if i in self.reduced else size for i, size in enumerate(self.sizes)]
         written: list[Array] = []
         for value, places, result in zip(yielded, self.maps[self.inputs :], self.op.results, strict=True):
-            # What is no loop is a constant, along a dimension of size 1.
+            # An index that is not a loop is a constant, along a dimension of size 1.
             order = _loops_in(places)
             whole = np.broadcast_to(value, shape).transpose([*order, *self.reduced])
             written.append(whole.reshape(result.type.shape).astype(dtype_of(result.type)))
         return written
 
     def reductions(self) -> list[Any]:
-        """For each result the operation that combines what is yielded, if it does nothing else with the output."""
+        """For each result, the operation that reduces the yielded value, if it does nothing else with the output."""
         arguments = list(self.block.arguments)[self.inputs :]
         terminator = self.block.operations[len(self.block.operations) - 1]
         return [_combined(*pair) for pair in zip(terminator.operands, arguments, strict=True)]
 
     def reduce(self) -> list[Array]:
-        """All iterations at once, then the reduction of what they yield."""
+        """All iterations at once, then the reduction of the yielded values."""
         ufuncs = [REDUCTIONS[each] for each in self.reductions()]
         types = [dtype_of(result.type) for result in self.op.results]
         neutral = [np.asarray(_neutral(ufunc, type_), type_) for ufunc, type_ in zip(ufuncs, types, strict=True)]
@@ -125,7 +125,7 @@ class _Loops:
         return [ufunc(old, new).astype(type_) for ufunc, old, new, type_ in both]
 
     def is_sum_of_products(self) -> bool:
-        """Whether the body adds the product of two operands, as they are or widened, to the output."""
+        """Whether the body adds the product of two operands, possibly widened, to the output."""
         if self.inputs != 2 or len(self.op.results) != 1:
             return False
         *factors, output = self.block.arguments
@@ -138,7 +138,7 @@ class _Loops:
         return sorted(factors.index(each) for each in map(_uncast, product.owner.operands) if each in factors) == [0, 1]
 
     def contract(self) -> list[Array]:
-        """The sum of products as one contraction, in f32 where the elements are narrower."""
+        """The sum of products as one contraction, in f32 if the elements are narrower."""
         result = np.dtype(dtype_of(self.op.results[0].type))
         wide = np.dtype(np.float32) if result.kind not in "fiub" or result == np.float16 else result
         operands: list[Any] = []
@@ -151,7 +151,7 @@ class _Loops:
         return [(self.values[self.op.operands[2]].astype(wide) + added.astype(wide)).astype(result)]
 
     def in_order(self) -> list[Array]:
-        """The reduced loops one by one, in order: right for every body."""
+        """The reduced loops one by one, in order: correct for every body."""
         arrays = self.arrays()
         carried: list[Any] = arrays[self.inputs :]
         for point in np.ndindex(*[self.sizes[i] for i in self.reduced]):
@@ -174,19 +174,19 @@ def _at(place: Any, grid: Sequence[Array]) -> Any:
 
 
 def _cut(array: Array, at: Mapping[int, int]) -> Array:
-    """One iteration of some loops; what does not depend on one is of size 1 there."""
+    """One iteration of some loops; values independent of a loop have size 1 there."""
     places = [slice(at[i], at[i] + 1) if i in at and size > 1 else slice(None) for i, size in enumerate(array.shape)]
     return array[tuple(places)]
 
 
 def _combined(yielded: Any, output: Any) -> str | None:
-    """The name of the reduction that yields `output` combined with what does not depend on it."""
+    """The name of the reduction that yields `output` combined with a value independent of it."""
     is_reduction = _other(yielded, output) is not None and yielded.owner.name in REDUCTIONS and str(output.type) != "i1"
     return yielded.owner.name if is_reduction else None
 
 
 def _other(yielded: Any, output: Any) -> Any:
-    """The other operand of what yields, if one is `output` and nobody else reads that."""
+    """The other operand of the yielded operation, if one is `output` and has no other readers."""
     if isinstance(yielded.owner, ir.Block) or len(list(output.uses)) != 1:
         return None
     operands = list(yielded.owner.operands)

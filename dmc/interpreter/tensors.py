@@ -1,4 +1,4 @@
-"""What operations on tensors compute on one rank, in numpy. Meant for small tensors."""
+"""Operations on tensors on one rank, in numpy. Meant for small tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values = Mapping[Any, Any]
 
 
 def evaluate(op: Any, values: Values) -> list[Any]:
-    """The results of `op`, whose operands are in `values`. Raises DmcError where nobody has said what `op` computes."""
+    """The results of `op`, whose operands are in `values`. Raises DmcError if `op` is not supported."""
     if op.name in RULES:
         return [RULES[op.name](op, values)]
     if op.name.startswith("linalg."):
@@ -38,18 +38,18 @@ def _constant(op: Any, values: Values) -> Array:
 
 
 def _resource(op: Any, name: str, type_: Any) -> Array:
-    """A constant whose numbers stand beside the module. The bindings do not give them, but its text does."""
+    """A constant stored as a resource of the module. The bindings do not expose it, but the text does."""
     while op.parent is not None:
         op = op.parent
     key = name.removeprefix("dense_resource<").partition(">")[0]
     found = re.search(rf'\b{re.escape(key)}: "0x([0-9A-F]+)"', op.get_asm())
     assert found is not None, f"no resource {key}"
-    # Four bytes say how it is aligned.
+    # Four bytes give its alignment.
     return np.frombuffer(bytes.fromhex(found[1])[4:], dtype_of(type_)).reshape(type_.shape).copy()
 
 
 def _empty(op: Any, values: Values) -> Array:
-    # Not zeros: what reads them would not be noticed.
+    # Not zeros: reads of them would go unnoticed.
     dtype = dtype_of(op.results[0].type)
     return np.full(op.results[0].type.shape, np.nan if np.issubdtype(dtype, np.floating) else 1, dtype)
 
@@ -82,7 +82,7 @@ def _insert_slice(op: Any, values: Values) -> Array:
 
 
 def _ranges(op: Any, values: Values, first: int) -> tuple[slice, ...]:
-    """What a slice takes; only offsets may be dynamic, and are the operands from `first` on."""
+    """The indices of a slice; only offsets may be dynamic, and are the operands from `first` on."""
     dynamic = iter(list(op.operands)[first:])
     marker = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets = [int(values[next(dynamic)]) if at == marker else at for at in op.attributes["static_offsets"]]
@@ -97,7 +97,7 @@ def _pad(op: Any, values: Values) -> Array:
     for inner in body:
         local.update(zip(inner.results, evaluate(inner, local), strict=True))
     edges = list(zip(op.attributes["static_low"], op.attributes["static_high"], strict=True))
-    # An edge below zero cuts off.
+    # Negative padding crops.
     kept = tuple(slice(max(-low, 0), -max(-high, 0) or None) for low, high in edges)
     added = [(max(low, 0), max(high, 0)) for low, high in edges]
     return np.pad(values[op.operands[0]][kept], added, constant_values=local[terminator.operands[0]])
@@ -143,7 +143,7 @@ RULES: dict[str, Callable[[Any, Values], Array]] = {
     "arith.constant": _constant,
     "tensor.empty": _empty,
     "linalg.fill": _fill,
-    # Only what is known of the shape changes.
+    # Only the static type changes.
     "tensor.cast": lambda op, values: values[op.operands[0]],
     "tensor.expand_shape": _reshape,
     "tensor.collapse_shape": _reshape,

@@ -1,4 +1,4 @@
-"""What lanes wait for, and the story of a job in which they wait for ever."""
+"""What lanes wait for, and the report on a job in which they wait forever."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dmc.errors import DmcError
 from dmc.interpreter.movements import Movement, movement_of, told
 from dmc.program import Await, Collective, Job, Program, Record
 
-# A command: its rank, and its place among the rank's commands.
+# A command: its rank, and its index among the rank's commands.
 Place: TypeAlias = tuple[int, int]
 
 
 class Deadlock(DmcError):
-    """The lanes of a job wait for one another, or for what never comes."""
+    """The lanes of a job wait for one another, or for something that never happens."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def story(
     parts: Mapping[Movement, Mapping[int, Collective]],
     held: Mapping[Place, Place],
 ) -> str:
-    """Who waits for whom, a line for each lane that has not ended.
+    """Who waits for whom, one line per unfinished lane.
 
-    places: by rank and lane, the command where it stands. parts: of each movement, what ranks have reached.
+    places: by rank and lane, the current command. parts: for each movement, the ranks that have reached it.
     """
     lines: list[str] = []
     for (rank, lane), place in sorted(places.items()):
@@ -70,7 +70,7 @@ def _waits_for(
     reached = parts.get(movement, {}) if movement else {}
     if (program.rank, place) in held and program.rank not in reached:
         rank, other = held[program.rank, place]
-        yield f"command {other} of rank {rank}, as was asked"
+        yield f"command {other} of rank {rank}, as requested"
     elif isinstance(command, Await):
         yield f"event {command.event}, which {_recorder(program, command.event)}"
     elif movement and isinstance(command, Collective):

@@ -1,4 +1,4 @@
-"""What a command does to memory, in steps between which others go on."""
+"""The memory effects of a command, in steps between which others may run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def compute(
     scratch: Range | None,
     results: Callable[[], Sequence[Array]],
 ) -> Task:
-    """Work of one rank: `results` reads what it needs when it is called, and gives what goes into `writes`.
+    """Work of one rank: `results` reads its operands when called, and returns what is written to `writes`.
 
-    From its begin to its end a command may write to its targets at any time, so they hold noise; one that it works on
-    in place, from when it was read. Scratch holds noise too, and where somebody else wrote to it, results are noise.
+    A command may write to its targets at any time from start to end, so they contain noise; an in-place target, from
+    when it was read. Scratch also contains noise, and if something else wrote to it, results are noise.
     """
     memory.spoil(target for target in writes if target not in reads)
     own = memory.spoil(_listed(scratch))
@@ -43,7 +43,7 @@ def move_between(
 ) -> Task:
     """A movement between ranks that all of `members` have reached. Sources are read one by one, in any order.
 
-    Raises DmcError where members do not agree, or sizes do not fit.
+    Raises DmcError if members disagree, or sizes do not match.
     """
     check_alike(parts)
     for rank in members:

@@ -1,1 +1,1 @@
-"""Kernels, written by hand or generated: what each computes, how it becomes code, and what it is compared with."""
+"""Kernels, hand-written or generated: their semantics, code and references."""

@@ -2,34 +2,37 @@
 
 Beyond the composites, all tensors [batch, heads, rows, width] may be strided views whose last dimension is contiguous
 (so queries, keys and values side by side, and their gradients, need no copy), and k and v may have fewer heads than q.
-`dbias` is not computed: a problem that reads it is refused. Columns that causality hides from a whole tile are never
-read.
+`dbias` is not computed: a problem that reads it is refused. Columns that the causal mask hides from a whole tile are
+never read.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dmc.kernels.dropout import Dropout, dropout_of, refuses_dropout
+from dmc.kernels.dropout import LANES, Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
 from dmc.kernels.references import attention as reference
 
 Strides = tuple[int, ...]
+# Rows, columns, warps and stages of a launch.
+Sizes = tuple[int, int, int, int]
 _MAX_WIDTH = 128
 _MIN_BLOCK = 16
 
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What is static in the kernels: sizes, where tensors lie (strides of batch, head, row), scale, mask and tiles.
+    """The static parameters of the kernels: sizes, layouts of tensors (strides of batch, head, row), scale, mask and
+    tiles.
 
-    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, of which the
-    forward pass has none. bias_at: of all four dimensions, 0 where it broadcasts. factor: what scores still have to be
-    multiplied by to be in units of log₂ e. stored: the first launch of the backward pass leaves for the second what
-    dropout keeps. precision: of products of f32.
+    groups: heads of q that share one of k and v. out_at: of the result; dout_at and others: of gradients, which the
+    forward pass lacks. bias_at: of all four dimensions, 0 where it broadcasts. factor: the remaining factor of scores
+    for units of log₂ e. stored: the first launch of the backward pass stores the dropout mask for the second.
+    precision: of products of f32.
     """
 
     rows: int
@@ -74,7 +77,7 @@ class _Operands:
 
     @property
     def matrices(self) -> tuple[TensorType, ...]:
-        """All that has rows of heads: q, k, v, out, dout, dq, dk, dv."""
+        """All tensors with rows of heads: q, k, v, out, dout, dq, dk, dv."""
         return (self.q, self.k, self.v, self.out, *self.gradients)
 
     @staticmethod
@@ -94,18 +97,18 @@ def _refuses(problem: Problem) -> str | None:
     if any(tensor.steps()[3] != 1 for tensor in tensors):
         return "rows are not contiguous"
     if len({tensor.dtype for tensor in tensors}) > 1 or named.q.dtype not in ("bf16", "f16", "f32"):
-        return "operands have several types, or one without matrix products"
+        return "operands have different types, or a type without matrix products"
     if max(named.q.shape[3], named.v.shape[3]) > _MAX_WIDTH:
         return f"heads are wider than {_MAX_WIDTH}"
     if named.q.shape[1] % named.k.shape[1] or named.k.shape[1] != named.v.shape[1]:
-        return "heads of keys and values do not divide those of queries"
+        return "the number of query heads is not divisible by that of key and value heads"
     if problem.number("scale") <= 0.0:
         return "the scale is not positive"
     if len(problem.results) > 3:
         return "the gradient of the bias is not computed"
     others = (tensor for tensor in (*problem.operands, *problem.results) if tensor not in (*tensors, named.bias))
     if any(tensor.strides for tensor in others):
-        return "the log-sum-exp, or what is drawn by, is not contiguous"
+        return "the log-sum-exp, seed or draw is not contiguous"
     return refuses_dropout(problem)
 
 
@@ -114,7 +117,8 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
     batch, heads, rows, width = named.q.shape
     columns, value_width = named.k.shape[2], named.v.shape[3]
     scale = problem.number("scale")
-    dropout = dropout_of(problem, batch * heads * rows * columns, columns)
+    tile = Tile(chosen["rows"], chosen["columns"], chosen.warps)
+    dropout = dropout_of(problem, batch * heads * rows * columns, columns, tile)
     return AttentionShape(
         rows=rows,
         columns=columns,
@@ -184,26 +188,28 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = _Operands.of(problem)
     if named.q.dtype == "f32":
-        return (_pair(32, 32, 4, 2, 32, 32, 4, 2), _pair(64, 32, 8, 2, 32, 64, 8, 2))
+        return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
     if max(named.q.shape[3], named.v.shape[3]) > 64:
         return (
-            _pair(64, 64, 4, 2, 64, 64, 4, 2),
-            _pair(128, 64, 8, 2, 64, 128, 8, 2),
-            _pair(64, 32, 4, 3, 32, 64, 4, 2),
+            _pair((64, 64, 4, 2), (64, 64, 4, 2)),
+            _pair((128, 64, 8, 2), (64, 128, 8, 2)),
+            _pair((64, 32, 4, 3), (32, 64, 4, 2)),
         )
+    if problem.number("p"):
+        # With so few registers a thread, three blocks share a multiprocessor.
+        return (_pair((64, 64, 4, 3), (64, 64, 4, 3), registers=168), _pair((64, 64, 4, 3), (128, 64, 4, 2)))
     return (
-        _pair(64, 64, 4, 3, 64, 64, 4, 3),
-        _pair(64, 64, 4, 3, 128, 64, 4, 2),
-        _pair(64, 64, 4, 3, 32, 64, 4, 3),
-        _pair(64, 32, 4, 3, 128, 64, 8, 2),
+        _pair((64, 64, 4, 3), (128, 64, 4, 2)),
+        _pair((64, 64, 4, 3), (64, 64, 4, 3)),
+        _pair((64, 64, 4, 3), (32, 64, 4, 3)),
+        _pair((64, 32, 4, 3), (128, 64, 8, 2)),
     )
 
 
-def _pair(
-    rows: int, columns: int, warps: int, stages: int, k_rows: int, k_columns: int, k_warps: int, k_stages: int
-) -> Candidate:
-    second = {"k_rows": k_rows, "k_columns": k_columns, "k_warps": k_warps, "k_stages": k_stages}
-    return candidate(warps, stages, rows=rows, columns=columns, **second)
+def _pair(first: Sizes, second: Sizes, registers: int = 0) -> Candidate:
+    rows, columns, warps, stages = first
+    others = dict(zip(("k_rows", "k_columns", "k_warps", "k_stages"), second, strict=True))
+    return candidate(warps, stages, rows=rows, columns=columns, **others, registers=registers)
 
 
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:
@@ -216,7 +222,7 @@ def _forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
-    turned = _shape(problem, candidate(rows=chosen["k_rows"], columns=chosen["k_columns"]))
+    turned = _shape(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
     count = len(problem.operands)
     out, logsumexp, seed, draw = operands(*range(count - 4, count))
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
@@ -231,15 +237,15 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
         Call("attention_backward.rows", tiles, of_rows, shape, chosen.warps, chosen.stages),
         Call("attention_backward.columns", k_tiles, of_columns, turned, chosen["k_warps"], chosen["k_stages"]),
     )
+    calls = tuple(replace(call, registers=chosen["registers"]) for call in calls)
     return Recipe(calls, (TensorType("f32", named.q.shape[:3]), *_mask(shape, named.q)))
 
 
 def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
     """The packed bits that say what dropout keeps."""
-    if shape.dropout is None or not shape.stored:
+    if not shape.stored:
         return ()
-    lanes = shape.dropout.lanes
-    return (TensorType("i16" if lanes > 8 else "i8", (*q.shape[:3], shape.columns // lanes)),)
+    return (TensorType("i8", (*q.shape[:2], shape.columns // LANES, shape.rows)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:
@@ -253,7 +259,7 @@ def _tiles(problem: Problem, rows: int, block: int) -> int:
 
 
 def _cost(problem: Problem, products: int) -> Cost:
-    """`products`: how many of the size of rows × columns × width."""
+    """`products`: their number, each of size rows × columns × width."""
     named = _Operands.of(problem)
     batch, heads, rows, width = named.q.shape
     columns = named.k.shape[2]

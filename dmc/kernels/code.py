@@ -1,4 +1,4 @@
-"""A recipe becomes machine code, ahead of time, on a machine without a GPU. Triton is needed here and only here."""
+"""Compiles recipes to machine code, ahead of time, on a machine without a GPU. Triton is needed only here."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _THREADS = 32
 
 @dataclass(frozen=True)
 class Entry:
-    """One launch of machine code: a pointer for each of `buffers`, then `nulls` pointers that are zero.
+    """One launch of machine code: a pointer for each of `buffers`, then `nulls` null pointers.
 
-    Pointers are multiples of 16 bytes, unless asked for otherwise. threads: of a block; shared: bytes of its dynamic
-    shared memory.
+    Pointers are multiples of 16 bytes, unless requested otherwise. threads: per block; shared: bytes of dynamic shared
+    memory per block.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """The launches of a recipe in order, and the memory that they need beside operands and results."""
+    """The launches of a recipe in order, and the memory that they need besides operands and results."""
 
     entries: tuple[Entry, ...]
     scratch: tuple[TensorType, ...]
@@ -52,8 +52,8 @@ def compile_recipe(
 ) -> KernelCode:
     """Compiles every launch for compute capability `architecture` ÷ 10. Equal input gives equal bytes.
 
-    Buffers begin at multiples of 16 bytes, but for those in `loose`, of which an element is aligned and no more. Raises
-    DmcError where Triton gives no code.
+    Buffers begin at multiples of 16 bytes, except those in `loose`, which are only aligned to their element. Raises
+    DmcError if Triton fails.
     """
     entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in recipe.calls)
     return KernelCode(entries, recipe.scratch, recipe.tables)
@@ -68,17 +68,17 @@ def function_of(call: Call) -> Any:
 
 
 def arguments_of(call: Call) -> tuple[Any, ...]:
-    """What the function of a call takes behind its pointers."""
+    """The arguments of a call's function after its pointers."""
     return () if call.source else (call.shape,)
 
 
 @functools.cache
 def _module(source: str) -> types.ModuleType:
-    """The module that `source` is the text of."""
+    """The module with the text `source`."""
     name = f"generated_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     module = types.ModuleType(name)
     module.__file__ = f"<{name}>"
-    # Triton reads the source of its functions by `inspect`, which looks here for what is in no file.
+    # Triton reads the source of its functions with `inspect`, which looks here for code that is not in a file.
     linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
     exec(compile(source, module.__file__, "exec"), module.__dict__)
     return module
@@ -98,20 +98,21 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
     aligned = {(index,): divisible for index, buffer in enumerate(call.buffers) if buffer not in loose}
     source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
+    options |= {"maxnreg": call.registers} if call.registers else {}
     # Where the source lies on this machine is no part of the code.
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         try:
             kernel = triton.compile(source, target=GPUTarget("cuda", architecture, _THREADS), options=options)
         except (triton.TritonError, RuntimeError) as error:
-            raise DmcError(f"{call.function} for {problem}", f"gives no code ({error})", "choose another") from error
+            raise DmcError(f"{call.function} for {problem}", f"does not compile ({error})", "choose another") from error
     return _entry(kernel, call)
 
 
 def _entry(kernel: Any, call: Call) -> Entry:
     metadata = kernel.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
-        raise DmcError(call.function, "needs hidden memory", hint="let the host make the tensor maps of the kernel")
+        raise DmcError(call.function, "requires hidden memory", hint="let the host make the tensor maps of the kernel")
     entry = re.search(r"\.visible \.entry \w+\((.*?)\n\)", kernel.asm["ptx"], re.DOTALL)
     assert entry is not None, "PTX has an entry"
     parameters = entry[1].count(".param")

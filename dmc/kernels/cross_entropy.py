@@ -1,9 +1,9 @@
 """Softmax cross entropy over logits: composites `softmax_cross_entropy` and its backward pass.
 
-`softmax_cross_entropy_both` is the two in one, for a loss whose own gradient is known beforehand:
-(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may lie where
-the logits lie. Rows of logits and of the gradient may be padded (their strides say so); padding is left alone. Where
-the gradient has more columns than the logits, the others become zero.
+`softmax_cross_entropy_both` computes both, for a loss whose own gradient is known in advance:
+(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may replace the
+logits in place. Rows of logits and of the gradient may be padded (by their strides); padding is not touched. If the
+gradient has more columns than the logits, the others become zero.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from dmc.kernels.references import cross_entropy as reference
 _BOTH = "softmax_cross_entropy_both"
 _BACKWARD = "softmax_cross_entropy_backward"
 _SUM_BLOCK = 4096
-# So many columns behind the classes fit into the last block.
+# At most this many columns after the classes fit into the last block.
 _MOST_PADDING = 4096
 
 
 @dataclass(frozen=True)
 class CrossEntropyShape:
-    """What is static. block: how many classes are loaded at once; stages: how many blocks are loaded ahead.
+    """The static parameters. block: classes loaded at once; stages: blocks loaded ahead.
 
-    width: the columns of the gradient; those behind the classes become zero. whole: the classes in whole blocks; the
-    other columns are one block of `tail_block`. kept: the cache is asked to keep the
-    logits until they are read again.
+    width: the columns of the gradient; those after the classes become zero. whole: the classes in whole blocks; the
+    other columns are one block of `tail_block`. kept: the cache is hinted to keep the logits until they are read again.
     """
 
     rows: int
@@ -61,10 +60,10 @@ def _refuses(problem: Problem) -> str | None:
             return "rows are not contiguous"
     others = (tensor for tensor in (*problem.operands, *problem.results) if len(tensor.shape) < 2)
     if any(tensor.strides for tensor in others):
-        return "what there is one of for each row is not contiguous"
+        return "an operand or result with one element per row is not contiguous"
     (rows, classes), (gradient_rows, width) = _logits(problem).shape, _gradient(problem).shape
     if rows != gradient_rows or not 0 <= width - classes < _MOST_PADDING:
-        return "the gradient has another shape than the logits"
+        return "the gradient has a different shape from the logits"
     return None if min(rows, classes) > 0 else "there are no logits"
 
 

@@ -1,8 +1,4 @@
-"""Dropout inside a kernel: the same bits as the composite `dropout` draws for the same tensor.
-
-A problem may say with how many `bits` an element is drawn (32, as the composites do, 16 or 8) and in how many `rounds`
-of Philox (10): fewer of both are faster. With few bits the probability is rounded, and the scale fits what it is then.
-"""
+"""Dropout inside a kernel: the same bits as the composite `dropout` draws for the same tensor."""
 
 from __future__ import annotations
 
@@ -10,49 +6,79 @@ from dataclasses import dataclass
 
 from dmc.kernels.problem import Problem
 
-_BLOCK_BITS = 128
-_WIDTHS = (8, 16, 32)
+# Bits of an element, elements of a Philox block, and elements that share whole blocks: see `dmc.kernels.jit.philox`.
+BITS = 16
+LANES = 8
+GROUP = 32
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a program draws for at once: rows × columns, by `most_warps` at most.
+
+    As the accumulator of a matrix product has them, rows are [rest, warps, pair, eight], columns `groups`: a thread
+    holds row r and row r + 8 of the 16 of its warp.
+    """
+
+    rows: int
+    columns: int
+    most_warps: int
+
+    @property
+    def eight(self) -> int:
+        """Rows beside each other."""
+        return min(8, self.rows)
+
+    @property
+    def pair(self) -> int:
+        """Rows of a thread among those of its warp."""
+        return min(2, self.rows // self.eight)
+
+    @property
+    def warps(self) -> int:
+        """How many share the rows."""
+        return min(self.most_warps, self.rows // (self.eight * self.pair))
+
+    @property
+    def rest(self) -> int:
+        """How often the warps do."""
+        return self.rows // (self.eight * self.pair * self.warps)
+
+    @property
+    def groups(self) -> int:
+        """Of 32 columns."""
+        return self.columns // GROUP
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Of a tensor whose rows have `columns` elements: an element is kept where its lane of a block is ≥ `threshold`.
+    """Of a tensor whose rows have `columns` elements: an element is kept where its bits are ≥ `threshold`.
 
-    lanes: elements that share a block of 128 bits; mask: the bits of a lane. scale: what kept elements are multiplied
-    by. wide: the tensor has so many blocks that their numbers need 64 bits.
+    scale: what kept elements are multiplied by. wide: the tensor has so many blocks that their numbers need 64 bits.
     """
 
     columns: int
     threshold: int
     scale: float
     wide: bool
-    lanes: int
-    mask: int
-    rounds: int
+    tile: Tile
 
     @property
     def is_aligned(self) -> bool:
-        """Whether rows begin with a block."""
-        return self.columns % self.lanes == 0
+        """Whether rows, and those of a tile, begin with a group."""
+        return self.columns % GROUP == 0 and self.tile.columns % GROUP == 0
 
 
-def dropout_of(problem: Problem, elements: int, columns: int) -> Dropout | None:
+def dropout_of(problem: Problem, elements: int, columns: int, tile: Tile) -> Dropout | None:
     """Dropout as a problem wants it, in a tensor of so many elements; None where nothing is dropped."""
     p = problem.number("p")
     if p <= 0.0:
         return None
-    bits = int(problem.get("bits", 32))
-    threshold = round(p * 2**bits)
-    scale = 1.0 / (1.0 - (p if bits == 32 else threshold / 2**bits))
-    lanes = _BLOCK_BITS // bits
-    wide = elements // lanes >= 2**32
-    return Dropout(columns, threshold, scale, wide, lanes, 2**bits - 1, int(problem.get("rounds", 10)))
+    return Dropout(columns, round(p * 2**BITS), 1.0 / (1.0 - p), elements // LANES >= 2**32, tile)
 
 
 def refuses_dropout(problem: Problem) -> str | None:
     """Why no kernel drops as a problem wants it, or None."""
-    bits, p = int(problem.get("bits", 32)), problem.number("p")
-    if bits not in _WIDTHS:
-        return f"an element is drawn with {bits} bits"
-    # Such a threshold has more bits than a lane.
-    return None if round(p * 2**bits) < 2**bits else f"drops everything (p = {p})"
+    p = problem.number("p")
+    # Such a threshold has more bits than an element.
+    return None if round(p * 2**BITS) < 2**BITS else f"drops everything (p = {p})"

@@ -14,13 +14,14 @@ from dmc.kernels.sums import sum_of_rows
 _MAX_OCCURRENCES = 1 << 17
 _MAX_WIDTH = 16384
 _BLOCK_BOUNDS = 256
-# So many programs at least keep the device busy, also where few rows have many occurrences each.
+# At least this many programs keep the device busy, even if few rows have many occurrences each.
 _PROGRAMS = 2048
 
 
 @dataclass(frozen=True)
 class EmbeddingShape:
-    """What is static. parts: programs that share the occurrences of one row; bisections: enough to find any place.
+    """The static parameters. parts: programs that share the occurrences of one row; bisections: enough to find any
+    place.
 
     shares: programs that compare one occurrence with all others, with `share` of them each. wide: the keys by which
     occurrences are sorted need 64 bits.
@@ -45,11 +46,11 @@ class EmbeddingShape:
 def _refuses(problem: Problem) -> str | None:
     dy, index, *others = problem.operands
     if others:
-        return "only some rows of the table are wanted"
+        return "only some rows of the table are computed"
     if any(tensor.strides for tensor in (dy, index, *problem.results)) or index.dtype != "i64":
-        return "a tensor is not contiguous, or the index not of 64 bits"
+        return "a tensor is not contiguous, or the index does not have 64 bits"
     if dy.dtype not in ("f32", "bf16", "f16"):
-        return f"elements of type {dy.dtype} are not added up in f32"
+        return f"elements of type {dy.dtype} are not accumulated in f32"
     if not 0 < index.elements <= _MAX_OCCURRENCES:
         return f"no occurrence, or more than {_MAX_OCCURRENCES}"
     return f"rows are wider than {_MAX_WIDTH}" if problem.results[0].shape[1] > _MAX_WIDTH else None

@@ -1,4 +1,5 @@
-"""An implementation of composites, as data: what it takes, its candidates, its cost, its reference and its recipes."""
+"""An implementation of composites, as data: what it supports, its candidates, its cost, its reference and its
+recipes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ FAMILIES = ("attention", "cross_entropy", "normalisation", "optimizer", "embeddi
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to tune an implementation: tiles and the like by name, warps of a block, stages of its pipeline."""
+    """Tuning parameters of an implementation: tiles and the like by name, warps per block, pipeline stages."""
 
     tiles: tuple[tuple[str, int], ...] = ()
     warps: int = 4
@@ -32,7 +33,7 @@ class Candidate:
 
 
 def candidate(warps: int = 4, stages: int = 2, **tiles: int) -> Candidate:
-    """A candidate with its tiles in the order given."""
+    """A candidate with its tiles in the given order."""
     return Candidate(tuple(tiles.items()), warps, stages)
 
 
@@ -40,9 +41,9 @@ def candidate(warps: int = 4, stages: int = 2, **tiles: int) -> Candidate:
 class Implementation:
     """How problems of one kind may be computed.
 
-    refuses: why it does not take a problem, or None. candidates: the most promising first, which is taken where no
-    measurement says otherwise. reference: the results in float64, from operands as PyTorch tensors. sample: such
-    operands, from `Draws`. cost: a lower bound.
+    refuses: why it does not support a problem, or None. candidates: the most promising first, the default without
+    measurements. reference: the results in float64, from operands as PyTorch tensors. sample: such operands, from
+    `Draws`. cost: a lower bound.
     """
 
     name: str
@@ -59,7 +60,7 @@ REGISTRY: dict[str, Implementation] = {}
 
 
 def register(implementation: Implementation) -> Implementation:
-    """Adds an implementation. Raises ValueError when its name is taken."""
+    """Adds an implementation. Raises ValueError if its name is taken."""
     if implementation.name in REGISTRY:
         raise ValueError(f"implementation name taken: {implementation.name}")
     REGISTRY[implementation.name] = implementation
@@ -74,7 +75,7 @@ def implementations() -> tuple[Implementation, ...]:
 
 
 def implementation_of(problem: Problem) -> Implementation:
-    """The implementation that takes `problem`. Raises DmcError that says why none does."""
+    """The implementation that supports `problem`. Raises DmcError saying why none does."""
     reasons: list[str] = []
     for each in (each for each in implementations() if each.kind == problem.kind):
         reason = each.refuses(problem)

@@ -1,9 +1,9 @@
 """Layer and RMS normalisation: composites `layer_norm`, `rms_norm` and their backward passes.
 
-`add_layer_norm` and `add_rms_norm` are what transformers do around them, in one pass over memory:
+`add_layer_norm` and `add_rms_norm` include the surrounding operations of transformers, in one pass over memory:
 (x, residual, weight, [bias], seed, draw) -> (total, y, [mean], rstd) with total = residual + dropout(x, p), and
 (dy, dtotal, total, weight, [mean], rstd, seed, draw) -> (dx, dresidual, dweight, [dbias]) for the backward pass.
-`y` may be of another type than what is normalised.
+`y` may have another type than the normalised value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dmc.kernels.dropout import Dropout, dropout_of, refuses_dropout
+from dmc.kernels.dropout import Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
@@ -23,9 +23,9 @@ _MAX_WIDTH = 16384
 
 @dataclass(frozen=True)
 class NormShape:
-    """What is static. centred: the mean is subtracted and a bias added. Sizes are of the matrix [rows, width].
+    """The static parameters. centred: the mean is subtracted and a bias added. Sizes are of the matrix [rows, width].
 
-    stages: of the pipeline that loads rows ahead; rows_of_program: how many one program of the backward pass takes.
+    stages: of the pipeline that loads rows ahead; rows_of_program: rows per program of the backward pass.
     """
 
     rows: int
@@ -53,7 +53,7 @@ def _is_backward(problem: Problem) -> bool:
 
 
 def _matrix(problem: Problem) -> tuple[int, int]:
-    """Rows and width of what is normalised."""
+    """Rows and width of the normalised matrix."""
     shape = problem.operands[0].shape
     axes = int(problem.number("axes", 1))
     return math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])
@@ -71,15 +71,16 @@ def _refuses(problem: Problem) -> str | None:
 def _shape(problem: Problem, chosen: Candidate) -> NormShape:
     rows, width = _matrix(problem)
     per_program = -(-rows // (chosen["programs"] * chosen["rows"])) * chosen["rows"] if _is_backward(problem) else 0
+    block_width = max(16, 1 << (width - 1).bit_length())
     return NormShape(
         rows=rows,
         width=width,
         centred=_is_centred(problem),
         residual=_is_added(problem),
         eps=problem.number("eps"),
-        dropout=dropout_of(problem, rows * width, width),
+        dropout=dropout_of(problem, rows * width, width, Tile(chosen["rows"], block_width, chosen.warps)),
         block_rows=chosen["rows"],
-        block_width=max(16, 1 << (width - 1).bit_length()),
+        block_width=block_width,
         rows_of_program=per_program,
         stages=chosen.stages,
     )

@@ -1,9 +1,9 @@
 """Optimizer updates and sums of squares of many tensors at once, each a launch or two.
 
-`optimizer_update_adam`, `optimizer_update_adamw`: as the composites, for n tensors (parameter `tensors`):
-(parameters…, gradients…, exp_avgs…, exp_avg_sqs…, clip, lr, apply, correction1, correction2_sqrt) ->
-(parameters…, exp_avgs…, exp_avg_sqs…, [copies…]); copies are the new parameters in a narrower type. Results may lie on
-the operands that they replace. `sum_of_squares`: (x…, total) -> total + all squares.
+`optimizer_update_adam`, `optimizer_update_adamw`: like the composites, for n tensors (parameter `tensors`):
+(parameters…, gradients…, exp_avgs…, exp_avg_sqs…, clip, lr, apply, correction1, correction2_sqrt) -> (parameters…,
+exp_avgs…, exp_avg_sqs…, [copies…]); copies are the new parameters in a narrower type. Results may replace their
+operands in place. `sum_of_squares`: (x…, total) -> total + all squares.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _TYPES = ("f32", "bf16", "f16")
 
 @dataclass(frozen=True)
 class ManyShape:
-    """What is static: types of the columns, the chunk of a program, the block that it handles at once, and the rule.
+    """The static parameters: types of the columns, the chunk of a program, the block that it processes at once, and the
+    rule.
 
-    parts: how many partial sums there are.
+    parts: the number of partial sums.
     """
 
     types: tuple[str, ...]
@@ -57,9 +58,9 @@ def _columns(problem: Problem) -> list[tuple[TensorType, ...]]:
 def _refuses_update(problem: Problem) -> str | None:
     columns = _columns(problem)
     if any(len({tensor.dtype for tensor in column}) > 1 for column in columns):
-        return "tensors of one role have several types"
+        return "tensors of one role have different types"
     if any(tensor.strides or tensor.dtype not in _TYPES for column in columns for tensor in column):
-        return "a tensor is not contiguous, or not of floating-point numbers"
+        return "a tensor is not contiguous, or not floating point"
     return None
 
 
@@ -98,7 +99,7 @@ def _update_cost(problem: Problem) -> Cost:
 def _refuses_squares(problem: Problem) -> str | None:
     given = problem.operands[:-1]
     if len({tensor.dtype for tensor in given}) > 1 or given[0].dtype not in _TYPES:
-        return "tensors have several types, or none of floating-point numbers"
+        return "tensors have different types, or none is floating point"
     return "a tensor is not contiguous" if any(tensor.strides for tensor in given) else None
 
 

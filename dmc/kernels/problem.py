@@ -1,4 +1,4 @@
-"""What a kernel has to compute: a kind of composite with the types of its operands and results."""
+"""What a kernel computes: a kind of composite with the types of its operands and results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 Parameter = bool | int | float | str
 
 ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
-# So many types are listed in a message.
+# At most this many types are listed in a message.
 _SHOWN = 8
 
 
@@ -27,11 +27,11 @@ class TensorType:
 
     @property
     def bytes(self) -> int:
-        """What its elements take in memory."""
+        """The bytes of its elements in memory."""
         return self.elements * ITEM_BYTES[self.dtype]
 
     def steps(self) -> tuple[int, ...]:
-        """The strides, also of a contiguous tensor."""
+        """The strides, including those of a contiguous tensor."""
         return self.strides or tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
 
     def __str__(self) -> str:
@@ -40,9 +40,9 @@ class TensorType:
 
 @dataclass(frozen=True)
 class Problem:
-    """`kind`: the composite's name; operands, results and parameters are those of its schema, optional ones left out.
+    """`kind`: the composite's name; operands, results and parameters are those of its schema, optional ones omitted.
 
-    Parameters beyond the schema say what else is fused: the family that knows them documents them.
+    Parameters beyond the schema describe fused operations; their family documents them.
     """
 
     kind: str
@@ -71,7 +71,7 @@ def _listed(tensors: tuple[TensorType, ...]) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a problem takes at least: floating-point operations, and bytes that must move once."""
+    """A lower bound of a problem's cost: floating-point operations, and bytes that must move once."""
 
     flops: int
     bytes: int

@@ -1,6 +1,6 @@
 """How an implementation computes a problem: a few launches over named buffers, as plain data.
 
-A recipe knows nothing of Triton. `dmc.kernels.code` compiles it for a GPU; the tests interpret it on a CPU.
+A recipe is independent of Triton. `dmc.kernels.code` compiles it for a GPU; the tests interpret it on a CPU.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Table:
-    """Addresses of the chunks of many tensors, int64 [chunks, columns + 1], filled in when the arena is in place.
+    """Addresses of the chunks of many tensors, int64 [chunks, columns + 1], filled in when the arena is allocated.
 
     The row of a chunk holds its address in one buffer of each column, then the number of its elements. `columns[c][t]`
-    is the buffer of tensor `t` in column `c`; tensor `t` has `elements[t]` elements and is cut into chunks of `chunk`.
+    is the buffer of tensor `t` in column `c`; tensor `t` has `elements[t]` elements and is split into chunks of
+    `chunk`.
     """
 
     columns: tuple[tuple[Buffer, ...], ...]
@@ -40,11 +41,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Call:
-    """One launch of so many programs.
+    """One launch of a number of programs.
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
     frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
-    is static stands in it, so that there is no `shape`.
+    is static stands in it, so that there is no `shape`. registers: the most that a thread may take; 0 for as many as it
+    wants.
     """
 
     function: str
@@ -54,11 +56,12 @@ class Call:
     warps: int = 4
     stages: int = 2
     source: str = ""
+    registers: int = 0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The launches in order. `in_place`: pairs (result, operand) that may be the same memory."""
+    """The launches in order. `in_place`: pairs (result, operand) that may alias."""
 
     calls: tuple[Call, ...]
     scratch: tuple[TensorType, ...] = ()
@@ -82,7 +85,7 @@ def scratch(*indices: int) -> tuple[Buffer, ...]:
 
 
 def type_of(buffer: Buffer, problem: Problem, recipe: Recipe) -> TensorType:
-    """The type of what a buffer holds."""
+    """The type of a buffer's contents."""
     match buffer.role:
         case "operand":
             return problem.operands[buffer.index]

@@ -1,4 +1,4 @@
-"""Sums of partial results: the second stage of every reduction that many programs share."""
+"""Sums of partial results: the second stage of every reduction split over programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SumShape:
 
 def sum_of_rows(parts: Buffer, out: Buffer, rows: int, width: int) -> Call:
     """Adds up the rows of `parts`, f32 [rows, width]."""
-    # Tall tiles keep many loads in flight, also where few columns give few programs.
+    # Tall tiles keep many loads in flight, even if few columns give few programs.
     block_rows = min(128, 1 << (rows - 1).bit_length())
     shape = SumShape(rows, width, block_rows, block_width=16 if block_rows > 16 else 128)
     return Call("sums.columns", -(-width // shape.block_width), (parts, out), shape)

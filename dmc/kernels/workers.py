@@ -1,7 +1,7 @@
-"""Recipes become machine code in processes of their own, several at a time.
+"""Compiles recipes in separate processes, several at a time.
 
-Triton compiles nothing where it interprets, holds Python's lock while it compiles, and may take its process down: a
-recipe that does is found alone, and the others are compiled all the same.
+Triton cannot compile in a process where it interprets, holds Python's lock while it compiles, and may crash its
+process: such a recipe is isolated, and the others are still compiled.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dmc.kernels.code import KernelCode, compile_recipe
 from dmc.kernels.problem import Problem
 from dmc.kernels.recipe import Buffer, Recipe
 
-# More processes than this do not compile the kernels of a step sooner.
+# More processes than this do not compile a step's kernels faster.
 _MOST = 8
 
 
 @dataclass(frozen=True)
 class Request:
-    """What `compile_recipe` is asked for."""
+    """The arguments of `compile_recipe`."""
 
     problem: Problem
     recipe: Recipe
@@ -51,22 +51,22 @@ def compile_all(requests: Sequence[Request]) -> list[Answer]:
 
 
 def _answered(requests: Sequence[Request]) -> list[Answer]:
-    """The answers of one process, or of several, where one dies."""
+    """The answers of one process, or of several, if one crashes."""
     answers: list[Answer] = []
     while len(answers) < len(requests):
         rest = requests[len(answers) :]
         found = list(_asked(rest))
         answers += found
         if len(found) < len(rest):
-            fact = "takes Triton's compiler down"
+            fact = "crashes Triton's compiler"
             answers.append(DmcError(str(rest[len(found)].problem), fact, "please report the model"))
     return answers
 
 
 def _asked(requests: Sequence[Request]) -> Iterator[Answer]:
-    """The answers of one process, as far as it comes."""
+    """The answers of one process, until it ends or crashes."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    # This process may have found dmc where a new one does not look.
+    # This process may have found dmc where a new one would not look.
     environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
     command = [sys.executable, "-m", __name__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
@@ -82,7 +82,7 @@ def _asked(requests: Sequence[Request]) -> Iterator[Answer]:
 
 
 def _serve(requests: Sequence[Request], out: BinaryIO) -> None:
-    """Writes the answers, each as soon as it is known, behind its length."""
+    """Writes the answers, each as soon as it is known, prefixed by its length."""
     for each in requests:
         answer: tuple[str, Any]
         try:
@@ -95,7 +95,7 @@ def _serve(requests: Sequence[Request], out: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    # Whatever Triton prints goes elsewhere.
+    # Redirects whatever Triton prints.
     _out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _serve(pickle.loads(sys.stdin.buffer.read()), _out)

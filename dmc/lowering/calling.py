@@ -1,4 +1,4 @@
-"""Form placed → the calling convention that the runtime follows."""
+"""Form placed → the calling convention of the runtime."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dmc.step_function import arguments, find_step, results
 
 
 def with_splits(signature: Signature, module: ir.Module) -> Signature:
-    """`signature` with the mesh of `module`, in form placed, and how the tensors lie that its `@step` takes and gives.
+    """`signature` with the mesh of `module`, in form placed, and the placements of arguments and results of its
+    `@step`.
 
-    A module that is for no mesh leaves it as it is.
+    Unchanged for a module without a mesh.
     """
     meshes = [mesh_of(op) for op in module.body.operations if isinstance(op, dm.MeshOp)]
     if not meshes:

@@ -1,4 +1,4 @@
-"""Composites as what they mean: their decompositions, in place."""
+"""Inlines the decompositions of composites."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def call_decomposition(op: CompositeOp) -> None:
 def open_composites(kernels: ir.Module, meanings: Iterable[ir.Operation]) -> None:
     """Replaces every composite in the functions of `kernels` by its decomposition, which is among `meanings`.
 
-    What would be several kernels in a step is kept apart: IREE makes one dispatch of each, but not of all together.
+    Groups that would be several kernels in a step stay separate: IREE can make each one dispatch, but not all together.
     """
     whole = [each.operation for each in functions(kernels) if any(op.name == _COMPOSITE for op in walk(each))]
     if not whole:
@@ -50,7 +50,7 @@ def open_composites(kernels: ir.Module, meanings: Iterable[ir.Operation]) -> Non
 
 
 def _keep_apart(graph: Graph, groups: Sequence[Sequence[int]]) -> None:
-    """Puts a barrier to fusion behind what one group of operations computes and another reads."""
+    """Puts a fusion barrier after values that one group of operations computes and another reads."""
     group_of = {number: i for i, group in enumerate(groups) for number in group}
     readers: dict[ir.Value, list[int]] = {}
     for number, values in enumerate(graph.reads):
@@ -68,9 +68,9 @@ def _keep_apart(graph: Graph, groups: Sequence[Sequence[int]]) -> None:
 def _reading_groups(
     graph: Graph, group_of: Mapping[int, int], readers: Mapping[ir.Value, Sequence[int]]
 ) -> dict[int, set[int]]:
-    """The group of each operation; of one that is in none, as a view or a scalar, those of what reads it."""
+    """The group of each operation; for one in no group, such as a view or a scalar, those of its readers."""
     reading: dict[int, set[int]] = {}
-    # An operation stands behind all that it reads.
+    # An operation follows all its operands.
     for number in reversed(range(len(graph.ops))):
         behind = (reading[each] for result in graph.ops[number].results for each in readers.get(result, ()))
         reading[number] = {group_of[number]} if number in group_of else set[int]().union(*behind)
@@ -78,7 +78,7 @@ def _reading_groups(
 
 
 def _replace(old: ir.Value, new: ir.Value, ops: Iterable[ir.Operation]) -> None:
-    """Lets these operations, and those in them, read another value."""
+    """Replaces an operand of these operations, and of those nested in them."""
     for inner in (inner for op in ops for inner in walk(op)):
         for i, operand in enumerate(inner.operands):
             if operand == old:

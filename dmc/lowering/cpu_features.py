@@ -1,4 +1,4 @@
-"""What a processor must offer to run the code that IREE compiles for one: what the code may use, and no more."""
+"""The features that a processor must have to run IREE's code: those that the code may use, and no more."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 _FEATURES = re.compile(r'(cpu_features = ")([^"]*)(".*?target_triple = "(\w+)-)')
 _X86 = "x86_64"
 _ON = "+"
-# In LLVM's names, what it makes of arithmetic on tensors. A processor's name turns on much more: instructions for
-# operating systems, keys and hashes, matrix units that IREE does not use, and extensions of integer arithmetic.
+# By LLVM's names, the features it uses for tensor arithmetic. A processor's name enables many more: instructions for
+# operating systems, cryptography, matrix units that IREE does not use, and integer extensions.
 _USED = frozenset(
     "avx avx2 avx512bf16 avx512bw avx512cd avx512dq avx512f avx512fp16 avx512vl avx512vnni avxvnni bmi bmi2 cmov "
     "crc32 cx16 cx8 f16c fma fma4 fxsr lzcnt mmx movbe popcnt sahf sse sse2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm x87 "
@@ -19,9 +19,9 @@ _SELF = "64bit"
 
 
 def with_used_features(program: str) -> str:
-    """IREE's `program` for a processor without the features that tensors have no use for: its code cannot use them.
+    """IREE's `program` with the features that tensor code does not need disabled, so that its code cannot use them.
 
-    Of x86-64 only; for other architectures it is left as it is.
+    Only for x86-64; unchanged for other architectures.
     """
     return _FEATURES.sub(_with_used, program)
 
@@ -33,13 +33,13 @@ def _with_used(target: re.Match[str]) -> str:
     enabled = _enabled(features)
     used = [f"{_ON}{name}" for name in enabled if name in _USED or name == _SELF]
     unused = [f"-{name}" for name in enabled if f"{_ON}{name}" not in used]
-    # What is turned off takes along what builds on it, so what stays comes last.
+    # Disabling a feature disables those that depend on it, so the enabled ones come last.
     return f"{before}{','.join([*unused, *used])}{behind}"
 
 
 def required_features(program: str) -> tuple[str, ...]:
-    """The architecture, then, sorted and in LLVM's names, the features that code for the target of IREE's `program` may
-    use; empty where that target is not a CPU.
+    """The architecture, then, sorted and by LLVM's names, the features that code for the target of IREE's `program` may
+    use; empty if that target is not a CPU.
     """
     target = _FEATURES.search(program)
     if target is None:
@@ -48,6 +48,6 @@ def required_features(program: str) -> tuple[str, ...]:
 
 
 def _enabled(features: str) -> list[str]:
-    """Sorted. A later entry overrides an earlier one: first those of the processor's name, then those detected."""
+    """Sorted. Later entries override earlier ones: first those of the processor's name, then those detected."""
     states = {entry[1:]: entry[0] == _ON for entry in filter(None, features.split(","))}
     return sorted(name for name, is_on in states.items() if is_on)

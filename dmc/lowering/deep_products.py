@@ -1,4 +1,4 @@
-"""Matrix products of great depth, in pieces whose panels stay in a processor's cache."""
+"""Matrix products of great depth, split into pieces whose panels stay in a processor's cache."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dmc._mlir import ir, linalg, tensor
 from dmc.walk import walk
 
-# Products deeper than this are cut, into pieces of this depth. Measured on two cores with 1 MiB of second-level cache
+# Deeper products are split into pieces of this depth. Measured on two cores with 1 MiB of second-level cache
 # each: 1024 × 512 × 30522 in f32 at 107 GFLOP/s instead of 37.
 DEEPEST, PIECE = 8192, 2048
 
 
 def split_deep_products(module: ir.Module) -> None:
-    """Cuts products of f32 that are too deep into a chain of products, each of which adds to the one before.
+    """Splits f32 products that are too deep into a chain of products, each accumulating into the one before.
 
-    `matmul(a, b)` of depth 3 × 2048 becomes `matmul(a₂, b₂, matmul(a₁, b₁, matmul(a₀, b₀, zeros)))`. IREE goes through
+    `matmul(a, b)` of depth 3 × 2048 becomes `matmul(a₂, b₂, matmul(a₁, b₁, matmul(a₀, b₀, zeros)))`. IREE iterates over
     the whole depth for every small tile of the result, and would read the panel of `b` from memory for each.
     """
     for op in [op for op in walk(module.operation) if _is_too_deep(op)]:
@@ -37,7 +37,7 @@ def _is_too_deep(op: ir.Operation) -> bool:
 
 
 def _piece(value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
-    """The part of a matrix along `dim`; of a transposed one, the transposed part, which IREE reads where it lies."""
+    """The part of a matrix along `dim`; for a transposed one, the transposed part, which IREE reads in place."""
     maker = value.owner
     if isinstance(maker, ir.Operation | ir.OpView) and maker.operation.name == "linalg.transpose":
         part = _piece(maker.operation.operands[0], 1 - dim, start, size)

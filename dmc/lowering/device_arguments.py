@@ -1,4 +1,4 @@
-"""What the code for a GPU is told of the buffers that it gets."""
+"""What GPU code may assume about its buffers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dmc.program.device_contract import Given
 
 _FUNCTION = re.compile(r"llvm\.func @([\w$.]+)\([^\n]*")
 _ARGUMENT = re.compile(r"(?<=%arg)(\d+)(: !llvm\.ptr<1> \{)([^}]*)")
-# What IREE says of every buffer, whatever its executable says and the job does.
+# IREE's attributes of every buffer, whatever the executable declares and the job does.
 _ALIGNMENT, _ALONE = "llvm.align = 16 : i32", "llvm.noalias"
 
 
 def with_true_arguments(configured: str, given: Mapping[str, Given]) -> str:
-    """The code of executables, as IREE has made it for LLVM, that says no more of its buffers than what is given.
+    """IREE's LLVM code of executables, with only the given assumptions about buffers.
 
-    `%arg0: !llvm.ptr<1> {llvm.align = 16 : i32, llvm.noalias}` becomes `{llvm.align = 4 : i32}` for a buffer that lies
-    at byte 36 in one launch, and is an operand and a result in another: LLVM would make vectors of what it loads and
-    stores, and load through a cache that sees no stores.
+    `%arg0: !llvm.ptr<1> {llvm.align = 16 : i32, llvm.noalias}` becomes `{llvm.align = 4 : i32}` for a buffer at byte 36
+    in one launch that is both operand and result in another: otherwise LLVM would vectorise its loads and stores, and
+    load through the non-coherent cache.
     """
 
     def function(match: re.Match[str]) -> str:

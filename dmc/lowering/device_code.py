@@ -40,10 +40,10 @@ class _Geometry:
 
 
 def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
-    """The code of `library`, which was made for `target`, for the launches of `job` from outside of IREE.
+    """The code of `library`, compiled for `target`, for the launches of `job` outside IREE.
 
-    Raises DmcError, naming the entry, where the size of a launch is not known at compile time, and ProofError where the
-    code does not keep to its launches.
+    Raises DmcError, naming the entry, if the size of a launch is not known at compile time, and ProofError if the code
+    violates its launches.
     """
     if library.native:
         # Triton takes long to load.
@@ -61,7 +61,7 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
 
 
 def without_launches(job: Job, kernels: Collection[str]) -> Job:
-    """The job with neither these kernels nor their launches; order and events stay."""
+    """The job without these kernels and their launches; order and events stay."""
 
     def is_kept(command: Command) -> bool:
         return not isinstance(command, Launch) or command.kernel not in kernels
@@ -73,7 +73,7 @@ def without_launches(job: Job, kernels: Collection[str]) -> Job:
 
 
 def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
-    """IREE compiles an executable for how it is dispatched, so it gets whole lanes; the executables are taken out."""
+    """IREE compiles an executable for its dispatches, so it gets whole lanes; the executables are extracted."""
     if not job.kernels:
         return DeviceCode({}, {})
     text = stream_module(job, library)
@@ -127,7 +127,7 @@ def _step(command: Dispatch | Fill | Copy, geometries: Mapping[str, _Geometry]) 
 
 
 def _entry(command: Dispatch, geometries: Mapping[str, _Geometry]) -> str:
-    """Of the entries made for it the one for the smallest alignment: all launches of a kernel share its steps."""
+    """Of its entries, the one for the smallest alignment: all launches of a kernel share its steps."""
     suffix = command.entry.removeprefix(command.executable)
     alignments = (1 << power for power in range(ALIGNMENT.bit_length()))
     entries = (f"{at_alignment(command.executable, alignment)}{suffix}" for alignment in alignments)
@@ -138,7 +138,7 @@ def _pattern(value: str) -> bytes:
     """`0 : i32` as bytes in memory."""
     match = _VALUE.match(value.strip())
     if match is None:
-        raise DmcError("a fill", f"writes '{value}', which is no integer", hint="please report the model")
+        raise DmcError("a fill", f"writes '{value}', which is not an integer", hint="please report the model")
     number = int(match[1] == "true") if match[1] in ("true", "false") else int(match[1])
     width = max(int(match[2] or 8), 8) // 8
     return (number % (1 << 8 * width)).to_bytes(width, "little")

@@ -1,4 +1,4 @@
-"""What the code of a dispatch does with each of its buffers, as its operations tell."""
+"""How the code of a dispatch accesses each of its buffers, derived from its operations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dmc.lowering.dispatch_order import code_of
 
 
 def binding_accesses(executable: Any) -> tuple[str, ...]:
-    """For each buffer of a `stream.executable`, in order, what is done with it: "", "r", "w" or "rw".
+    """For each buffer of a `stream.executable`, in order, its access: "", "r", "w" or "rw".
 
-    A buffer that anything but a load or a store takes counts as read and written.
+    A buffer used by anything but a load or a store counts as read and written.
     """
     block = code_of(executable)
     return tuple(_access(argument) for argument in block.arguments if str(argument.type) == "!stream.binding")

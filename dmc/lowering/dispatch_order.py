@@ -1,4 +1,4 @@
-"""In what order the code of a dispatch reads and writes its buffers, as far as its operations tell."""
+"""The order in which a dispatch reads and writes its buffers, as far as its operations show."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Pairs = frozenset[tuple[int, int]]
 
 
 def ordered_bindings(executable: Any) -> Pairs:
-    """The pairs (read, written) of bindings of a `stream.executable` where all that reads the one is among what is
-    stored in the other is computed from.
+    """The pairs (read, written) of bindings of a `stream.executable` where all reads of one contribute to the values
+    stored in the other.
 
-    Then code that goes element by element has read an element before it writes the one in its place. Where IREE
-    computes a thing twice, an operation may read a buffer after another has written what stands in it.
+    Then elementwise code has read an element before it overwrites it. Where IREE recomputes a value, an operation may
+    read a buffer after another has overwritten it.
     """
     block = code_of(executable)
     buffers: dict[Any, int] = {}
@@ -47,7 +47,7 @@ def code_of(executable: Any) -> Any:
 
 
 def _users(value: Any, block: Any) -> set[Any]:
-    """The operations of `block` that use a value, themselves or deep inside."""
+    """The operations of `block` that use a value, directly or nested."""
     return {_within(use.owner, block) for use in value.uses}
 
 
@@ -58,7 +58,7 @@ def _within(op: Any, block: Any) -> Any:
 
 
 def _sources(op: Any) -> set[Any]:
-    """`op` and all that its operands are computed from."""
+    """`op` and all operations from which its operands are computed."""
     seen: set[Any] = set()
     todo = [op]
     while todo:
@@ -71,7 +71,7 @@ def _sources(op: Any) -> set[Any]:
 
 
 def _reads(op: Any) -> Iterator[Any]:
-    """What an operation and the operations in it take."""
+    """The operands of an operation and of those nested in it."""
     yield from op.operands
     for region in op.regions:
         for block in region.blocks:

@@ -1,4 +1,4 @@
-"""Which code each kernel of a step runs on a target: ours where there is some, else IREE's."""
+"""The code of each kernel of a step on a target: dmc's own if available, else IREE's."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dmc.target import Target
 
 
 def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
-    """The code for `target` of the private functions `names` of `module`, each by its name.
+    """The code for `target` of the private functions `names` of `module`, by name.
 
-    On CUDA an implementation of `dmc.kernels` goes before IREE's code. Raises DmcError, naming the kernel, for a body
-    that no code can be made of.
+    On CUDA an implementation of `dmc.kernels` takes precedence over IREE's code. Raises DmcError, naming the kernel,
+    for a body that cannot be compiled.
     """
     names = list(dict.fromkeys(names))
     if not target.has_kernels:
         return compile_kernels(module, names, target)
-    # Triton takes long to load, and steps for the CPU do without it.
+    # Triton takes long to load, and steps for the CPU do not need it.
     from dmc.lowering.native import native_kernels
 
     ours, declined = native_kernels(module, names)

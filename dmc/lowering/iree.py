@@ -1,4 +1,4 @@
-"""IREE's own compiler, in a process of its own."""
+"""IREE's compiler, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.target import CPU, Target
 
-# What IREE is given, and its program between our two calls, is verified when it is parsed. Verifying after each of its
-# passes as well takes a third of its time.
+# IREE's input, and its program between our two calls, is verified when parsed. Also verifying after each of its passes
+# would take a third of its time.
 _FAST = "--verify=false"
-# Where a dispatch gives equal results, IREE's folding of flow.dispatch.region puts others in their place. That two are
-# equal shows once their loops are fused: here that is done, and the two become one, before dispatches are formed.
+# If a dispatch has equal results, IREE's folding of flow.dispatch.region replaces them by wrong ones. That two are
+# equal shows once their loops are fused: this fuses and deduplicates them before dispatches are formed.
 _FUSED_FIRST = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
     "iree-dispatch-creation-fold-unit-extent-dims-for-func,"
     "iree-dispatch-creation-fuse-multi-use-elementwise-producer,canonicalize,cse))"
 )
-# Our MLIR cannot register an operation with a dot in its name.
+# torch-mlir's MLIR cannot register an operation with a dot in its name.
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
@@ -35,10 +35,10 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Executable:
-    """A compiled module and what its program shows.
+    """A compiled module and facts about its program.
 
     statistics: "dispatches" (kernels that a step launches, over all ranks).
-    requires: what a processor must have to run it (`required_features`).
+    requires: the features a processor must have to run it (`required_features`).
     """
 
     data: bytes
@@ -47,22 +47,22 @@ class Executable:
 
 
 def compile_stream(text: str, target: Target, *flags: str) -> bytes:
-    """The executable of a stream-level program, which is taken as it stands."""
+    """The executable of a stream-level program, which is compiled as written."""
     return run_iree(text.encode(), target, "--compile-from=stream", *flags)
 
 
 def stream_text(text: str, target: Target, *flags: str) -> str:
-    """IREE's stream-level program for a module of our MLIR."""
+    """IREE's stream-level program for a module of torch-mlir's MLIR."""
     return run_iree(as_input(text), target, "--compile-to=stream", *flags).decode()
 
 
 def as_input(text: str) -> bytes:
-    """A module of our MLIR as IREE reads it."""
+    """A module of torch-mlir's MLIR in the form that IREE reads."""
     return text.replace(*_FUSION_BARRIER).encode()
 
 
 def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
-    """What IREE's compiler makes of `source`; raises DmcError with its own words where it fails."""
+    """The output of IREE's compiler for `source`; raises DmcError with its messages if it fails."""
     try:
         output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, _FUSED_FIRST, *flags])
     except CompilerToolError as error:
@@ -91,10 +91,10 @@ def _errors(report: str) -> str:
 
 
 def check_bindings(schedule: str, target: Target) -> None:
-    """Raises DmcError for a kernel of more buffers than IREE's runtime binds: loading or calling it would fail."""
+    """Raises DmcError for a kernel with more buffers than IREE's runtime binds: loading or calling it would fail."""
     for name, buffers in _DISPATCH.findall(schedule):
         count = len(_BUFFER.findall(buffers))
         if count > target.most_bindings:
-            fact = f"IREE makes one kernel of {count} buffers, and its runtime binds {target.most_bindings} at most"
+            fact = f"IREE forms a kernel with {count} buffers, but its runtime binds at most {target.most_bindings}"
             hint = "please report the model" if target.name == CPU.name else 'compile without executor="iree"'
             raise DmcError(name, fact, hint=hint)

@@ -1,4 +1,4 @@
-"""The code of kernels as data: the dispatches, fills and copies that IREE makes of one, or steps ready for a GPU."""
+"""The code of kernels as data: IREE's dispatches, fills and copies, or compiled steps for a GPU."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from dmc.program.contract import Effect, Phase, effect_of
 class Dispatch:
     """Runs entry `entry` of the executable `executable`. workload, scalars: constants, as MLIR writes them.
 
-    ordered: the pairs (read, written) of bindings of which the one may lie on the other where the code goes element by
-    element (`ordered_bindings`).
+    ordered: the pairs (read, written) of bindings that may alias, as the code is elementwise (`ordered_bindings`).
     """
 
     executable: str
@@ -30,7 +29,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Fill:
-    """Writes a pattern, `value` as MLIR writes it (`0 : i32`), all over a place."""
+    """Fills a place with a pattern, `value` in MLIR syntax (`0 : i32`)."""
 
     value: str
     target: Place
@@ -46,7 +45,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands that may run at the same time."""
+    """Commands that may run concurrently."""
 
     commands: tuple[KernelCommand, ...]
 
@@ -56,7 +55,7 @@ KernelCommand: TypeAlias = Dispatch | Fill | Copy | Group
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A kernel as commands, one after another. scratch: bytes that it needs beside operands and results."""
+    """A kernel as a sequence of commands. scratch: bytes that it needs besides operands and results."""
 
     name: str
     commands: tuple[KernelCommand, ...]
@@ -64,7 +63,7 @@ class KernelCode:
     implementation: ClassVar[str] = "iree"
 
     def phases(self) -> tuple[Phase, ...]:
-        """What its commands do with the memory it is given; the commands of a group, at the same time."""
+        """The memory accesses of its commands; the commands of a group are concurrent."""
         return tuple(tuple(effect(each) for each in leaves([command])) for command in self.commands)
 
 
@@ -72,7 +71,7 @@ class KernelCode:
 class CodeLibrary:
     """The code of the kernels of a job.
 
-    device: the executable target, as IREE writes it. kernels: what IREE makes of them. executables: the text of each
+    device: the executable target, in IREE's syntax. kernels: IREE's code for them. executables: the text of each
     `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code.
     """
 
@@ -87,7 +86,7 @@ class CodeLibrary:
         return self.native[name] if name in self.native else self.kernels[name]
 
     def joined(self, other: CodeLibrary) -> CodeLibrary:
-        """The code of other kernels beside this."""
+        """This code, with that of other kernels added."""
         return replace(
             self,
             device=self.device or other.device,
@@ -108,7 +107,7 @@ def leaves(commands: Sequence[KernelCommand]) -> Iterator[Dispatch | Fill | Copy
 
 
 def effect(command: Dispatch | Fill | Copy) -> Effect:
-    """What a command reads and what it writes."""
+    """A command's reads and writes."""
     match command:
         case Fill():
             return Effect((), (command.target,))
@@ -119,9 +118,9 @@ def effect(command: Dispatch | Fill | Copy) -> Effect:
 
 
 def with_copies_in(code: KernelCode) -> KernelCode:
-    """A kernel that writes an operand, which others read too, writes a copy of it in the scratch instead.
+    """Makes a kernel that writes an operand, which others may read, write a copy in its scratch instead.
 
-    IREE updates a tensor in its own memory where nothing in the kernel reads it later.
+    IREE updates a tensor in place if nothing in the kernel reads it later.
     """
     every = [place for each in leaves(code.commands) for place in _places(each)]
     written = {place.index for each in leaves(code.commands) for place in effect(each).writes if place.role == "read"}
@@ -143,7 +142,7 @@ def with_copies_in(code: KernelCode) -> KernelCode:
 
 
 def without_copy_out(code: KernelCode) -> KernelCode:
-    """A kernel that makes a result in its scratch, which holds nothing else, and copies it out makes it in place."""
+    """Makes a kernel that computes a result in its scratch, and copies it out, compute it directly in the result."""
     out = next((each for each in leaves(code.commands) if isinstance(each, Copy) and _copies_all_out(each, code)), None)
     if out is None:
         return code
@@ -162,7 +161,7 @@ def _copies_all_out(copy: Copy, code: KernelCode) -> bool:
     if (source.role, source.offset, target.role, target.offset) != ("scratch", 0, "write", 0):
         return False
     every = list(leaves(code.commands))
-    # IREE rounds the only value of the scratch up to 64 bytes; another would begin behind that.
+    # IREE rounds the size of the only scratch value up to 64 bytes; another would begin after that.
     held = max(place.end for each in every for place in _places(each) if place.role == "scratch")
     if held >= source.length + 64:
         return False
@@ -184,7 +183,7 @@ def _without(commands: Sequence[KernelCommand], out: Copy) -> tuple[KernelComman
 
 
 def _moved(commands: Sequence[KernelCommand], place: Callable[[Place], Place]) -> tuple[KernelCommand, ...]:
-    """`commands` on other memory: `place` says for each place where it is now."""
+    """`commands` on other memory: `place` maps each place to its new one."""
     return tuple(_on_other_memory(command, place) for command in commands)
 
 

@@ -1,6 +1,6 @@
 """IREE's stream-level program → the code of the kernels that are its functions.
 
-The program is text of IREE's MLIR, which is not ours, and is read by IREE's own bindings.
+The program is text of IREE's MLIR version, and is read with IREE's own bindings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dmc.program.code import Access, Binding, Place
 _READ, _WRITE = 1, 2
 _DECLARED = {_READ: "r", _WRITE: "w", _READ | _WRITE: "rw"}
 _ACCESS: dict[str, Access] = {"": "ro", "r": "ro", "w": "wo", "rw": "rw"}
-# What a function may hold besides commands: it has no effect at this level.
+# Operations that a function may contain besides commands: they have no effect at this level.
 _SILENT = frozenset(
     "arith.constant hal.element_type hal.encoding_type hal.buffer_view.assert "
     "stream.timepoint.immediate stream.timepoint.join stream.resource.dealloca".split()
@@ -67,7 +67,8 @@ def read_library(schedule: str) -> CodeLibrary:
 
 
 def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Which executable stands for each, and the texts of those that do; equal but for their names, they are one."""
+    """The representative of each executable, and the texts of representatives; executables equal up to names are
+    merged."""
     canonical: dict[str, str] = {}
     first: dict[str, str] = {}
     for name, text in texts.items():
@@ -80,8 +81,8 @@ def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 class _Reader:
     """Reads one function.
 
-    canonical: which executable stands for each; accesses: what it does with its buffers (`binding_accesses`);
-    ordered: its pairs of bindings (`ordered_bindings`). places: what each resource is; scratch: bytes given out so far.
+    canonical: the representative of each executable; accesses: its buffer accesses (`binding_accesses`); ordered: its
+    pairs of bindings (`ordered_bindings`). places: that of each resource; scratch: bytes allocated so far.
     """
 
     kernel: str
@@ -144,7 +145,7 @@ class _Reader:
         for number, result in enumerate(op.operation.operands):
             place = self.places[result]
             if (place.role, place.index, place.offset) != ("write", number, 0):
-                raise self._refused(f"result {number} in another memory than its own")
+                raise self._refused(f"result {number} in memory other than its own")
 
     def _commands(self, block: ir.Block) -> Iterator[KernelCommand]:
         for op in block.operations:
@@ -178,9 +179,9 @@ class _Reader:
         return Dispatch(canonical, entry, workload, scalars, bindings, self.ordered[executable])
 
     def _access(self, entry: Any, declared: str, done: str) -> Access:
-        """What a dispatch does with a buffer, where it was declared to do that."""
+        """A dispatch's access to a buffer, checked against its declaration."""
         if not set(done) <= set(declared):
-            fact = f"{entry} does '{done}' with a buffer of which it says '{declared}'"
+            fact = f"{entry} accesses a buffer as '{done}' but declares '{declared}'"
             raise DmcError(f"kernel @{self.kernel}", fact, "please report the model")
         return _ACCESS[done]
 
@@ -190,15 +191,13 @@ class _Reader:
 
     def _place(self, resource: Any) -> Place:
         if resource not in self.places:
-            raise self._refused("constants in memory that is filled when the program is loaded")
+            raise self._refused("constants in memory that is initialised when the program is loaded")
         return self.places[resource]
 
     def _refused(self, what: str) -> DmcError:
-        hint = (
-            "form smaller kernels around it; static shapes, no loops and small constants are what kernels are made of"
-        )
+        hint = "form smaller kernels around it; kernels may have static shapes, small constants and no loops"
         return DmcError(
-            f"kernel @{self.kernel}", f"IREE makes {what} of it, not only dispatches, fills and copies", hint
+            f"kernel @{self.kernel}", f"IREE compiles it to {what}, not only dispatches, fills and copies", hint
         )
 
 
@@ -207,9 +206,9 @@ def _name(op: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A constant as MLIR writes it."""
+    """A constant in MLIR syntax."""
     owner = value.owner
-    assert isinstance(owner, arith.ConstantOp), f"{value} is no constant"
+    assert isinstance(owner, arith.ConstantOp), f"{value} is not a constant"
     return str(owner.value)
 
 

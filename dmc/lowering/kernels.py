@@ -1,4 +1,4 @@
-"""Kernel bodies → what IREE makes of them, in one call of its compiler up to its stream dialect."""
+"""Kernel bodies → IREE's code, in one call of its compiler up to its stream dialect."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dmc.lowering.transposes import isolate_transposes, separate_transposes
 from dmc.target import CPU, Target
 from dmc.walk import walk
 
-# What dm-form-kernels put into a kernel is to be one dispatch.
+# A kernel formed by dm-form-kernels should be one dispatch.
 _ONE_DISPATCH = "--iree-dispatch-creation-enable-aggressive-fusion"
-# Nothing may be computed when a module is loaded, constants stay in the kernels that use them, and what kernels hand on
-# has the types that the step gives it.
+# Nothing may be computed when a module is loaded, constants stay in the kernels that use them, and values between
+# kernels keep the step's types.
 _FLAGS = (
     "--iree-global-opt-enable-warn-on-uninitialized-values=false",
     "--iree-input-demote-f64-to-f32=false",
@@ -34,10 +34,10 @@ _KERNEL = re.compile(r"@(\w+?)(?:_dispatch_\d+\w*)?\b")
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
-    """The code for `target` of the private functions `names` of `module`, each by its name.
+    """The code for `target` of the private functions `names` of `module`, by name.
 
-    Asking again for the same bodies compiles nothing. Raises DmcError, naming the kernel, for a body that IREE makes
-    more of than dispatches, fills and copies.
+    Results are cached by body. Raises DmcError, naming the kernel, for a body that IREE compiles to more than
+    dispatches, fills and copies.
     """
     return _compiled(_kernel_module(module, sorted(set(names)), target), target)
 
@@ -60,10 +60,10 @@ def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
 
 
 def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
-    """The kernels of which IREE makes a dispatch that its code generation then refuses.
+    """The kernels for which IREE forms a dispatch that its code generation then rejects.
 
-    It may join a reduction with loops whose values between them do not fit into registers or on the stack of a thread.
-    Whether they do, only code generation tells, so kernels that reduce go through its first half once on their own.
+    It may fuse a reduction with loops whose intermediate values do not fit into registers or a thread's stack. Only
+    code generation can tell, so kernels that reduce go through its first half once on their own.
     """
     every = set(library.kernels)
     doubtful = {name for name in every if reduces(library, name)}
@@ -71,17 +71,17 @@ def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
 
 
 def _refused(only: Callable[[set[str]], str], names: set[str], target: Target) -> set[str]:
-    """Those of the kernels `names` that code generation refuses; `only`: the module with some kernels alone."""
+    """Those of the kernels `names` that code generation rejects; `only`: the module with just some kernels."""
     if not names:
         return set()
     try:
         run_iree(as_input(only(names)), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
     except DmcError as error:
         if target.name != CPU.name:
-            # A GPU's code of what is only just accepted, as rows of 30522 numbers, takes many minutes to generate:
-            # where one is refused, none is trusted.
+            # GPU code for barely accepted kernels, such as rows of 30522 numbers, takes many minutes to generate: if
+            # one is rejected, none is trusted.
             return names
-        # IREE shows, behind its words, where it failed: lines of the functions that it was given, or the dispatches.
+        # After its message, IREE shows where it failed: lines of the input functions, or the dispatches.
         named = {name for name in _KERNEL.findall(str(error.__cause__)) if name in names}
         if not named and len(names) == 1:
             return names
@@ -97,7 +97,7 @@ def _halves(names: set[str]) -> list[set[str]]:
 
 
 def reduces(library: CodeLibrary, name: str) -> bool:
-    """Whether a dispatch of the kernel holds a reduction."""
+    """Whether a dispatch of the kernel contains a reduction."""
     used = {step.executable for step in leaves(library.kernels[name].commands) if isinstance(step, Dispatch)}
     return any('"reduction"' in library.executables[each] for each in used)
 
@@ -112,9 +112,9 @@ def without(text: str, names: set[str]) -> str:
 
 
 def _kernel_module(module: ir.Module, names: Sequence[str], target: Target) -> str:
-    """The text of a module of public functions, of which each result has its storage as a last argument.
+    """The text of a module of public functions, with the storage of each result as a trailing argument.
 
-    Without that storage IREE would pack the results of a kernel into memory of its own choice.
+    Without it IREE would pack the results of a kernel into memory of its own choice.
     """
     symbols = ir.SymbolTable(module.operation)
     kernels = ir.Module.create(loc=module.operation.location)
@@ -149,9 +149,7 @@ def _add_public(body: ir.Operation) -> None:
 
 
 def _check(body: ir.Operation) -> None:
-    """Raises DmcError for what must not stand in a kernel when its code is made."""
+    """Raises DmcError for operations that must not be in a kernel when it is compiled."""
     for op in walk(body):
         if op.name == func.CallOp.OPERATION_NAME:
-            raise DmcError(
-                op, f"stands in kernel {body.attributes['sym_name']}, which must hold all it does", "inline it"
-            )
+            raise DmcError(op, f"is in kernel {body.attributes['sym_name']}, which must be self-contained", "inline it")

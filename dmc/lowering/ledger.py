@@ -20,18 +20,18 @@ from dmc.step_function import arguments, find_step
 def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     """The movements of `@step` in form placed, the program of one rank, after dm-fold-collectives.
 
-    A movement is named and explained by its label (`dmc/dialect/labels.py`), without one by the module of its location;
-    that of a parameter, its gradient or an input by the rules of `plan`, of which the lower bounds are, too. A module
-    without a mesh has the empty ledger.
+    A movement is named and explained by its label (`dmc/dialect/labels.py`), or by the module of its location; that of
+    a parameter, its gradient or an input by the rules of `plan`, which also imply the lower bounds. A module without a
+    mesh has an empty ledger.
 
-    Raises DmcError for several meshes, for a collective in a loop whose number of rounds is not constant, and where
-    `plan` is of another mesh.
+    Raises DmcError for several meshes, for a collective in a loop whose trip count is not constant, and if `plan` is
+    for another mesh.
     """
     meshes = meshes_of(module)
     if not meshes:
         return Ledger()
     if len(meshes) > 1:
-        raise DmcError(module.operation, f"has {len(meshes)} meshes", "the ranks of a job are those of one dm.mesh")
+        raise DmcError(module.operation, f"has {len(meshes)} meshes", "a job has exactly one dm.mesh")
     (mesh,) = meshes.values()
     if plan is not None and tuple(plan.mesh.items()) != tuple(mesh.items()):
         raise DmcError(module.operation, f"is for {mesh}, but the plan is for {plan.mesh}", "compile with this plan")

@@ -1,7 +1,7 @@
-"""Tiles of matrix products on a CPU, chosen better than IREE chooses them.
+"""Better tiles of matrix products on a CPU than IREE's choice.
 
-IREE's code generation takes a `compilation_info` attribute as it is. The tiles here were measured on two cores with
-AVX-512 and 1 MiB of second-level cache each, f32: products with a transposed left matrix, as weight gradients are, ran
+IREE's code generation accepts a `compilation_info` attribute as it is. The tiles here were measured on two cores with
+AVX-512 and 1 MiB of second-level cache each, f32: products with a transposed left matrix, such as weight gradients, ran
 at 180 to 190 GFLOP/s instead of 70 to 120, products of two row-major matrices at 180 to 190 instead of 160 to 180.
 """
 
@@ -14,7 +14,7 @@ _TILES = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64))
 # The vector tile: rows of the result, columns (two vectors of AVX-512), and steps along the depth.
 _PLAIN, _LEFT_TRANSPOSED = (8, 32, 1), (16, 32, 4)
 _VECTOR_BYTES = 64
-# Deeper products do not keep the panels of such tiles in the cache.
+# For deeper products the panels of such tiles do not stay in the cache.
 _DEEPEST = 8192
 
 _NATIVE_VECTOR = re.compile(r"native_vector_size = (\d+) : i64")
@@ -27,9 +27,9 @@ _TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = "(d2, d0)>", "(d1, d2)>"
 
 
 def with_tiles(schedule: str, cores: int) -> str:
-    """IREE's stream-level program with tiles for its f32 matrix products; without AVX-512 as it was.
+    """IREE's stream-level program with tiles for its f32 matrix products; unchanged without AVX-512.
 
-    `cores`: of the machine that will run it; there are at least two tiles for each.
+    `cores`: of the machine that will run it; each gets at least two tiles.
     """
     vectors = {int(size) for size in _NATIVE_VECTOR.findall(schedule)}
     if vectors != {_VECTOR_BYTES}:
@@ -60,11 +60,11 @@ def _tiled(match: re.Match[str], cores: int) -> str:
 
 
 def _options(rows: int, columns: int, tile: tuple[int, int], vector: tuple[int, int, int]) -> str | None:
-    """How the code deals with tiles that stick out; None where IREE's own choice is the better one.
+    """How the code handles partial tiles; None if IREE's own choice is better.
 
-    Where rows and columns that are left over get loops of their own, the others are computed at full speed; but columns
-    that do not fill a vector then go element by element, and must be few. Without such loops, tiles that stick out slow
-    down all of them, least where only columns do.
+    With peeled loops for leftover rows and columns, the others run at full speed; but leftover columns that do not fill
+    a vector then run element by element, and must be few. Without peeling, partial tiles slow down all tiles, least if
+    only columns are partial.
     """
     if not rows % tile[0] and not columns % tile[1]:
         return ""

@@ -1,4 +1,4 @@
-"""Kernel bodies → steps of a GPU with code of ours, where `dmc.kernels` has an implementation that takes them."""
+"""Kernel bodies → GPU steps with dmc's own code, where `dmc.kernels` has an implementation that supports them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from dmc.program import Job, Launch, aligned
 from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, Product, Step
 from dmc.program.ptx_accesses import parameter_accesses
 
-# Of the buffers of code of ours, in bytes, where nothing else is said.
+# The default alignment of buffers of dmc's own code, in bytes.
 _ALIGNMENT = 16
 
 
 def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary, dict[str, str]]:
-    """The code of those of the private functions `names` that implementations of ours take; of the others, why not."""
+    """The code of those private functions `names` that dmc's implementations support; for the others, why not."""
     symbols = ir.SymbolTable(module.operation)
     kernels: dict[str, NativeKernel] = {}
     ways: dict[str, list[Taken]] = {}
@@ -49,7 +49,7 @@ def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary
             declined[name] = str(reason)
     modules: dict[str, CodeModule] = {}
     while ways:
-        # The most promising way of each; where there is no code for it, the next.
+        # The most promising recipe of each; if it does not compile, the next.
         answers = _compiled([(each[0], frozenset()) for each in ways.values()])
         for (name, (taken, *others)), answer in zip(list(ways.items()), answers, strict=True):
             ways[name] = others
@@ -63,9 +63,9 @@ def native_kernels(module: ir.Module, names: Iterable[str]) -> tuple[CodeLibrary
 
 
 def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
-    """The library, where code of ours takes no operand or result to be better aligned than it is in every launch.
+    """The library, in which no code assumes better alignment than operands and results have in every launch.
 
-    Raises DmcError for a kernel of which Triton makes no such code.
+    Raises DmcError for a kernel for which Triton cannot generate such code.
     """
     launches: dict[str, list[Launch]] = {}
     for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
@@ -88,7 +88,7 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
 
 
 def _as_aligned(step: Step, launches: Iterable[Launch]) -> Step:
-    """A product that is told how its matrices are aligned in all launches; any other step as it is."""
+    """A product with the alignment of its matrices over all launches; any other step unchanged."""
     if not isinstance(step, Product):
         return step
     addresses = [_address(place, launch) for launch in launches for place in step.places()]
@@ -107,15 +107,15 @@ def _loose(taken: Taken, launches: Iterable[Launch]) -> Iterator[Buffer]:
 
 
 def _address(place: Place, launch: Launch) -> int:
-    """At which byte of its arena an operand or a result begins."""
+    """The byte of its arena at which an operand or a result begins."""
     ranges = launch.reads if place.role == "read" else launch.writes
     return ranges[place.index].offset + place.offset
 
 
 def ways_of(function: func.FuncOp) -> list[Taken]:
-    """How Triton code computes a body, the most promising way first. Raises Declined.
+    """Recipes by which Triton code computes a body, the most promising first. Raises Declined.
 
-    A composite is computed as it is written by hand, anything else by code that is generated for it.
+    Composites use hand-written kernels, anything else generated ones.
     """
     if (placed := problem_of_body(function)) is not None:
         implementation = implementation_of(placed.problem)
@@ -133,20 +133,20 @@ def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator
 
 @dataclass(frozen=True)
 class Compiled:
-    """The steps of a kernel in order, the bytes of their scratch memory, and their code by the names of its modules."""
+    """The steps of a kernel in order, the bytes of their scratch memory, and their code by module name."""
 
     steps: tuple[Dispatch, ...]
     scratch: int
     modules: Mapping[str, CodeModule]
 
 
-# A process asks for the same code when it selects kernels and when it makes the file, and again for other plans.
+# Cached: a process needs the same code when it selects kernels and when it writes the file, and for other plans.
 _KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
 _MOST_KNOWN = 2048
 
 
 def _compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
-    """The code of each, with the buffers that are not aligned; or why there is none."""
+    """The code of each, given its unaligned buffers; or why there is none."""
     if len(_KNOWN) > _MOST_KNOWN:
         _KNOWN.clear()
     missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
@@ -158,7 +158,7 @@ def _compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compile
 
 def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
     if code.tables:
-        return DmcError(str(taken.problem), "needs tables of addresses", hint="please report the model")
+        return DmcError(str(taken.problem), "requires tables of addresses", hint="please report the model")
     scratch, size = _scratch(code.scratch)
     modules: dict[str, CodeModule] = {}
     steps: list[Dispatch] = []
@@ -171,7 +171,7 @@ def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
 
 
 def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
-    """Where each tensor of the scratch memory lies, one behind the other, and how much there is."""
+    """The offset of each tensor in scratch memory, in sequence, and the total size."""
     places: list[Place] = []
     size = 0
     for type_ in types:
@@ -181,7 +181,7 @@ def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
 
 
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
-    """The launch of an entry; what it writes is added to `written`, which holds what those before it have written."""
+    """The launch of an entry; adds its writes to `written`, which holds those of earlier launches."""
     writes = {entry.buffers[i] for i in parameter_accesses(entry.ptx)[entry.name].written if i < len(entry.buffers)}
 
     def access(buffer: Buffer) -> Access:

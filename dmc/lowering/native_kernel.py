@@ -1,4 +1,4 @@
-"""A kernel with code of ours, as data."""
+"""A kernel with dmc's own code, as data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmc.program.contract import Phase, phases_of
 
 @dataclass(frozen=True)
 class Taken:
-    """How an implementation computes a body. reads, writes: where operands and results of the problem lie."""
+    """How an implementation computes a body. reads, writes: the places of the problem's operands and results."""
 
     problem: Problem
     recipe: Recipe
@@ -22,10 +22,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class NativeKernel:
-    """A kernel as steps of a GPU, whose code is ready.
+    """A kernel as GPU steps with compiled code.
 
-    implementation: "triton", or the library that computes it. scratch: bytes that it needs beside operands and results.
-    taken: what Triton's code was made of.
+    implementation: "triton", or the library that computes it. scratch: bytes that it needs besides operands and
+    results. taken: the source of Triton's code.
     """
 
     name: str
@@ -35,5 +35,5 @@ class NativeKernel:
     taken: Taken | None = None
 
     def phases(self) -> tuple[Phase, ...]:
-        """What its steps do with the memory it is given."""
+        """The memory accesses of its steps."""
         return phases_of(self.steps)

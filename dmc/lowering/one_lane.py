@@ -1,4 +1,4 @@
-"""A plan for an executor of one queue: the same commands on the same bytes, one after another."""
+"""A plan for an executor with one queue: the same commands on the same bytes, sequentially."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dmc.program import Await, Job, Record
 
 
 def in_one_lane(job: Job) -> Job:
-    """`job`, whose ranks issue all their commands on their first lane, in the order in which they stand.
+    """`job`, whose ranks issue all their commands on their first lane, in program order.
 
-    An event is recorded before it is awaited, so that order keeps every one of them.
+    Events are recorded before they are awaited, so that order satisfies all of them.
     """
     programs = tuple(
         msgspec.structs.replace(
@@ -21,7 +21,7 @@ def in_one_lane(job: Job) -> Job:
                 for command in program.commands
                 if not isinstance(command, Record | Await)
             ),
-            buffers=(),  # They count commands.
+            buffers=(),  # They refer to command numbers.
         )
         for program in job.programs
     )

@@ -1,4 +1,4 @@
-"""Bodies that are a matrix product and no more: those that cuBLASLt computes."""
+"""Bodies that are just a matrix product: those that cuBLASLt computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.dialect.plan import type_bytes
 from dmc.program.code import Matrix, Place, Product
 
-# What NVIDIA recommends for Hopper (cuBLAS documentation, "cublasSetWorkspace").
+# NVIDIA's recommendation for Hopper (cuBLAS documentation, "cublasSetWorkspace").
 WORKSPACE = 32 << 20
 _DTYPES: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -19,14 +19,15 @@ _SILENT = ("arith.constant", "tensor.empty", "linalg.fill", "func.return")
 
 @dataclass(frozen=True)
 class _Operand:
-    """An argument of the function, by number, on its way into the product."""
+    """An argument of the function, by number, as operand of the product."""
 
     number: int
     transposed: bool
 
 
 def product_of(function: func.FuncOp) -> Product | None:
-    """The product that a body is: of its arguments, transposed or widened perhaps, its result narrowed perhaps."""
+    """The product that a body computes: of its arguments, possibly transposed or widened, its result possibly
+    narrowed."""
     (block,) = function.body.blocks
     ops = [view.operation for view in block.operations]
     products = [op for op in ops if op.name in _PRODUCTS]
@@ -44,7 +45,7 @@ def product_of(function: func.FuncOp) -> Product | None:
     accumulates_as = str(product.results[0].type.element_type)
     if left is None or right is None or result is None or accumulates_as != "f32" or left.dtype != right.dtype:
         return None
-    # The library narrows to the type of the operands alone.
+    # The library narrows only to the type of the operands.
     if result.dtype not in ("f32", left.dtype):
         return None
     return Product(left, right, result, Place("scratch", 0, 0, WORKSPACE))

@@ -1,4 +1,4 @@
-"""Rounding to bfloat16 that IREE's code for CPUs would leave out, and that for GPUs keeps."""
+"""Rounding to bfloat16 that IREE's code for CPUs would omit; that for GPUs keeps it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _EXACT = frozenset(
 
 
 def keep_rounding(module: ir.Module) -> None:
-    """Makes every elementwise operation in bf16, and every cast to it, round where something reads the result.
+    """Makes every elementwise operation in bf16, and every cast to it, round if the result is read.
 
-    `mulf x, y : bf16` becomes `truncf (mulf (extf x), (extf y))`, and `truncf x : f32 to bf16`, where the same
-    function reads it, `bitcast (trunci (round (bitcast x)))`: to nearest, ties to even. IREE takes x itself for
-    `extf (truncf x)` as soon as it has joined the two, though to round x may be what they are for. What goes to memory
-    is rounded in any case. A number that is written as f64 and cast to bf16 becomes a constant in bf16.
+    `mulf x, y : bf16` becomes `truncf (mulf (extf x), (extf y))`, and `truncf x : f32 to bf16`, where the same function
+    reads it, `bitcast (trunci (round (bitcast x)))`: to nearest, ties to even. IREE folds `extf (truncf x)` to x once
+    both are fused, though they may be meant to round x. Values written to memory are rounded in any case. An f64
+    constant cast to bf16 becomes a constant in bf16.
     """
     for op in [op for op in walk(module.operation) if _is_rounded_constant(op)]:
         _replace(op, _constant(op))
@@ -49,7 +49,7 @@ def _constant(op: ir.Operation) -> ir.Value:
 
 
 def _is_in_bf16(op: ir.Operation) -> bool:
-    """Whether it computes with bf16 alone, in a loop that does not reduce: sums are not rounded at each term."""
+    """Whether it computes only in bf16, in a loop that does not reduce: sums are not rounded at each term."""
     if not op.name.startswith(("arith.", "math.")) or op.name in _EXACT:
         return False
     if any(str(value.type) != "bf16" for value in [*op.operands, *op.results]):
@@ -76,7 +76,7 @@ def _is_cast(op: ir.Operation) -> bool:
 
 
 def _is_read(op: ir.Operation) -> bool:
-    """Whether anything but the end of the function reads what is cast."""
+    """Whether the cast has readers other than the function's return."""
     for use in op.results[0].uses:
         loops = use.owner.operation.parent
         if use.owner.name != "linalg.yield" or loops is None:

@@ -1,7 +1,7 @@
 """A planned job → one IREE module at command level, with the job's own order, ranges and events.
 
-Each lane of each rank is a device of the module (`device_count`). `@step` takes the arenas of all ranks, one buffer for
-each rank and memory space in their order, and two fences; nothing is allocated in it.
+Each lane of each rank is a device of the module (`device_count`). `@step` takes the arenas of all ranks, one buffer per
+rank and memory space in order, and two fences; it allocates nothing.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from dmc.program.contract import breach, check_contracts
 from dmc.program.devices import device_count
 from dmc.target import CPU, Target
 
-# IREE would record each region once, when the module is loaded, but takes ten times as long to compile it then: 13.5 s
+# IREE could record each region once, when the module is loaded, but then takes ten times as long to compile: 13.5 s
 # instead of 1.4 for 450 regions of 2100 dispatches.
 _RECORDED_ANEW = "--iree-hal-memoization=false"
 
-# Commands in one function, about: some of IREE's passes take time that grows with the square of that.
+# The approximate number of commands per function: some of IREE's passes are quadratic in it.
 _PART = 500
 _NOT_INLINED = "inlining_policy = #util.inline.never"
 _RESOURCE, _POINT = "!stream.resource<external>", "!stream.timepoint"
 
 
 def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
-    """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's own words where it fails.
+    """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's messages if it fails.
 
-    What the executable's `step` does is exactly the job: IREE adds no order, no memory and no copy.
+    The executable's `step` is exactly the job: IREE adds no ordering, memory or copies.
     """
     text = stream_module(job, code)
     if target.name == CPU.name:
@@ -51,8 +51,8 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
 def stream_module(job: Job, code: CodeLibrary) -> str:
     """The text of the module.
 
-    Raises ProofError for code that does not keep to its launches, DmcError for what cannot be carried out, as lanes
-    that wait for each other.
+    Raises ProofError for code that violates its launches, DmcError for what cannot be executed, such as lanes that wait
+    for each other.
     """
     check_contracts(job, {name: kernel.phases() for name, kernel in code.kernels.items()})
     regions = regions_of(job)
@@ -75,7 +75,7 @@ class _Module:
         self._known = dict(code.executables)
         self._text = Text(self._known, arenas)
         self._parts: list[list[str]] = []
-        # By region: the last that awaits it, or one behind all where a lane ends with it.
+        # By region: the last that awaits it, or one past all if a lane ends with it.
         self._last_reader = {each: number for number, region in enumerate(regions.regions) for each in region.awaits}
         self._last_reader |= dict.fromkeys(regions.last, len(regions.regions))
 
@@ -116,7 +116,7 @@ class _Module:
         return lines
 
     def _cuts(self) -> list[range]:
-        """The regions in runs of about as much work each."""
+        """The regions in runs of about equal work."""
         cuts, work = [0], 0
         for number, region in enumerate(self._regions.regions):
             work += len(region.items)
@@ -127,7 +127,7 @@ class _Module:
         return [range(first, end) for first, end in zip(cuts, ends, strict=True) if first < end]
 
     def _part(self, numbers: range) -> list[str]:
-        """Puts these regions into a function of their own, and gives its call."""
+        """Puts these regions into their own function, and returns its call."""
         regions = self._regions.regions
         awaited = {each for number in numbers for each in regions[number].awaits if each not in numbers}
         given = [self._last_reader[number] >= numbers.stop for number in numbers]
@@ -178,7 +178,7 @@ class _Module:
 
 
 def _joined(name: str, regions: tuple[int, ...]) -> tuple[str, list[str]]:
-    """The timepoint of several regions, and what makes it; without any, of the start."""
+    """The timepoint of several regions, and its definition; without any, that of the start."""
     points = [f"%t{number}" for number in regions] or ["%start"]
     if len(points) == 1:
         return points[0], []

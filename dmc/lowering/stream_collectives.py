@@ -1,7 +1,7 @@
 """Movements between ranks in one memory, as kernels that read all sources and write all targets.
 
 Operand i is the source of member i, result i its target. Every member gets the same bits: values are combined once, in
-the order of the group.
+group order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dmc.lowering.stream_regions import Rendezvous
 from dmc.program import Collective
 from dmc.program.code import Binding, Place, Role
 
-# IREE's runtime binds no more buffers to a dispatch.
+# IREE's runtime binds at most this many buffers to a dispatch.
 _MOST_BINDINGS = 32
 _BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
@@ -36,7 +36,7 @@ _EXECUTABLE = """stream.executable private @{name} {{
 
 @dataclass(frozen=True)
 class Combination:
-    """`sources` buffers of `count` elements, combined one by one. divisor: of the total; 1 divides by nothing."""
+    """`sources` buffers of `count` elements, combined one by one. divisor: of the total; 1 for none."""
 
     reduction: str
     dtype: str
@@ -54,7 +54,7 @@ class Combination:
     def executable(self) -> str:
         """Its `stream.executable`: one elementwise operation, so that the target may be a source.
 
-        Several targets are not written at once: IREE's tiling fails where results of one operation are equal. Raises
+        It does not write several targets: IREE's tiling fails if results of one operation are equal. Raises
         DmcError for elements that cannot be combined.
         """
         arguments = [f"%arg{i}: !stream.binding {{stream.alignment = 64 : index}}" for i in range(self.sources + 1)]
@@ -113,7 +113,7 @@ class Combination:
         return operations[not is_float]
 
 
-# For floats and for integers, as `dmc.passes._linked_collectives` combines them.
+# For floats and for integers.
 _OPERATIONS = {
     "sum": ("arith.addf", "arith.addi"),
     "mean": ("arith.addf",),
@@ -124,7 +124,7 @@ _OPERATIONS = {
 
 
 def rendezvous_code(meeting: Rendezvous) -> tuple[KernelCode, dict[str, str]]:
-    """What a movement between ranks does, and the executables that it needs.
+    """The implementation of a movement between ranks, and the executables that it needs.
 
     Raises DmcError for a kind that does not exist, for elements that cannot be combined, and for too many members.
     """
@@ -141,11 +141,11 @@ _ROLES: tuple[Role, Role] = ("read", "write")
 
 
 def _all_reduce(members: list[Collective]) -> _Commands:
-    """The total at the first member, then copies of it; a member's target may be its source, so that is read before."""
+    """The total at the first member, then copies of it; a member's target may be its source, which is read before."""
     first, n = members[0], len(members)
     most = _MOST_BINDINGS - 1
     if n > most and first.accumulate != first.dtype:
-        fact = f"combines {n} members in {first.accumulate}, but at most {most} can be at once"
+        fact = f"combines {n} members in {first.accumulate}, but at most {most} are supported"
         raise DmcError(first.label or first.channel, fact, f"use fewer ranks, or combine {first.accumulate}")
     size = first.count * _BYTES[first.dtype]
     sources, targets = ([Place(role, i, 0, size) for i in range(n)] for role in _ROLES)
@@ -164,7 +164,7 @@ def _all_reduce(members: list[Collective]) -> _Commands:
 def _reduce_scatter(members: list[Collective]) -> _Commands:
     first, n = members[0], len(members)
     if n + 1 > _MOST_BINDINGS:
-        fact = f"combines {n} members, but at most {_MOST_BINDINGS - 1} can be at once"
+        fact = f"combines {n} members, but at most {_MOST_BINDINGS - 1} are supported"
         raise DmcError(first.label or first.channel, fact, "use fewer ranks in a group")
     piece = first.count // n
     size = piece * _BYTES[first.dtype]
@@ -223,7 +223,7 @@ def _send(members: list[Collective]) -> _Commands:
     receivers = [i for i, member in enumerate(members) if member.kind == "recv"]
     if len(senders) != 1 or len(receivers) != 1:
         fact = f"instance {members[0].instance} has {len(senders)} sends and {len(receivers)} receives"
-        raise DmcError(members[0].label or members[0].channel, fact, "a send and a receive make a pair")
+        raise DmcError(members[0].label or members[0].channel, fact, "sends and receives must be paired")
     size = members[0].count * _BYTES[members[0].dtype]
     return _copies([Copy(Place("read", senders[0], 0, size), Place("write", receivers[0], 0, size))])
 

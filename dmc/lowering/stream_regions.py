@@ -1,4 +1,4 @@
-"""A job → regions of work between events: one order of all ranks' commands, cut where lanes wait for each other."""
+"""A job → regions of work between events: one order of all ranks' commands, split where lanes wait for each other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LaneId: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """A movement between ranks: what each member issues, by its rank, in the order of the group."""
+    """A movement between ranks: each member's command, by rank, in group order."""
 
     members: Mapping[int, Collective]
 
 
 @dataclass(frozen=True)
 class Local:
-    """What one rank does alone."""
+    """Work of a single rank."""
 
     rank: int
     work: Launch | Move
@@ -34,9 +34,9 @@ Item: TypeAlias = Local | Rendezvous
 
 @dataclass
 class Region:
-    """Work done in order, one after another, on the device of the lane `on`, once the regions `awaits` are done.
+    """Sequential work on the device of the lane `on`, once the regions `awaits` are done.
 
-    `lanes` go on when all of it is done.
+    `lanes` continue when all of it is done.
     """
 
     on: LaneId
@@ -48,17 +48,17 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """All regions of a job, each behind those it awaits; `last`: the regions with which the lanes end."""
+    """All regions of a job, each after those it awaits; `last`: the final regions of the lanes."""
 
     regions: tuple[Region, ...]
     last: tuple[int, ...]
 
 
 def regions_of(job: Job) -> Regions:
-    """Cuts the job into regions, as few as its events allow.
+    """Splits the job into as few regions as its events allow.
 
-    Commands are taken in an order that every lane agrees with, by their position in their program where there is a
-    choice. Raises DmcError if there is no such order: the lanes would wait for each other for ever.
+    Commands are taken in an order consistent with every lane; ties go by position in their program. Raises DmcError if
+    there is no such order: the lanes would wait for each other forever.
     """
     cutter = _Cutter(job.programs)
     cutter.run()
@@ -68,7 +68,7 @@ def regions_of(job: Job) -> Regions:
 
 @dataclass
 class _Lane:
-    """A lane on the way. after: the regions behind which it stands; pending: those it awaits besides."""
+    """The progress of a lane. after: the regions it follows; pending: those it also awaits."""
 
     commands: list[tuple[int, Launch | Move | Collective | Record | Await]]
     next: int = 0
@@ -90,7 +90,7 @@ class _Cutter:
         self._ready: list[tuple[int, LaneId]] = []
 
     def run(self) -> None:
-        """Takes every command; raises DmcError where none can be taken any more."""
+        """Processes every command; raises DmcError if none can run."""
         for lane in self.lanes:
             self._look_at(lane)
         while self._ready:
@@ -99,10 +99,10 @@ class _Cutter:
         stuck = [lane for lane, state in self.lanes.items() if state.next < len(state.commands)]
         if stuck:
             waits = "; ".join(self._story(lane) for lane in stuck[:4])
-            raise DmcError("job", f"its lanes wait for each other: {waits}", hint="dmc-verify tells the whole story")
+            raise DmcError("job", f"its lanes wait for each other: {waits}", hint="dm-verify shows the whole cycle")
 
     def _look_at(self, lane: LaneId) -> None:
-        """Notes when the next command of a lane may run."""
+        """Determines when the next command of a lane may run."""
         state = self.lanes[lane]
         if state.next == len(state.commands):
             return
@@ -147,7 +147,7 @@ class _Cutter:
             self._advance(arrived[rank])
 
     def _region_for(self, lanes: frozenset[LaneId]) -> Region:
-        """The region that these lanes are in, or a new one behind all that they stand behind."""
+        """The region that these lanes are in, or a new one after all those that they follow."""
         states = [self.lanes[lane] for lane in sorted(lanes)]
         current = {state.open for state in states}
         if len(current) == 1 and (index := current.pop()) is not None:
@@ -192,5 +192,5 @@ class _Cutter:
 
 
 def _member_count(command: Collective) -> int:
-    """How many ranks issue a command of the instance: a send and its receive are one instance."""
+    """The number of ranks that issue a command of the instance: a send and its receive are one instance."""
     return 2 if command.kind in ("send", "recv") else len(command.ranks)

@@ -11,21 +11,21 @@ from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, Ke
 from dmc.program import Range
 from dmc.program.code import Place
 
-# What IREE's code takes a buffer to be aligned to.
+# The alignment that IREE's code assumes of buffers.
 ALIGNMENT = 64
 _ALIGNED = "stream.alignment = 64 : index"
 
 
 @dataclass(frozen=True, order=True)
 class Arena:
-    """The memory of one space that one rank has."""
+    """The memory of one rank in one space."""
 
     rank: int
     space: str
 
     @property
     def name(self) -> str:
-        """What it is called in the text."""
+        """Its name in the text."""
         return f"{self.space}{self.rank}"
 
 
@@ -38,7 +38,7 @@ class Span:
     length: int
 
     def part(self, place: Place) -> Span:
-        """The bytes that `place` names of what lies here; raises DmcError if it is too small."""
+        """The bytes of `place` in this range; raises DmcError if it is too small."""
         if place.end > self.length:
             fact = f"{place.role} {place.index} has {self.length} bytes, but {place.end} are used"
             raise DmcError(self.arena.name, fact, hint="please report this")
@@ -47,7 +47,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Bound:
-    """A kernel, and where its operands, its results and its scratch lie."""
+    """A kernel, and the ranges of its operands, results and scratch."""
 
     code: KernelCode
     reads: Sequence[Span | None]
@@ -55,7 +55,7 @@ class Bound:
     scratch: Span | None = None
 
     def span(self, place: Place) -> Span:
-        """Where a place of the kernel lies."""
+        """The range of a place of the kernel."""
         given = self.scratch if place.role == "scratch" else getattr(self, f"{place.role}s")[place.index]
         if given is None:
             raise DmcError(
@@ -75,10 +75,9 @@ def span(rank: int, given: Range | None) -> Span | None:
 
 @dataclass
 class Text:
-    """Collects what the text of a module needs beside its commands.
+    """Collects what the text of a module needs besides its commands.
 
-    known: the executables there are. arenas: bytes of each. used: the texts of the executables that are called;
-    constants: those that are named.
+    known: all executables. arenas: bytes of each. used: the texts of called executables; constants: those named.
     """
 
     known: Mapping[str, str]
@@ -93,7 +92,7 @@ class Text:
         return _constant_name(text)
 
     def take_definitions(self) -> list[str]:
-        """Defines all constants named since this was asked last, as each function needs its own."""
+        """Defines all constants named since the last call, as each function needs its own."""
         taken, self.constants = sorted(self.constants), set()
         return [f"{_constant_name(text)} = arith.constant {text}" for text in taken]
 
@@ -124,7 +123,7 @@ class Text:
         return f"stream.cmd.fill {self.constant(value)}, {where} : {kind} -> {self.resource(target.arena)}"
 
     def _copy(self, source: Span, target: Span) -> Iterator[str]:
-        # A member may hold its own piece of a gathered whole in its place already.
+        # A member's own piece of a gathered whole may already be in place.
         if source == target:
             return
         ends = [f"%{end.arena.name}[{self.constant(end.offset)}]" for end in (source, target)]
@@ -148,9 +147,9 @@ class Text:
         yield "}"
 
     def _executable(self, name: str, alignment: int) -> str:
-        """The executable of that name, or one like it that takes buffers of a smaller alignment."""
+        """The executable of that name, or a variant for buffers of smaller alignment."""
         if name not in self.known:
-            raise DmcError(f"executable @{name}", "is not among the code of the job", hint="please report this")
+            raise DmcError(f"executable @{name}", "is not in the code of the job", hint="please report this")
         variant = at_alignment(name, alignment)
         if variant == name:
             self.used[name] = self.known[name]
@@ -161,12 +160,12 @@ class Text:
 
 
 def at_alignment(executable: str, alignment: int) -> str:
-    """What an executable is called that takes buffers of this alignment."""
+    """The name of an executable's variant for this alignment."""
     return executable if alignment == ALIGNMENT else f"aligned_{alignment}_{executable}"
 
 
 def indented(lines: Sequence[str], spaces: int) -> list[str]:
-    """The lines, further to the right."""
+    """The lines, indented."""
     return [f"{' ' * spaces}{line}" for line in lines]
 
 

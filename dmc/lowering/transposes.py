@@ -1,4 +1,4 @@
-"""Transposes that IREE must not join with what stands around them."""
+"""Transposes that IREE must not fuse with their neighbours."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dmc._mlir import ir
 from dmc.dialect.iree import fusion_barrier
 from dmc.walk import walk
 
-# Rows of the product for each of which the transposed matrix is read once; with fewer, transposing does not pay.
+# The transposed matrix is read once per this many rows of the product; with fewer, transposing does not pay.
 ROWS = 64
 
 
 def isolate_transposes(module: ir.Module) -> None:
-    """Puts a barrier to fusion between a transposed matrix and the products that have it on their right.
+    """Puts a fusion barrier between a transposed matrix and the products that have it on their right.
 
-    `matmul(x, transpose(w))` becomes `matmul(x, barrier(transpose(w)))`. IREE would make the transpose a part of the
-    product, whose code for the CPU then reads `w` across its rows for every tile of the result.
+    `matmul(x, transpose(w))` becomes `matmul(x, barrier(transpose(w)))`. IREE would fuse the transpose into the
+    product, whose CPU code then reads `w` across its rows for every tile of the result.
     """
     barriers: dict[ir.Value, ir.Value] = {}
     for op in [op for op in walk(module.operation) if op.name == "linalg.matmul"]:
@@ -29,11 +29,11 @@ def isolate_transposes(module: ir.Module) -> None:
 
 
 def separate_transposes(module: ir.Module) -> None:
-    """Puts a barrier to fusion between a loop that gives several results, or may come to, and the transpose of one.
+    """Puts a fusion barrier between a loop that has, or may get, several results, and the transpose of one.
 
-    `transpose(loop(x)#0)` becomes `transpose(barrier(loop(x)#0))`. IREE would make a transposed result of the loop, but
-    forgets its other results on the way (`iree-global-opt-propagate-linalg-transpose`), and dies of that later. Loops
-    come to have several results where IREE joins them with a producer that others read too.
+    `transpose(loop(x)#0)` becomes `transpose(barrier(loop(x)#0))`. IREE would transpose the result inside the loop, but
+    forgets its other results (`iree-global-opt-propagate-linalg-transpose`), and crashes later. Loops get several
+    results when IREE fuses them with a producer that has other readers.
     """
     for op in [op for op in walk(module.operation) if _is_transpose(op)]:
         if _comes_of_several(op.operands[0]):
@@ -41,7 +41,7 @@ def separate_transposes(module: ir.Module) -> None:
 
 
 def _is_transpose(op: ir.Operation) -> bool:
-    """Whether it is one to IREE: a loop that moves each element to another place is."""
+    """Whether IREE treats it as one: a loop that permutes elements is."""
     if op.name == "linalg.transpose":
         return True
     if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.regions[0].blocks[0].operations) != 1:
@@ -51,7 +51,7 @@ def _is_transpose(op: ir.Operation) -> bool:
 
 
 def _comes_of_several(value: ir.Value) -> bool:
-    """Whether a loop among those that the value is computed by has several results, or one that several read."""
+    """Whether a loop that computes the value has several results, or one with several readers."""
     todo, seen = [value], set[ir.Value]()
     while todo:
         current = todo.pop()

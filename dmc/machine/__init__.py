@@ -1,4 +1,4 @@
-"""Machines as data, and what a kernel, a move and a collective cost on them. Knows of no compiler and no run."""
+"""Machines as data, and the cost of kernels, moves and collectives on them. Independent of compiler and runtime."""
 
 from dmc.machine.collectives import collective_ns, links_of
 from dmc.machine.cost import kernel_key, kernel_ns, launch_ns, move_ns

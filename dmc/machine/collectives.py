@@ -1,4 +1,4 @@
-"""What a collective costs: a measured curve where there is one, else latency and bandwidth (α-β) of rings and trees.
+"""The cost of a collective: a measured curve if there is one, else latency and bandwidth (α-β) of rings and trees.
 
 Formulas: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005), and
 NCCL's `src/graph/tuning.cc`. With n members and B bytes, a ring passes B/n in each of its steps.
@@ -21,7 +21,7 @@ _NS = 1e9
 
 @dataclass(frozen=True)
 class _Members:
-    """How the members of a group lie on the nodes of a machine: `local` is the fewest of them on one node."""
+    """How the members of a group are spread over the nodes of a machine: `local` is the fewest on one node."""
 
     count: int
     nodes: int
@@ -29,11 +29,11 @@ class _Members:
 
 
 def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int) -> float:
-    """Nanoseconds from when all members are there to when all are done, with the links to themselves.
+    """Nanoseconds from the arrival of all members until all are done, with exclusive use of the links.
 
-    ranks: the members, by which node boundaries are known. bytes: of the larger of source and target of one member.
-    kind: one of `dmc.program.CollectiveKind`. Raises DmcError for another, where the machine does not have these ranks,
-    and where no link joins them.
+    ranks: the members, which determine node boundaries. bytes: of the larger of source and target of one member. kind:
+    one of `dmc.program.CollectiveKind`. Raises DmcError for another kind, if the machine does not have these ranks, and
+    if no link connects them.
     """
     machine.check_ranks(max(ranks) + 1)
     if len(ranks) == 1:
@@ -55,16 +55,16 @@ def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int)
 
 
 def links_of(machine: Machine, ranks: Sequence[int]) -> tuple[Link, ...]:
-    """The links that these ranks use: the network first, where they are on several nodes, then that within a node.
+    """The links that these ranks use: the network first, if they are on several nodes, then that within a node.
 
-    Raises DmcError where none joins them.
+    Raises DmcError if none connects them.
     """
     nodes = {machine.node(rank) for rank in ranks}
     used = ([machine.network] if len(nodes) > 1 else []) + ([machine.link] if len(nodes) < len(ranks) else [])
     links = tuple(link for link in used if link is not None)
     if len(links) < len(used):
         hint = "take a machine with more devices, or one with a network (node8)"
-        raise DmcError(f"ranks {', '.join(map(str, ranks))}", f"are not joined on {machine.name}", hint=hint)
+        raise DmcError(f"ranks {', '.join(map(str, ranks))}", f"are not connected on {machine.name}", hint=hint)
     return links
 
 
@@ -75,10 +75,10 @@ def _within(link: Link, kind: str, n: int, bytes: int) -> float:
 
 
 def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes: int) -> float:
-    """Ranks of several nodes, each with a port of its own to the network.
+    """Ranks of several nodes, each with its own port to the network.
 
-    Rings and trees cross a node's border once for each of its ports, so all its ports carry one ring's bytes together.
-    Whoever exchanges in pairs sends what leaves the node through its own port, beside what stays.
+    Rings and trees cross a node's border once per port, so a node's ports share one ring's bytes. In pairwise
+    exchanges, each rank sends the bytes that leave the node through its own port.
     """
     start = max(link.start_ns, network.start_ns)
     if kind == "all_to_all":
@@ -96,7 +96,7 @@ def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes
 
 
 def _sent(kind: str, n: int, bytes: int) -> float:
-    """The bytes that a member sends: `bytes` is what the larger of its source and target has."""
+    """The bytes that a member sends: `bytes` is the size of the larger of its source and target."""
     match kind:
         case "all_reduce":
             return 2 * (n - 1) / n * bytes
@@ -107,7 +107,7 @@ def _sent(kind: str, n: int, bytes: int) -> float:
 
 
 def _hops(kind: str, n: int) -> int:
-    """Steps one after another: of the tree or the ring, whichever has fewer where both can do it."""
+    """Sequential steps: of the tree or the ring, whichever has fewer if both apply."""
     match kind:
         case "all_reduce":
             return min(2 * (n - 1), 2 * math.ceil(math.log2(n))) if n > 1 else 0
@@ -120,7 +120,7 @@ def _hops(kind: str, n: int) -> int:
 
 
 def _copied(kind: str, n: int, bytes: int) -> float:
-    """The bytes that all members together read and write where they share a memory."""
+    """The bytes that all members together read and write in shared memory."""
     match kind:
         case "send" | "recv":
             return 2 * bytes
@@ -131,7 +131,7 @@ def _copied(kind: str, n: int, bytes: int) -> float:
 
 
 def _interpolated(curve: Sequence[tuple[float, float]], bytes: int) -> float:
-    """Linear between the sizes that were measured, and beyond the last; the first one's time below it."""
+    """Linear between the measured sizes, and beyond the last; the first one's time below it."""
     sizes = [size for size, _ in curve]
     if bytes <= sizes[0] or len(curve) == 1:
         return curve[0][1] * (max(1.0, bytes / sizes[0]) if len(curve) == 1 else 1.0)

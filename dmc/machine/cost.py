@@ -1,4 +1,4 @@
-"""What a kernel and a move cost on a machine: a measured time where there is one, else a roofline."""
+"""The cost of kernels and moves on a machine: a measured time if there is one, else a roofline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def kernel_ns(machine: Machine, kind: str, flops: int, traffic: int, dtype: str)
 
     kind: "matmul", "reduction", "elementwise" or "other". traffic: bytes from and to device memory. dtype: MLIR's name
     of the type that it computes in. The model is the roofline of Williams, Waterman and Patterson (2009), with one
-    efficiency for each kind. Raises DmcError for a kind or a type of which the machine has no figure.
+    efficiency per kind. Raises DmcError for a kind or a type without a figure for the machine.
     """
     device = machine.device
     if kind not in device.efficiency.shares:
@@ -35,12 +35,12 @@ def launch_ns(machine: Machine, kernel: Kernel) -> float:
 
 
 def at_peak_ns(machine: Machine, kernel: Kernel) -> float:
-    """Nanoseconds of a kernel that computes, or moves its bytes, at the peak: whichever lasts longer."""
+    """Nanoseconds of a kernel that computes, or moves its bytes, at peak rate: whichever takes longer."""
     return _roofline_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
 
 
 def kernel_key(kernel: Kernel) -> str:
-    """What a table of measured kernels calls it: what it is and its types; not its name, which is of one job only.
+    """Its key in a table of measured kernels: what it computes and its types; not its name, which is specific to a job.
 
     `iree matmul 402653184 4x8xbf16,8x8xbf16->4x8xbf16`: implementation, kind, flops, operands and results.
     """
@@ -49,9 +49,9 @@ def kernel_key(kernel: Kernel) -> str:
 
 
 def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) -> float:
-    """Nanoseconds of a copy of so many bytes between memory spaces of one rank, or within one.
+    """Nanoseconds of a copy of this size between memory spaces of one rank, or within one.
 
-    Raises DmcError where the machine has no such path.
+    Raises DmcError if the machine has no such path.
     """
     path = f"{source_space}>{target_space}"
     copying = machine.device.copies.get(path)
@@ -71,7 +71,7 @@ def _rate(machine: Machine, kind: str, dtype: str) -> float:
     device = machine.device
     if kind == "matmul" and dtype in device.matrix.rates:
         return device.matrix.rates[dtype]
-    # Integers of all widths and signs compute alike.
+    # Integers of all widths and signs have the same rate.
     plain = "int" if re.fullmatch(r"[su]?i\d+|index", dtype) else dtype
     if plain not in device.vector.rates:
         hint = f"add its vector rate to the description of {device.name}"
@@ -80,7 +80,7 @@ def _rate(machine: Machine, kind: str, dtype: str) -> float:
 
 
 def _computes_in(kernel: Kernel) -> str:
-    """The element type of the largest operand, floating point before integers: indices choose, they do not compute."""
+    """The element type of the largest operand, floating point before integers: indices only select."""
     operands = kernel.reads + kernel.writes
     return max(operands, key=lambda operand: ("f" in operand.dtype, math.prod(operand.shape))).dtype
 

@@ -1,7 +1,7 @@
-"""What a machine is made of, read from the JSON files in `data/`: devices, links, and machines that combine them.
+"""Descriptions of machines, read from the JSON files in `data/`: devices, links, and machines that combine them.
 
-Every figure carries its `source`: a measurement, a data sheet, or the word "assumed" where there is neither yet.
-Units: bytes, bytes a second, floating-point operations a second, nanoseconds.
+Every figure carries its `source`: a measurement, a data sheet, or the word "assumed" if there is neither yet. Units:
+bytes, bytes per second, floating-point operations per second, nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dmc.errors import DmcError
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A memory space: how many bytes it holds, and how many a second can be read or written."""
+    """A memory space: its size in bytes, and its bandwidth in bytes per second."""
 
     bytes: int
     bandwidth: float
@@ -24,7 +24,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operations a second by MLIR's name of the element type, at the peak."""
+    """Peak operations per second by MLIR's name of the element type."""
 
     rates: dict[str, float]
     source: str
@@ -38,7 +38,7 @@ class Shares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every launch costs, however small."""
+    """The cost of every launch, however small."""
 
     ns: float
     source: str
@@ -60,11 +60,11 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What computes for a rank.
+    """The compute device of a rank.
 
     matrix, vector: peak rates; a type without matrix units multiplies at its vector rate. efficiency: by kernel kind.
-    copies: by "source>target". shared: whether all ranks of a node compute on this one device, sharing its rate.
-    kernels: measured times by `kernel_key`; they go before the model.
+    copies: by "source>target". shared: whether all ranks of a node share this one device and its rate. kernels:
+    measured times by `kernel_key`; they override the model.
     """
 
     name: str
@@ -80,13 +80,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What joins ranks.
+    """A connection between ranks.
 
-    topology: "switched", a port for each rank, or "memory", one memory that all ranks copy in.
-    bandwidth: by kind of collective; of a port in one direction (what nccl-tests call bus bandwidth), or of the memory.
-    start_ns: of any collective. hop_ns: of each step of a ring or a tree.
-    compute_slowdown: how many times longer a rank's kernels take while it communicates over this link.
-    curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they go before the model.
+    topology: "switched", a port per rank, or "memory", one memory in which all ranks copy. bandwidth: by kind of
+    collective; of a port in one direction (nccl-tests' bus bandwidth), or of the memory. start_ns: of any collective.
+    hop_ns: of each step of a ring or a tree. compute_slowdown: the factor by which a rank's kernels slow down while it
+    communicates over this link. curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they
+    override the model.
     """
 
     name: str
@@ -103,8 +103,8 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ranks with a device each, in nodes of `ranks_per_node`: rank r is on node r // ranks_per_node.
 
-    link: within a node. network: between nodes; None where there is one node only, then `ranks_per_node` is the number
-    of ranks there are (None: any number).
+    link: within a node. network: between nodes; None if there is only one node, and `ranks_per_node` is the number of
+    ranks (None: any number).
     """
 
     name: str
@@ -116,11 +116,11 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks there are; None: any number."""
+        """The number of ranks; None: any number."""
         return self.ranks_per_node if self.network is None else None
 
     def check_ranks(self, count: int) -> None:
-        """Raises DmcError if a job of so many ranks does not fit."""
+        """Raises DmcError if a job of this many ranks does not fit."""
         if self.ranks is not None and count > self.ranks:
             hint = "take a machine with more devices, or one with a network (node8)"
             raise DmcError(f"machine {self.name}", f"has {self.ranks} of the {count} ranks", hint=hint)
@@ -131,7 +131,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine as its file says it: device and links by the names of their files."""
+    """The contents of a machine's file: device and links by the names of their files."""
 
     name: str
     description: str
@@ -146,12 +146,12 @@ _Part = TypeVar("_Part", Device, Link, _Recipe)
 
 
 def machine_names() -> tuple[str, ...]:
-    """The machines that are described, in alphabetical order."""
+    """The names of all described machines, in alphabetical order."""
     return tuple(sorted(file.name.removesuffix(".json") for file in (_DATA / "machines").iterdir()))
 
 
 def machine(name: str) -> Machine:
-    """The machine of that name; raises DmcError for another."""
+    """The machine of that name; raises DmcError if there is none."""
     if name not in machine_names():
         raise DmcError(f"machine '{name}'", "is not described", hint=f"use one of {', '.join(machine_names())}")
     recipe = _read("machines", name, _Recipe)

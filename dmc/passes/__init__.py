@@ -1,4 +1,4 @@
-"""The passes, by the form that they lead to. Importing this package imports every one, so that the registry is full.
+"""The passes, by the form that they lead to. Importing this package imports all of them, which fills the registry.
 
 * base: what a pass is, the registry, and pipelines
 * options: a pass's options as text
@@ -6,8 +6,8 @@
 * placed: form imported → form placed
 * scheduled: form placed → form scheduled
 * planned: form scheduled → form planned
-* any: what can be asked of a module in any form
-* shared: what several passes write and report with
+* any: checks of a module in any form
+* shared: rewriting and reporting code of several passes
 """
 
 import importlib

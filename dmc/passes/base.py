@@ -1,4 +1,4 @@
-"""The base of every pass, the registry of passes, and pipelines that mix ours with upstream's."""
+"""The base of every pass, the registry of passes, and pipelines that mix dmc's passes with upstream's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pass:
     """A rewrite of a whole module. A subclass is a frozen dataclass whose fields are its textual options.
 
     `dm-bucket{bytes=4096}` is `Bucket(bytes=4096)`. Subclassing registers the pass; a second owner of a name raises
-    ValueError at import. The first line of the docstring is what `dmc-opt --list-passes` shows.
+    ValueError at import. `dmc-opt --list-passes` shows the first line of the docstring.
     """
 
     name: ClassVar[str]
@@ -43,7 +43,7 @@ class Pass:
 
     @classmethod
     def from_text(cls, options: str) -> Self:
-        """The pass with the given textual options; raises PipelineError for an option that does not fit."""
+        """The pass with the given textual options; raises PipelineError for an invalid option."""
         return cls(**parse_options(cls, cls.name, options))
 
     @classmethod
@@ -61,13 +61,13 @@ class Pass:
         return f"{self.name}{{{options}}}" if options else self.name
 
 
-# One element of a pipeline: a pass of ours, or upstream pipeline text such as `canonicalize` or `func.func(cse)`.
+# One element of a pipeline: a pass of dmc, or upstream pipeline text such as `canonicalize` or `func.func(cse)`.
 Element = Pass | str
 
 
 @dataclass(frozen=True)
 class PassManagerOptions:
-    """How a pipeline is run and watched; reports go to stderr, as MLIR writes them."""
+    """Options for running a pipeline; reports go to stderr, as written by MLIR."""
 
     verify_each: bool = True
     print_ir_after_all: bool = False
@@ -79,8 +79,8 @@ class PassManagerOptions:
 def parse_pipeline(text: str) -> tuple[Element, ...]:
     """`builtin.module(dm-x{opt=1},canonicalize,func.func(cse))`, or the list inside it, as pipeline elements.
 
-    Upstream's elements stay text, which MLIR checks in `run_passes`. Raises PipelineError for a pass of ours that does
-    not exist or is nested below the module, and for options that do not fit.
+    Upstream's elements remain text, which MLIR checks in `run_passes`. Raises PipelineError for a pass of dmc that does
+    not exist or is nested below the module, and for invalid options.
     """
     root = _ROOT.match(text.strip())
     return tuple(_element(item) for item in split(root["inside"] if root else text, ","))
@@ -89,9 +89,10 @@ def parse_pipeline(text: str) -> tuple[Element, ...]:
 def run_passes(
     module: ir.Module, elements: Iterable[Element], options: PassManagerOptions = PassManagerOptions()
 ) -> None:
-    """Runs a pipeline on `module`, in one MLIR PassManager, so that upstream's verification and reports cover ours too.
+    """Runs a pipeline on `module`, in one MLIR PassManager, so that upstream's verification and reports cover dmc's
+    passes, too.
 
-    Raises PipelineError before anything runs if upstream refuses its text; what a pass of ours raises comes through
+    Raises PipelineError before anything runs if upstream rejects its text; exceptions of dmc's passes propagate
     unchanged; a failing upstream pass or verifier raises MLIRError with its diagnostics.
     """
     manager = passmanager.PassManager("builtin.module", context=module.context)
@@ -117,7 +118,7 @@ def _element(text: str) -> Element:
     if name.startswith("dm-"):
         raise PipelineError(name, "no such pass", _suggestion(name))
     if "(" in rest and (nested := re.search(r"(?<![\w-])dm-[\w-]+", rest)):
-        raise PipelineError(nested[0], f"works on the module, not below '{name}'", "write it at the top level")
+        raise PipelineError(nested[0], f"runs on the module, not inside '{name}'", "write it at the top level")
     return text
 
 

@@ -15,11 +15,11 @@ _FALSE = ("false", "0")
 
 
 def parse_options(owner: type[Any], name: str, text: str) -> dict[str, Any]:
-    """The keyword arguments of the dataclass `owner` that `text` (`opt=1 flag list=a,b`) spells.
+    """The keyword arguments of the dataclass `owner` given by `text` (`opt=1 flag list=a,b`).
 
-    A flag without a value is true. Dashes in option names read as underscores. Whole numbers are counts and sizes: 0 or
-    more. Raises PipelineError, naming the pass `name`, for an option that does not exist, is given twice, is missing,
-    or does not have its field's type.
+    A flag without a value is true. Dashes in option names become underscores. Integers are counts and sizes: 0 or more.
+    Raises PipelineError, naming the pass `name`, for an option that does not exist, is given twice, is missing, or does
+    not have its field's type.
     """
     hints = get_type_hints(owner)
     known = {field.name: field for field in fields(owner)}
@@ -70,8 +70,8 @@ def _convert(name: str, option: str, kind: Any, value: str | None) -> Any:
     try:
         return _parse(kind, value)
     except ValueError:
-        hint = "whole numbers are counts and sizes: 0 or more" if value.startswith("-") else ""
-        raise PipelineError(name, f"option '{option}' wants {_type_name(kind)}, got '{value}'", hint) from None
+        hint = "integers are counts and sizes: 0 or more" if value.startswith("-") else ""
+        raise PipelineError(name, f"option '{option}' expects {_type_name(kind)}, got '{value}'", hint) from None
 
 
 def _parse(kind: Any, value: str) -> Any:

@@ -10,7 +10,7 @@ _CLOSING = {"(": ")", "{": "}"}
 
 
 def split(text: str, separators: str) -> Iterator[str]:
-    """The non-empty parts of `text` between `separators` that stand outside every bracket, brace and quotation.
+    """The non-empty parts of `text` between `separators` outside brackets, braces and quotes.
 
     `a{x=1,2},func.func(b,c)` at commas becomes `a{x=1,2}` and `func.func(b,c)`. Raises PipelineError for one of these
     that is not closed.
@@ -27,7 +27,7 @@ def split(text: str, separators: str) -> Iterator[str]:
             expected.append(_CLOSING[character])
         elif character in ")}":
             if not expected or expected.pop() != character:
-                raise PipelineError(None, f"'{character}' closes nothing, at position {position} of '{text}'")
+                raise PipelineError(None, f"unmatched '{character}' at position {position} of '{text}'")
         elif character in separators and not expected:
             yield from _part(text[start:position])
             start = position + 1

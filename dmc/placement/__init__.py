@@ -1,1 +1,2 @@
-"""How values lie on a mesh, and what it costs to change that. Plain Python: `dmc.dialect.placements` meets the IR."""
+"""Placements of values on a mesh, and the cost of changing them. Plain Python: `dmc.dialect.placements` connects to the
+IR."""

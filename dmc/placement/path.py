@@ -1,4 +1,4 @@
-"""The cheapest way from one placement to another."""
+"""The cheapest path from one placement to another."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from dmc.placement.placement import Placement
 from dmc.placement.steps import Step
 from dmc.placement.transitions import Tensor, steps_from
 
-# Bytes, steps, and the sizes of their groups in sum.
+# Bytes, steps, and the sum of their group sizes.
 Cost = tuple[int, int, int]
 
 
-# A program has few different changes of placement, and many of each.
+# A program has few distinct changes of placement, each many times.
 @lru_cache(maxsize=4096)
 def cheapest_path(source: Placement, target: Placement, tensor: Tensor) -> tuple[Step, ...]:
     """The steps from `source` to `target` that move the fewest bytes over all ranks.
 
-    Among those the fewest steps are taken, then those with the smallest groups in sum, then the first in the order of
-    `steps_from`, so that the answer is always the same. Axes that stay
-    where they are are left alone, although slicing over such an axis before a reduction and gathering after it may move
-    fewer bytes: it takes three movements for one, and may take a slower link. Axes of size 1 are not seen.
-
-    Dijkstra's algorithm over the placements of the axes that move: at most some hundred for three axes. Raises
-    PlanError where the shape does not divide and where the value would become partial by another kind than `sum`.
+    Ties go to the fewest steps, then the smallest sum of group sizes, then the order of `steps_from`, so that the
+    result is deterministic. Axes that do not change are not touched, although slicing over such an axis before a
+    reduction and gathering after it may move fewer bytes: it takes three movements for one, and may use a slower link.
+    Axes of size 1 are ignored. Dijkstra's algorithm over the placements of the changing axes: at most a few hundred for
+    three axes. Raises PlanError if the shape is not divisible or if the value would become partial by a kind other than
+    `sum`.
     """
     for placement in (source, target):
         placement.local_shape(tensor.mesh, tensor.shape)
@@ -58,7 +57,7 @@ def _steps_to(goal: Placement, arrival: dict[Placement, Step], start: Placement)
 
 
 def _moving(source: Placement, target: Placement) -> tuple[str, ...]:
-    """The axes that do not stay: those of each dimension after what both have in common, and other partial axes."""
+    """The axes that change: those of each dimension after the common prefix, and differing partial axes."""
     staying = {axis for axis, kind in source.partial if target.kind(axis) == kind}
     for before, after in zip(source.dims, target.dims, strict=True):
         for old, new in zip(before, after, strict=False):
@@ -72,4 +71,4 @@ def _check_becomes_sum(source: Placement, target: Placement) -> None:
     for axis, kind in target.partial:
         if kind != "sum" and source.kind(axis) != kind:
             fact = f"from {source} makes the value partial ({kind}) over '{axis}'"
-            raise PlanError(str(target), fact, "a value becomes partial by sum only")
+            raise PlanError(str(target), fact, "a value can only become partial by sum")

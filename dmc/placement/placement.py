@@ -11,15 +11,15 @@ from dmc.mesh import Mesh
 
 @dataclass(frozen=True, init=False, repr=False)
 class Placement:
-    """Where the parts of a tensor are, as in `#dm.sharding`.
+    """The placement of a tensor's parts, as in `#dm.sharding`.
 
     `dims` has one entry for each dimension: the mesh axes that split it, major first. `partial` holds (axis, kind of
-    reduction), ordered by axis: along these axes every rank holds a contribution. Along all other axes the value is
+    reduction), ordered by axis: along these axes every rank holds a partial result. Along all other axes the value is
     replicated. For one axis these are the split (S), partial (P) and broadcast (B) signatures of OneFlow
     (Yuan et al. 2021, arXiv:2110.15032, section 3.1).
 
     `blocks` holds (axis, k) with k > 1, ordered by axis: what earlier axes left of the dimension is k equal blocks side
-    by side, and the axis splits each of them. So lie fused queries, keys and values, and dimensions that were joined.
+    by side, and the axis splits each of them: for fused queries, keys and values, and for joined dimensions.
     """
 
     dims: tuple[tuple[str, ...], ...]
@@ -32,11 +32,11 @@ class Placement:
         partial: Mapping[str, str] | None = None,
         blocks: Mapping[str, int] | None = None,
     ) -> None:
-        """`partial`: axis to `sum`, `mean`, `prod`, `min` or `max`. `blocks`: axis to number, 1 where it says nothing.
+        """`partial`: axis to `sum`, `mean`, `prod`, `min` or `max`. `blocks`: axis to number, by default 1.
 
-        Raises PlanError where an axis is used twice, and for blocks of an axis that splits nothing or below 1.
+        Raises PlanError if an axis is used twice, and for blocks below 1 or of an axis that splits nothing.
         """
-        # The dataclass is frozen; this is its construction.
+        # The dataclass is frozen; only construction may set fields.
         object.__setattr__(self, "dims", tuple(tuple(axes) for axes in dims))
         object.__setattr__(self, "partial", tuple(sorted((partial or {}).items())))
         object.__setattr__(self, "blocks", tuple(sorted(each for each in (blocks or {}).items() if each[1] != 1)))
@@ -44,10 +44,10 @@ class Placement:
         used = self.axes
         for i, axis in enumerate(used):
             if axis in used[:i]:
-                raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used once at most")
+                raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used at most once")
         for axis, count in self.blocks:
             if count < 1 or axis not in splitting:
-                raise PlanError(str(self), f"has {count} blocks along '{axis}'", "an axis that splits has 1 or more")
+                raise PlanError(str(self), f"has {count} blocks along '{axis}'", "a splitting axis has at least 1")
 
     def __repr__(self) -> str:
         dims = ", ".join("·".join(map(self.word, axes)) or "-" for axes in self.dims)
@@ -60,19 +60,19 @@ class Placement:
         return (*(axis for axes in self.dims for axis in axes), *(axis for axis, _ in self.partial))
 
     def word(self, axis: str) -> str:
-        """The axis, behind the number of its blocks where there are several: `dp`, `3*tp`."""
+        """The axis, after its number of blocks if there are several: `dp`, `3*tp`."""
         return axis if self.blocks_of(axis) == 1 else f"{self.blocks_of(axis)}*{axis}"
 
     def blocks_of(self, axis: str) -> int:
-        """How many blocks `axis` splits."""
+        """The number of blocks that `axis` splits."""
         return dict(self.blocks).get(axis, 1)
 
     def kind(self, axis: str) -> str | None:
-        """The reduction that the value still needs along `axis`, or None where it is not partial."""
+        """The pending reduction of the value along `axis`, or None if it is not partial."""
         return dict(self.partial).get(axis)
 
     def parts(self, mesh: Mesh) -> tuple[int, ...]:
-        """Into how many parts each dimension is split. Raises PlanError for an axis that the mesh does not have."""
+        """The number of parts of each dimension. Raises PlanError for an axis that the mesh does not have."""
         mesh.group_size(axis for axis, _ in self.partial)
         return mesh.parts_of(self.dims)
 
@@ -80,7 +80,7 @@ class Placement:
         """The shape of one rank's part of a tensor of this shape.
 
         Raises PlanError for a tensor of another rank, an axis that the mesh does not have, and a dimension whose size
-        the parts do not divide.
+        is not divisible by its parts.
         """
         self._check_rank(shape)
         parts = self.parts(mesh)
@@ -93,7 +93,7 @@ class Placement:
         return tuple(size // count for size, count in zip(shape, parts, strict=True))
 
     def whole_shape(self, mesh: Mesh, local_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the tensor of which one rank's part has this shape. Raises PlanError as `local_shape` does."""
+        """The global shape for this local shape. Raises PlanError as `local_shape` does."""
         self._check_rank(local_shape)
         return tuple(size * count for size, count in zip(local_shape, self.parts(mesh), strict=True))
 
@@ -108,7 +108,7 @@ class Placement:
         return Placement(dims, partial, {axis: count for axis, count in self.blocks if wanted(axis)})
 
     def split(self, dim: int, axes: Sequence[str], blocks: int = 1) -> Placement:
-        """The same, with each part of dimension `dim`, as so many blocks, split further over `axes`."""
+        """The same, with each part of dimension `dim`, as this many blocks, split further over `axes`."""
         dims = (*self.dims[:dim], (*self.dims[dim], *axes), *self.dims[dim + 1 :])
         return Placement(dims, dict(self.partial), {**dict(self.blocks), **dict.fromkeys(axes, blocks)})
 
@@ -129,9 +129,9 @@ class Placement:
     def _check_rank(self, shape: Sequence[int]) -> None:
         if len(shape) != len(self.dims):
             fact = f"shards {len(self.dims)} dimensions, but the tensor has {len(shape)}"
-            raise PlanError(str(self), fact, "give one entry for each dimension")
+            raise PlanError(str(self), fact, "give one entry per dimension")
 
 
 def replicated(rank: int) -> Placement:
-    """The placement of a tensor with `rank` dimensions that every rank of the mesh has whole."""
+    """The placement of a replicated tensor with `rank` dimensions."""
     return Placement([()] * rank)

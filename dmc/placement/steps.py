@@ -1,4 +1,4 @@
-"""What a single step can be: one class for each op of `dm` that changes a placement."""
+"""The kinds of single steps: one class per op of `dm` that changes a placement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dmc.placement.placement import Placement
 
 @dataclass(frozen=True)
 class Step:
-    """A movement within the groups along `axes` (major first) that moves `bytes` in all, over all ranks.
+    """A movement within the groups along `axes` (major first) that moves `bytes` in total, over all ranks.
 
-    blocks: (dimension, number) where a dimension is so many equal blocks side by side, and the step is taken in each.
+    blocks: (dimension, number) if a dimension is this many equal blocks side by side, and the step applies to each.
     """
 
     axes: tuple[str, ...]
@@ -23,7 +23,7 @@ class Step:
 
 @dataclass(frozen=True)
 class AllGather(Step):
-    """`dm.all_gather`: the pieces are joined along `dim`."""
+    """`dm.all_gather`: the pieces are concatenated along `dim`."""
 
     dim: int
 
@@ -37,7 +37,7 @@ class AllSlice(Step):
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """`dm.all_to_all`: split along `split_dim`, joined along `concat_dim`."""
+    """`dm.all_to_all`: split along `split_dim`, concatenated along `concat_dim`."""
 
     split_dim: int
     concat_dim: int
@@ -45,7 +45,7 @@ class AllToAll(Step):
 
 @dataclass(frozen=True)
 class ReduceScatter(Step):
-    """`dm.reduce_scatter`: contributions are combined by `kind`, and every rank gets its slice along `dim`."""
+    """`dm.reduce_scatter`: reduces by `kind`, and every rank gets its slice along `dim`."""
 
     dim: int
     kind: str
@@ -53,7 +53,7 @@ class ReduceScatter(Step):
 
 @dataclass(frozen=True)
 class AllReduce(Step):
-    """`dm.all_reduce`: contributions are combined by `kind`."""
+    """`dm.all_reduce`: reduces by `kind`."""
 
     kind: str
 

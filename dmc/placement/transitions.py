@@ -1,4 +1,4 @@
-"""Single steps from one placement to another: the op that each becomes, and the bytes that it moves.
+"""Single steps from one placement to another: the op of each, and the bytes that it moves.
 
 Costs are bytes over all ranks, as in table 2 of OneFlow (Yuan et al. 2021, arXiv:2110.15032). For a tensor of T bytes
 on a group of n ranks:
@@ -9,13 +9,12 @@ on a group of n ranks:
 | B, replicated | all_slice, 0 | all_slice, 0            | nothing, 0          | permute, 0          |
 | P, partial    | reduce_scatter, T(n-1) | reduce_scatter, T(n-1) | all_reduce, 2T(n-1) | nothing, 0 |
 
-S to P is no step here: OneFlow pads with zeros, for which `dm` has no op, because nothing that dmc derives needs it.
+S to P is not a step here: OneFlow pads with zeros, for which `dm` has no op, because dmc never needs it.
 
-A dimension that is split within blocks is taken as two, the blocks and the places within them.
-
-A step may take several axes at once, as one group. A mesh has as many groups as there are ranks divided by n; each
-holds its own tensor, of which T is the size. Axes that split a dimension are taken from its minor end and added at its
-minor end, so that a group's pieces are neighbours in the order of the group.
+A dimension that is split within blocks is treated as two, the blocks and the indices within them. A step may take
+several axes at once, as one group. The number of groups of a mesh is that of ranks divided by n; each holds its own
+tensor, of which T is the size. Axes that split a dimension are taken from its minor end and added at its minor end, so
+that a group's pieces are neighbours in the order of the group.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permut
 
 @dataclass(frozen=True)
 class Tensor:
-    """A whole tensor on a mesh: what a step has to know of it."""
+    """A global tensor on a mesh, as steps need it."""
 
     mesh: Mesh
     shape: tuple[int, ...]
     element_bytes: int
 
     def local_bytes(self, placement: Placement) -> int:
-        """The size of one rank's part. Raises PlanError where the shape does not divide."""
+        """The size of one rank's part. Raises PlanError if the shape is not divisible."""
         return prod(placement.local_shape(self.mesh, self.shape)) * self.element_bytes
 
 
@@ -48,7 +47,7 @@ def steps_from(
 ) -> Iterator[Step]:
     """Every step from `source` that changes only axes among `moving`, in a fixed order.
 
-    A new split is within blocks where the split of the same axes and dimension is in `goal`.
+    A new split is within blocks if the split of the same axes and dimension in `goal` is.
     """
     goal = goal or source
     ordered = [axis for axis in tensor.mesh.axes if axis in moving]
@@ -59,7 +58,7 @@ def steps_from(
         for dim, blocks in _divisible(source, tensor, axes, goal):
             yield AllSlice(axes, source, source.split(dim, axes, blocks), 0, dim, blocks=_named(dim, blocks))
     for axes in _choices(replicated):
-        # The first rank keeps the value and the others get zeros, as ranks do that are no target.
+        # The first rank keeps the value and the others, which are not targets, get zeros.
         yield Permute(axes, source, source.summed(axes), 0, ((0, 0),))
 
 
@@ -80,7 +79,7 @@ def _from_split(source: Placement, tensor: Tensor, moving: Sequence[str], goal: 
 
 
 def _reorder(source: Placement, tensor: Tensor, dim: int, axes: tuple[str, ...], order: tuple[str, ...]) -> Step:
-    """The minor axes `axes` of a dimension take another order, so that pieces change their ranks."""
+    """Reorders the minor axes `axes` of a dimension, so that pieces change ranks."""
     mesh = tensor.mesh
     places = list(product(*(range(mesh.axis_size(axis)) for axis in axes)))
     by_piece = sorted(range(len(places)), key=lambda rank: [places[rank][axes.index(axis)] for axis in order])
@@ -106,13 +105,13 @@ def _from_partial(source: Placement, tensor: Tensor, moving: Sequence[str], goal
 
 
 def _reduced_bytes(tensor: Tensor, axes: Sequence[str], size: int) -> int:
-    """T(n-1) of every group, where each rank holds a contribution of T = `size` bytes."""
+    """T(n-1) per group, where each rank holds T = `size` bytes."""
     n = tensor.mesh.group_size(axes)
     return tensor.mesh.size // n * (n - 1) * size
 
 
 def _minor_ends(placement: Placement, moving: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """A dimension and axes that split it last, in the same blocks, for each choice that is within `moving`."""
+    """A dimension and its minor axes, in the same blocks, for each choice within `moving`."""
     for dim, axes in enumerate(placement.dims):
         for start in range(len(axes) - 1, -1, -1):
             if axes[start] not in moving or placement.blocks_of(axes[start]) != placement.blocks_of(axes[-1]):
@@ -121,7 +120,7 @@ def _minor_ends(placement: Placement, moving: Sequence[str]) -> Iterator[tuple[i
 
 
 def _divisible(placement: Placement, tensor: Tensor, axes: Sequence[str], goal: Placement) -> Iterator[tuple[int, int]]:
-    """The dimensions whose parts can be split further over `axes`, and within how many blocks."""
+    """The dimensions whose parts can be split further over `axes`, and the number of blocks."""
     n = tensor.mesh.group_size(axes)
     for dim, size in enumerate(placement.local_shape(tensor.mesh, tensor.shape)):
         counts = {goal.blocks_of(axis) if axis in goal.dims[dim] else 1 for axis in axes}

@@ -1,4 +1,4 @@
-"""Static programs of ranks, as data: what form planned says, without MLIR. Compiler and runtime both use them."""
+"""Static programs of ranks, as data: form planned without MLIR. Compiler and runtime both use them."""
 
 from dmc.program.job import Channel, Job, Kernel, Operand
 from dmc.program.program import (

@@ -1,4 +1,4 @@
-"""What was proven of a job before it may run, and under which assumptions."""
+"""What was proven about a job before it may run, and under which assumptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROPERTIES = {
     "V11": "each launch reads the values that form placed says, and each slot holds its own at the end",
 }
 
-# What was checked of the code that carries out a job (`dmc.program.contract`).
+# The checked property of the code that executes a job (`dmc.program.contract`).
 CONTRACT = {
     "V12": "kernels leave their operands as they are, write every result, touch nothing but their ranges, and take"
     " nothing for granted of these that does not hold"
@@ -47,12 +47,12 @@ ASSUMPTIONS = (
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The properties that were checked of one job and of its code, what they rest on, and which code that is.
+    """The properties that were checked for one job and its code, their assumptions, and the hashes of that code.
 
-    properties: short name to what it says. digest: `Job.digest()` of the job. cost_table: SHA-256 of the table of costs
-    from which all ranks' schedules were decided, "" where none was used. peaks: bytes of each memory space, the largest
-    of any rank; caps: what the user allowed, by space. code: SHA-256 of each IREE module ("modules/step"), and of what
-    a GPU runs ("gpu"). dataflow: `Dataflow.digest()` of what the job was found to compute. schema: of the job.
+    properties: short name to statement. digest: `Job.digest()` of the job. cost_table: SHA-256 of the cost table from
+    which all ranks' schedules were decided, "" if none was used. peaks: bytes of each memory space, the largest of any
+    rank; caps: the user's limits, by space. code: SHA-256 of each IREE module ("modules/step"), and of GPU code
+    ("gpu"). dataflow: `Dataflow.digest()` of the dataflow proven for the job. schema: of the job.
     """
 
     properties: dict[str, str]
@@ -66,7 +66,7 @@ class Certificate(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
     def to_bytes(self) -> bytes:
-        """The certificate as JSON, for people too."""
+        """The certificate as readable JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
     @staticmethod
@@ -78,21 +78,21 @@ class Certificate(msgspec.Struct, frozen=True):
             raise _refused(f"is damaged ({error})") from error
 
     def with_code(self, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> Certificate:
-        """The certificate of the same job, carried out by this code; lowering checked that it keeps to its contract."""
+        """The certificate of the same job, executed by this code, whose contract lowering has checked."""
         return msgspec.structs.replace(self, properties=self.properties | CONTRACT, code=_digests(modules, gpu))
 
     def check(self, job: Job, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> None:
-        """Raises ArtifactError where the certificate is not that of `job` and of its code, or says less than the
-        proof of this version does; and where a GPU's code does not keep to its contract.
+        """Raises ArtifactError if the certificate is not that of `job` and its code, or states less than this version's
+        proof; and if a GPU's code violates its contract.
         """
         if self.schema != SCHEMA:
-            raise _refused(f"is of schema {self.schema}, the job of {SCHEMA}")
+            raise _refused(f"has schema {self.schema}, but the job has {SCHEMA}")
         if self.digest != (digest := job.digest()):
-            raise _refused(f"was given to the job {self.digest[:12]}, not to this one ({digest[:12]})")
+            raise _refused(f"belongs to job {self.digest[:12]}, not to this one ({digest[:12]})")
         if missing := [name for name in (*PROPERTIES, *CONTRACT) if name not in self.properties]:
-            raise _refused(f"does not say that {', '.join(missing)} hold")
+            raise _refused(f"does not state that {', '.join(missing)} hold")
         if set(self.assumptions) != set(ASSUMPTIONS):
-            raise _refused("rests on other assumptions than those that are kept here")
+            raise _refused("rests on assumptions other than those of this version")
         self._check_memory(job)
         self._check_code(_digests(modules, gpu))
         if gpu is not None:
@@ -100,23 +100,23 @@ class Certificate(msgspec.Struct, frozen=True):
 
     def _check_memory(self, job: Job) -> None:
         if self.peaks != (peaks := job.peaks()):
-            raise _refused(f"says that ranks need {_sizes(self.peaks)}; the job needs {_sizes(peaks)}")
+            raise _refused(f"states that ranks need {_sizes(self.peaks)}, but the job needs {_sizes(peaks)}")
         for space, cap in self.caps.items():
             if peaks.get(space, 0) > cap:
-                raise _refused(f"allows {cap:,} bytes of {space} memory; the job needs {peaks[space]:,}")
+                raise _refused(f"allows {cap:,} bytes of {space} memory, but the job needs {peaks[space]:,}")
 
     def _check_code(self, digests: dict[str, str]) -> None:
         for name in sorted(digests.keys() | self.code.keys()):
             found, proven = digests.get(name, "none"), self.code.get(name, "none")
             if found != proven:
-                raise _refused(f"is of other code than this: of {name} it has {proven[:12]}, the file {found[:12]}")
+                raise _refused(f"is for other code: for {name} it has {proven[:12]}, the file {found[:12]}")
 
 
 def _check_contract(job: Job, gpu: DeviceCode) -> None:
     try:
         check_device_code(job, gpu)
     except ProofError as error:
-        raise _refused(f"is of code that breaks its contract: {error.place}: {error.fact}") from error
+        raise _refused(f"is for code that violates its contract: {error.place}: {error.fact}") from error
 
 
 def _digests(modules: Mapping[str, bytes], gpu: DeviceCode | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The machine code of a job's kernels, and how each is carried out with it."""
+"""The machine code of a job's kernels, and the steps that execute each."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from dmc.errors import ArtifactError
 
 Role = Literal["read", "write", "scratch"]
-# What is done with a buffer: it is read, written, or both.
+# The access to a buffer: read, written, or both.
 Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
-# The module that IREE makes of all its kernels.
+# The module of all of IREE's kernels.
 MAIN = "iree"
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes [offset, offset + length) of operand `index` ("read"), of result `index` ("write"), or of the scratch."""
+    """Bytes [offset, offset + length) of operand `index` ("read"), of result `index` ("write"), or of scratch."""
 
     role: Role
     index: int
@@ -28,29 +28,30 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """The end: the first byte after it."""
         return self.offset + self.length
 
     def touches(self, other: Place) -> bool:
-        """Whether the two have a byte in common, as long as no two of a kernel's ranges have."""
+        """Whether the two overlap, provided that no two of a kernel's ranges do."""
         if (self.role, self.index) != (other.role, other.index):
             return False
         return self.offset < other.end and other.offset < self.end
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True):
-    """A buffer of a dispatch, and what the dispatch does with it."""
+    """A buffer of a dispatch, and the dispatch's access to it."""
 
     access: Access
     place: Place
 
 
 class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
-    """Runs `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers, then `nulls` null pointers.
+    """Launches `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers, then `nulls` null
+    pointers.
 
-    grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory of a block. ordered: the pairs
-    (read, written) of bindings of which the one may lie on the other where the code goes element by element. module: of
-    `DeviceCode.modules`, the one that holds the entry.
+    grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory per block. ordered: the pairs
+    (read, written) of bindings that may alias, as the code is elementwise. module: the one of `DeviceCode.modules` with
+    the entry.
     """
 
     entry: str
@@ -65,7 +66,7 @@ class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
 
 
 class Fill(msgspec.Struct, frozen=True, array_like=True, tag="fill"):
-    """Writes `pattern`, 1, 2 or 4 bytes (little endian), all over `target`."""
+    """Fills `target` with `pattern`, 1, 2 or 4 bytes (little endian)."""
 
     pattern: bytes
     target: Place
@@ -79,9 +80,9 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
 
 
 class Matrix(msgspec.Struct, frozen=True, array_like=True):
-    """`batch` matrices, one behind the other, row-major as they lie: `rows` × `columns` of `dtype`.
+    """`batch` consecutive row-major matrices in memory: `rows` × `columns` of `dtype`.
 
-    transposed: whether the product takes them so.
+    transposed: whether the product uses them transposed.
     """
 
     place: Place
@@ -95,8 +96,8 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
 class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
 
-    algorithm: one of cuBLASLt's, as it writes it; without it, the first that its heuristic gives. alignment: what the
-    addresses of all three are multiples of, in bytes.
+    algorithm: one of cuBLASLt's, serialised; by default the first of its heuristic. alignment: that of all three
+    addresses, in bytes.
     """
 
     left: Matrix
@@ -107,7 +108,7 @@ class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     alignment: int = 16
 
     def places(self) -> tuple[Place, Place, Place]:
-        """Where left, right and result lie."""
+        """The places of left, right and result."""
         return self.left.place, self.right.place, self.result.place
 
 
@@ -115,14 +116,14 @@ Step: TypeAlias = Dispatch | Fill | Copy | Product
 
 
 class CodeModule(msgspec.Struct, frozen=True, array_like=True):
-    """Entries that are loaded together. ptx: their text. cubin: what was assembled of it, or nothing."""
+    """Entries that are loaded together. ptx: their text. cubin: the code assembled from it, or empty."""
 
     ptx: str
     cubin: bytes = b""
 
     @property
     def image(self) -> bytes:
-        """What the driver loads; it assembles text itself."""
+        """The code that the driver loads; it assembles PTX itself."""
         return self.cubin or self.ptx.encode()
 
 
@@ -145,5 +146,5 @@ class DeviceCode(msgspec.Struct, frozen=True, array_like=True):
             raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
 
     def digest(self) -> str:
-        """SHA-256 of what the code says, in hexadecimal."""
+        """SHA-256 of the code, in hexadecimal."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()

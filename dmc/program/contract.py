@@ -1,4 +1,4 @@
-"""What the code of a kernel does with the memory it is given, and whether a launch of it says the same."""
+"""The memory accesses of a kernel's code, and whether each launch declares the same."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ Pairs = Collection[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Effect:
-    """What one command reads and writes.
+    """The reads and writes of one command.
 
-    ordered: the pairs (read, written) of which the one may lie on the other, because each element is read before the
-    one in its place is written.
+    ordered: the pairs (read, written) that may alias, because each element is read before it is overwritten.
     """
 
     reads: tuple[Place, ...]
@@ -33,12 +32,12 @@ class Effect:
         return any((place.role, place.index) == (role, index) for place in places)
 
 
-# What may run at the same time; a kernel is a sequence of these.
+# Commands that may run concurrently; a kernel is a sequence of these.
 Phase: TypeAlias = tuple[Effect, ...]
 
 
 def effect_of(bindings: Sequence[Binding], ordered: Pairs) -> Effect:
-    """What a dispatch reads and writes. ordered: pairs of bindings, by index."""
+    """The reads and writes of a dispatch. ordered: pairs of bindings, by index."""
     reads, writes = ([i for i, each in enumerate(bindings) if kind in each.access] for kind in "rw")
     places = [each.place for each in bindings]
     loose = {(places[i], places[j]) for i in reads for j in writes if (i, j) not in ordered}
@@ -47,7 +46,7 @@ def effect_of(bindings: Sequence[Binding], ordered: Pairs) -> Effect:
 
 
 def phases_of(steps: Iterable[Step]) -> tuple[Phase, ...]:
-    """The same of a kernel's steps on a GPU, which run one after another."""
+    """The same for a kernel's steps on a GPU, which run sequentially."""
     return tuple((_effect(step),) for step in steps)
 
 
@@ -65,13 +64,13 @@ def _effect(step: Step) -> Effect:
 
 
 def check_contracts(job: Job, kernels: Mapping[str, Sequence[Phase]]) -> None:
-    """Raises ProofError for a launch of `job` that its kernel's code does not keep to."""
+    """Raises ProofError for a launch of `job` that its kernel's code violates."""
     for program in job.programs:
         for launch in (command for command in program.commands if isinstance(command, Launch)):
             if (fact := _breach(kernels.get(launch.kernel), launch)) is not None:
                 name = f" ({short(launch.label)})" if launch.label else ""
                 where = f"rank {program.rank}, launch of @{launch.kernel}{name}"
-                raise ProofError("V12", where, fact, "a kernel must keep to its launch; please report the model")
+                raise ProofError("V12", where, fact, "a kernel must respect its launch; please report the model")
 
 
 def _breach(phases: Sequence[Phase] | None, launch: Launch) -> str | None:
@@ -80,16 +79,16 @@ def _breach(phases: Sequence[Phase] | None, launch: Launch) -> str | None:
     scratch = () if launch.scratch is None else (launch.scratch,)
     for j, target in enumerate(launch.writes):
         if any(target.overlaps(other) and target != other for other in launch.reads):
-            return f"writes result {j} over a part of an operand"
+            return f"writes result {j} over part of an operand"
         if any(target.overlaps(other) for other in (*launch.writes[:j], *scratch)):
-            return f"writes result {j} where another result or its scratch lies"
+            return f"writes result {j} over another result or its scratch"
     if any(each.overlaps(source) for each in scratch for source in launch.reads):
-        return "has its scratch where an operand lies"
+        return "has scratch that overlaps an operand"
     return breach(phases, launch.reads, launch.writes, launch.scratch)
 
 
 class Extent(Protocol):
-    """Bytes somewhere, as a `Range` of a rank's arena; equal ones are the same bytes."""
+    """Bytes, such as a `Range` of a rank's arena; equal ones are the same bytes."""
 
     @property
     def length(self) -> int:
@@ -100,11 +99,11 @@ class Extent(Protocol):
 def breach(
     phases: Sequence[Phase], reads: Sequence[Extent | None], writes: Sequence[Extent | None], scratch: Extent | None
 ) -> str | None:
-    """What the code does beyond what a launch on these ranges says; None where it keeps to it.
+    """How the code violates a launch on these ranges; None if it does not.
 
-    It must stay inside the ranges and leave operands as they are, read of results and scratch only what it has written
-    there, and write every byte of every result. A result that has the range of an operand must not be written while
-    the operand is still needed. What a dispatch writes of a buffer is taken to be all of it.
+    It must stay inside the ranges, not modify operands, read from results and scratch only what it has written there,
+    and write every byte of every result. A result with the range of an operand must not be written while the operand is
+    still needed. A dispatch that writes a buffer is assumed to write all of it.
     """
     sizes = _sizes(reads, writes, scratch)
     facts = [*_outside(phases, sizes), *_changed(phases), *_unset(phases), *_missing(phases, sizes)]
@@ -144,7 +143,7 @@ def _unset(phases: Sequence[Phase]) -> Iterator[str]:
     for phase in phases:
         for place in (place for each in phase for place in each.reads if place.role != "read"):
             if not any(place.touches(other) for other in written):
-                yield f"reads {_name(place)} before it has written anything there"
+                yield f"reads {_name(place)} before writing anything there"
         written += [place for each in phase for place in each.writes]
 
 
@@ -160,10 +159,10 @@ def _missing(phases: Sequence[Phase], sizes: _Sizes) -> Iterator[str]:
 
 
 def is_safe_in_place(phases: Sequence[Phase], read: int, write: int) -> bool:
-    """Whether result `write` may lie where operand `read` does, as far as the order of the commands goes.
+    """Whether result `write` may alias operand `read`, given the order of commands.
 
-    Nothing may read the operand once something has written the result, or while something else may be writing it. A
-    dispatch that reads and writes them at once must do so element by element: that is for the caller to know.
+    Nothing may read the operand after the result was written, or while something else may be writing it. A dispatch
+    that reads and writes both must be elementwise: the caller must ensure that.
     """
     written = False
     for phase in phases:
@@ -178,7 +177,7 @@ def is_safe_in_place(phases: Sequence[Phase], read: int, write: int) -> bool:
 
 
 def _is_ordered(effects: Sequence[Effect], read: int, write: int) -> bool:
-    """Whether the only command is a dispatch that has read an element before it writes the one in its place."""
+    """Whether the only command is a dispatch that reads each element before overwriting it."""
     (first, *others) = effects
     taken = [place for place in first.reads if (place.role, place.index) == ("read", read)]
     made = [place for place in first.writes if (place.role, place.index) == ("write", write)]

@@ -1,8 +1,8 @@
-"""What a step computes, apart from when and where, as plain data: what a job is checked against.
+"""What a step computes, regardless of when and where, as plain data: the reference for checking a job.
 
 The values of a body are numbered: its arguments first, then the results of its nodes, in order. A value is a dense
-row-major tensor of which only the elements count, not the shape: a reshape is the value that it is of. Sizes and places
-are in bytes. What is the same at every place has no size of its own: a scalar stands for all tensors filled with it.
+row-major tensor of which only the elements count, not the shape: a reshape is its operand. Sizes and offsets are in
+bytes. A splat has no size: a scalar stands for all tensors filled with it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-# In `Rows`: bytes that nobody has written.
+# In `Rows`: uninitialised bytes.
 NOBODY = -1
 
 Movement = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "permute"]
 
 
 class Pointwise(msgspec.Struct, frozen=True, array_like=True, tag="pointwise"):
-    """Element by element: `code` says of what elements at one place the element at that place is made, and how."""
+    """An elementwise operation: `code` says how each element is computed from the operands' elements at the same
+    index."""
 
     code: str
     operands: tuple[int, ...]
@@ -27,7 +28,7 @@ class Pointwise(msgspec.Struct, frozen=True, array_like=True, tag="pointwise"):
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """Elements of one value at other places, as `code` says; `everywhere`: the same at every place."""
+    """The elements of one value, rearranged according to `code`; `everywhere`: a splat."""
 
     code: str
     operand: int
@@ -36,7 +37,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
 
 
 class Transpose(msgspec.Struct, frozen=True, array_like=True, tag="transpose"):
-    """A value of this shape with its dimensions in another order: `order[i]` is which of them dimension `i` becomes."""
+    """A value of this shape with permuted dimensions: dimension `i` of the result is dimension `order[i]`."""
 
     operand: int
     shape: tuple[int, ...]
@@ -46,7 +47,7 @@ class Transpose(msgspec.Struct, frozen=True, array_like=True, tag="transpose"):
 
 
 class Apply(msgspec.Struct, frozen=True, array_like=True, tag="apply"):
-    """Any other computation: `code` names it, with all that decides it but the elements of its operands."""
+    """Any other computation: `code` identifies it, up to the elements of its operands."""
 
     code: str
     operands: tuple[int, ...]
@@ -54,13 +55,13 @@ class Apply(msgspec.Struct, frozen=True, array_like=True, tag="apply"):
 
 
 class Rows(msgspec.Struct, frozen=True, array_like=True, tag="rows"):
-    """Pieces of values, one behind the other: each is a value (or `NOBODY`), its first byte, and how many."""
+    """Concatenated pieces of values: each is a value (or `NOBODY`), its first byte, and its length."""
 
     pieces: tuple[tuple[int, int, int], ...]
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
-    """What a function gives. `label` says, to people, where in the model it comes from."""
+    """The results of a function. `label` is its readable origin in the model."""
 
     function: str
     operands: tuple[int, ...]
@@ -71,17 +72,17 @@ Local: TypeAlias = Pointwise | Read | Transpose | Apply | Rows | Call
 
 
 class Choice(msgspec.Struct, frozen=True, array_like=True, tag="choice"):
-    """Each rank does the one of its place in its group along `axes`; all give equally many results."""
+    """Each rank runs the one for its place in its group along `axes`; all have the same number of results."""
 
     axes: tuple[str, ...]
     choices: tuple[Local, ...]
 
 
 class Moving(msgspec.Struct, frozen=True, array_like=True):
-    """How a movement does what its kind says. size: bytes that each member gives.
+    """The parameters of a movement. size: bytes that each member sends.
 
-    reduction: how values are combined, the type in which they add up, and that of the elements. root: of a broadcast.
-    pairs: of a permute, as (source, target).
+    reduction: how values are combined, the accumulation type, and the element type. root: of a broadcast. pairs: of a
+    permute, as (source, target).
     """
 
     size: int
@@ -91,7 +92,7 @@ class Moving(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
-    """What a movement within groups along `axes` gives each rank; pieces are along the first dimension."""
+    """The result of a movement within groups along `axes` on each rank; pieces are along the first dimension."""
 
     kind: Movement
     axes: tuple[str, ...]
@@ -103,7 +104,7 @@ Node: TypeAlias = Local | Choice | Moved
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
-    """A function: how many values it takes, what it does, and which of its values it gives."""
+    """A function: its number of arguments, its nodes, and the values it returns."""
 
     arguments: int
     nodes: tuple[Node, ...]
@@ -111,9 +112,9 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A step of every rank: arguments by name and size, and what state and outputs hold at the end, as values.
+    """A step of every rank: arguments by name and size, and the final state and outputs, as values.
 
-    functions: what it calls, but the kernels of a job.
+    functions: those it calls, except the kernels of a job.
     """
 
     arguments: tuple[tuple[str, int], ...]
@@ -124,9 +125,9 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dataflow(msgspec.Struct, frozen=True, array_like=True):
-    """What a step computes on its way to a job, and what each kernel of the job computes.
+    """The dataflow of a step at points on the way to a job, and of each kernel of the job.
 
-    placed: form placed. opened: the same without composites. simplified: behind upstream's canonicalize and cse, and
+    placed: form placed. opened: the same without composites. simplified: after upstream's canonicalize and cse, and
     dm-pad-classes. scheduled: form scheduled, kernel by kernel in the order of issue.
     """
 
@@ -137,5 +138,5 @@ class Dataflow(msgspec.Struct, frozen=True, array_like=True):
     kernels: dict[str, Body]
 
     def digest(self) -> str:
-        """SHA-256 of what it says, in hexadecimal."""
+        """SHA-256 of the dataflow, in hexadecimal."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()

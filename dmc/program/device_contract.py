@@ -1,4 +1,4 @@
-"""Whether what a GPU runs of a job keeps to the launches, as far as steps and PTX tell."""
+"""Whether a job's GPU code respects its launches, as far as steps and PTX show."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dmc.program.ptx_accesses import Accesses, parameter_accesses
 
 @dataclass(frozen=True)
 class Given:
-    """What holds of the buffers of an entry, known by number, in every launch of a job.
+    """Facts about the buffers of an entry, by number, in every launch of a job.
 
-    alignments: of each what its address is a multiple of; arenas begin at multiples of `ALIGNMENT`. overwritten: those
-    that have bytes in common with another, of which the entry writes one.
+    alignments: of each buffer's address; arenas begin at multiples of `ALIGNMENT`. overwritten: those that overlap
+    another, where the entry writes one of the two.
     """
 
     alignments: tuple[int, ...]
     overwritten: frozenset[int]
 
     def joined(self, other: Given) -> Given:
-        """What holds of this and of another launch."""
+        """The facts that hold for this and for another launch."""
         alignments = map(math.gcd, self.alignments, other.alignments)
         return Given(tuple(alignments), self.overwritten | other.overwritten)
 
 
 def given_buffers(job: Job, kernels: Mapping[str, Sequence[Step]]) -> dict[tuple[str, str], Given]:
-    """What holds of the buffers of each entry, by module and name, that the steps of `kernels` run in `job`."""
+    """Facts about the buffers of each entry, by module and name, that the steps of `kernels` run in `job`."""
     found: dict[tuple[str, str], Given] = {}
     for launch in _launches(job):
         for step in kernels[launch.kernel]:
@@ -61,13 +61,13 @@ def _range(place: Place, launch: Launch) -> Range:
     """The bytes of a place of a kernel in one of its launches."""
     ranges = {"read": launch.reads, "write": launch.writes, "scratch": (launch.scratch,)}[place.role]
     whole = ranges[place.index]
-    assert whole is not None, "a kernel with scratch is launched with it"
+    assert whole is not None, "a kernel with scratch is launched with scratch memory"
     return Range(whole.space, whole.offset + place.offset, place.length)
 
 
 def check_device_code(job: Job, code: DeviceCode) -> None:
-    """Raises ProofError for a launch of `job` that its kernel's steps do not keep to, and for an entry that may write
-    a buffer which its dispatch only reads, or that takes for granted of its buffers what does not hold in every launch.
+    """Raises ProofError for a launch of `job` that its kernel's steps violate, and for an entry that may write a buffer
+    which its dispatch only reads, or whose assumptions about its buffers do not hold in every launch.
     """
     check_contracts(job, {name: phases_of(steps) for name, steps in code.kernels.items()})
     entries = {name: parameter_accesses(module.ptx) for name, module in code.modules.items()}
@@ -98,17 +98,17 @@ def _breach(step: Dispatch, entry: Accesses | None, given: Given | None) -> str 
 
 
 def _presumption(entry: Accesses, given: Given) -> str | None:
-    """What the entry takes for granted of its buffers though it does not hold."""
+    """The entry's assumptions about its buffers that do not hold."""
     for index, (needed, there) in enumerate(zip(entry.alignments, given.alignments, strict=False)):
         if there % needed:
-            return f"takes parameter {index} to be a multiple of {needed}, but gets one of {there}"
+            return f"assumes that parameter {index} is a multiple of {needed}, but gets a multiple of {there}"
     for index in sorted(entry.cached & (given.overwritten | entry.written)):
-        return f"reads parameter {index} as if nobody wrote there, but writes there"
+        return f"reads parameter {index} as if it were read-only, but writes there"
     return None
 
 
 def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
-    """A fill that does not begin and end between two patterns: a GPU writes them at multiples of their size alone."""
+    """A fill not aligned to its pattern: a GPU writes patterns only at multiples of their size."""
     for step in steps:
         if isinstance(step, Fill):
             where, size = _range(step.target, launch), len(step.pattern)
@@ -118,10 +118,10 @@ def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
 
 
 def _odd_matrix(steps: Iterable[Step], launch: Launch) -> str | None:
-    """A product of which a matrix is aligned less well than the library is told."""
+    """A product with a matrix less aligned than declared to the library."""
     for step in steps:
         if isinstance(step, Product):
             odd = [where for where in (_range(each, launch) for each in step.places()) if where.offset % step.alignment]
             if odd:
-                return f"multiplies at byte {odd[0].offset} what is said to lie at multiples of {step.alignment}"
+                return f"multiplies a matrix at byte {odd[0].offset} that is declared aligned to {step.alignment}"
     return None

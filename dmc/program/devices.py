@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dmc.program.job import Job
 
-# IREE's runtime takes no more devices in one group.
+# IREE's runtime supports at most this many devices in one group.
 MOST = 32
 
 
 def device_count(job: Job) -> int:
-    """Devices of the module: one for each lane of each rank, as long as there are so many.
+    """Devices of the module: one for each lane of each rank, up to the limit.
 
-    Lane i, counted over all ranks, is on device i modulo this. Lanes that share a device run one after another, in the
-    order in which they are issued.
+    Lane i, counted over all ranks, is on device i modulo this. Lanes that share a device run sequentially, in order of
+    issue.
     """
     return max(1, min(MOST, sum(len(program.lanes) for program in job.programs)))

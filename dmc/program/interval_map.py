@@ -1,4 +1,4 @@
-"""What is known of every byte of an arena."""
+"""A map from the bytes of an arena to values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 class IntervalMap(Generic[Value]):
     """A value for every byte from 0 on, kept as intervals of equal value.
 
-    An access costs the logarithm of their number, plus the number of those that it meets; a write leaves one.
+    An access takes logarithmic time in their number, plus the number that it overlaps; a write leaves one.
     """
 
     def __init__(self, initial: Value) -> None:
@@ -26,20 +26,20 @@ class IntervalMap(Generic[Value]):
         return self._values[first:last]
 
     def pieces(self, where: Range) -> list[tuple[int, int, Value]]:
-        """The same with the first byte of each interval and the first behind it."""
+        """The same with the start and end of each interval."""
         first, last = self._cut(where.offset), self._cut(where.end)
         starts = self._starts[first:last]
         return list(zip(starts, [*starts[1:], where.end], self._values[first:last], strict=True))
 
     def set(self, where: Range, values: list[Value]) -> None:
-        """Gives `where` one value, or as many as `get` gave."""
+        """Sets `where` to one value, or to as many as `get` returned."""
         first, last = self._cut(where.offset), self._cut(where.end)
         if len(values) == 1:
             self._starts[first:last] = [where.offset]
         self._values[first:last] = values
 
     def _cut(self, offset: int) -> int:
-        """The number of the interval that begins at `offset`, where one is made to begin."""
+        """The index of the interval that begins at `offset`, after splitting if needed."""
         at = bisect_right(self._starts, offset) - 1
         if self._starts[at] == offset:
             return at

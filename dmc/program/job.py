@@ -1,4 +1,4 @@
-"""The programs of all ranks of a mesh with the kernels they launch, and their compact file form."""
+"""The programs of all ranks of a mesh with the kernels they launch, and their compact file format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Operand(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, array_like=True):
-    """A computation as one unit of work, shared by whatever launches it.
+    """A computation as one unit of work, shared by all its launches.
 
     flops: floating-point operations of a launch. traffic: bytes that it reads from and writes to device memory.
-    scratch: bytes it needs beside its operands. implementation: whose code it is ("iree").
+    scratch: bytes it needs besides its operands. implementation: the source of its code ("iree").
     kind: what dominates its time: "matmul" (matrix units), "reduction", "elementwise" or "other".
     """
 
@@ -41,10 +41,10 @@ class Kernel(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Channel(msgspec.Struct, frozen=True, array_like=True):
-    """A communicator for each group of ranks; every rank makes its own in the order declared.
+    """A communicator for each group of ranks; every rank creates its own in declaration order.
 
-    The groups are of ranks that differ along `axes`, or, without axes, those that `groups` lists, the ranks of each in
-    the order of the group. Listed groups may share ranks and leave ranks out.
+    The groups consist of ranks that differ along `axes`, or, without axes, are listed in `groups`, each in group order.
+    Listed groups may share ranks and omit ranks.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Channel(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
-    """A planned step: one program for each rank of the mesh (axis to size, major first), in the order of the ranks."""
+    """A planned step: one program per rank of the mesh (axis to size, major first), in rank order."""
 
     mesh: dict[str, int]
     channels: tuple[Channel, ...]
@@ -91,17 +91,19 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
         head = len(_MAGIC) + 2
         if data[: len(_MAGIC)] != _MAGIC:
-            raise ArtifactError(where, "holds no plan", hint="compile the step again")
+            raise ArtifactError(where, "contains no plan", hint="compile the step again")
         schema = int.from_bytes(data[len(_MAGIC) : head], "little")
         if schema != SCHEMA:
-            raise ArtifactError(where, f"is of schema {schema}, this is {SCHEMA}", hint="compile the step again")
+            raise ArtifactError(
+                where, f"has schema {schema}, but this dmc reads {SCHEMA}", hint="compile the step again"
+            )
         try:
             return msgspec.msgpack.decode(zlib.decompress(data[head:]), type=Job)
         except (zlib.error, msgspec.DecodeError) as error:
             raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
 
     def digest(self) -> str:
-        """SHA-256 of what the job says, in hexadecimal."""
+        """SHA-256 of the job's content, in hexadecimal."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()
 
     def peaks(self) -> dict[Space, int]:

@@ -1,17 +1,17 @@
-"""What people call tensors and movements, in labels of plans and in the ledger."""
+"""Readable names of tensors and movements, in labels of plans and in the ledger."""
 
 from __future__ import annotations
 
-# The gradient of a parameter is called so, and then by the parameter's name.
+# The prefix of a gradient's name, before the parameter's.
 GRADIENT = "gradient of "
-# Between the names of what one movement carries.
+# Separates the names of tensors in one movement.
 SEPARATOR = "; "
-# Of more tensors the first and the last are named.
+# For more tensors, only the first and the last are named.
 _MOST = 3
 
 
 def short(label: str) -> str:
-    """`gradient of a; gradient of b; …` in few words: `gradient of a, …, z (24 tensors)`; one name is as it was."""
+    """`gradient of a; gradient of b; …` abbreviated: `gradient of a, …, z (24 tensors)`; a single name is unchanged."""
     names = label.split(SEPARATOR)
     prefix = GRADIENT if all(name.startswith(GRADIENT) for name in names) else ""
     own = [name.removeprefix(prefix) for name in names]

@@ -1,9 +1,8 @@
-"""The static program of one rank: what its lanes do on byte ranges of its arenas, in an order that is final.
+"""The static program of one rank: the work of its lanes on byte ranges of its arenas, in final order.
 
-`commands` stand in the order in which they are issued. The commands of one lane run in that order, one after another;
-commands of different lanes run at the same time unless a `Record` and an `Await` of one event lie between them. Nothing
-else synchronises. Issued one at a time in this order, the commands give the right result; the events say how far they
-may run apart.
+`commands` are in order of issue. The commands of one lane run sequentially in that order; commands of different lanes
+run concurrently unless a `Record` and an `Await` of one event are between them. Nothing else synchronises. Issued one
+at a time in this order, the commands give the right result; events limit their reordering.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ CollectiveKind = Literal[
 ]
 Reduction = Literal["sum", "mean", "prod", "min", "max"]
 
-# Every value starts at a multiple of so many bytes.
+# Every value starts at a multiple of this many bytes.
 ALIGNMENT = 256
 
 
 def aligned(size: int) -> int:
-    """The bytes that are set aside for so many, so that what follows is aligned too; the offset behind so many."""
+    """The size rounded up, so that the next value is aligned, too."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -41,15 +40,16 @@ class Range(msgspec.Struct, frozen=True, array_like=True, order=True):
         return self.offset + self.length
 
     def overlaps(self, other: Range) -> bool:
-        """Whether the two have a byte in common."""
+        """Whether the two overlap."""
         return self.space == other.space and self.offset < other.end and other.offset < self.end
 
 
 class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
-    """Runs a kernel: `reads` and `writes` are its operands and results in order, `scratch` what it may overwrite.
+    """Runs a kernel: `reads` and `writes` are its operands and results in order, `scratch` memory that it may
+    overwrite.
 
-    A range of `writes` may equal one of `reads` where the kernel works in place. `label` says, to people, where in the
-    model it comes from.
+    A range of `writes` may equal one of `reads` if the kernel works in place. `label` is its readable origin in the
+    model.
     """
 
     lane: int
@@ -61,7 +61,8 @@ class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
-    """Copies bytes of one rank, between memory spaces or within one; the ranges are of one length and apart."""
+    """Copies bytes of one rank, between memory spaces or within one; the ranges have equal length and do not
+    overlap."""
 
     lane: int
     source: Range
@@ -72,15 +73,14 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
 class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective"):
     """This rank's part in a movement between ranks.
 
-    channel: the communicator. ranks: who takes part, in the order of the group. instance: which movement of the job it
-    is; all members name the same, and no other movement does.
-    count: elements of `dtype` (MLIR's name) that `source` holds. With n members:
-    all_reduce: `target` holds count. all_gather: n × count, member i's piece as piece i. reduce_scatter: piece i of n
-    of the reduction at member i. all_to_all: piece j of the source goes to member j, where it is piece i. broadcast:
-    the source of member `peer`. permute: by `pairs` (source, target), zeros where a member is no target. send: to
-    member `peer`, without a target; recv: from member `peer`, without a source, `count` elements.
-    reduction, accumulate: how values are combined, and the type in which they add up; None where nothing is.
-    A member's `target` may equal its `source` for an all_reduce.
+    channel: the communicator. ranks: the members, in group order. instance: identifies the movement in the job; the
+    same for all its members, and unique to it. count: the number of elements of `dtype` (MLIR's name) in `source`. With
+    n members: all_reduce: `target` holds count. all_gather: n × count, member i's piece as piece i. reduce_scatter:
+    piece i of n of the reduction at member i. all_to_all: piece j of the source goes to member j, where it is piece i.
+    broadcast: the source of member `peer`. permute: by `pairs` (source, target), zeros at members that are not targets.
+    send: to member `peer`, without a target; recv: from member `peer`, without a source, `count` elements. reduction,
+    accumulate: how values are combined, and the accumulation type; None without a reduction. A member's `target` may
+    equal its `source` for an all_reduce.
     """
 
     lane: int
@@ -107,7 +107,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):
 
 
 class Await(msgspec.Struct, frozen=True, array_like=True, tag="await"):
-    """Whatever follows on its lane begins after `event` was signalled in this step."""
+    """Later commands on its lane begin after `event` was signalled in this step."""
 
     lane: int
     event: int
@@ -126,7 +126,7 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):
-    """Where the host finds a tensor of the step: state (in place), what it gives before a step, what it reads after.
+    """The place of a tensor for the host: state (in place), inputs before a step, outputs after it.
 
     role: "parameter", "frozen", "buffer", "optimizer", "counter", "seed" (state), "control", "batch", or "output".
     dtype: MLIR's name. shape: of this rank's part.
@@ -140,7 +140,7 @@ class Slot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
-    """What a range holds for part of the step: from command `first` to command `last`, both included.
+    """The content of a range for part of the step: from command `first` to command `last`, inclusive.
 
     category: "parameter", "gradient", "optimizer", "state" (other state), "input", "output", "activation",
     "communication" or "scratch".
@@ -154,7 +154,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Program(msgspec.Struct, frozen=True, array_like=True):
-    """All that one rank does in a step. `arenas`: bytes by memory space. Events count from 0."""
+    """The program of one rank for a step. `arenas`: bytes by memory space. Events count from 0."""
 
     rank: int
     arenas: dict[Space, int]
@@ -165,7 +165,7 @@ class Program(msgspec.Struct, frozen=True, array_like=True):
 
 
 def accesses(command: Command) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """What a command reads and what it writes on its own rank."""
+    """The ranges that a command reads and writes on its own rank."""
     match command:
         case Launch():
             scratch = () if command.scratch is None else (command.scratch,)

@@ -1,4 +1,4 @@
-"""What an entry of PTX does through its parameters: what it may write, and what it takes for granted of addresses."""
+"""Accesses of a PTX entry through its parameters: what it may write, and its assumptions about addresses."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
 # Lines of debug information end without a semicolon.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
-# Labels and scopes may stand before a statement, and a predicate before an instruction.
+# Labels and scopes may precede a statement, and a predicate an instruction.
 _BEFORE = r"(?:[{}\s]|[\w$]+:)*"
 _INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
-# `tmp`: what LLVM calls the half of a number that it throws away, in a scope of its own.
+# `tmp`: LLVM's name for the discarded half of a number, in its own scope.
 _REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)|\btmp\b")
 _NAME = re.compile(r"[\w$.]+")
-# What reads at an address; whatever else has one may write there.
+# Instructions that only read at an address; any other with an address may write there.
 _READS = ("ld", "ldu", "ldmatrix", "tex", "tld4", "suld", "prefetch", "prefetchu", "mapa", "isspacep")
-# Registers of any type but predicates, in their declarations.
+# Registers of any type except predicates, in their declarations.
 _DECLARED = re.compile(r"\.reg\s+\.(?!pred)\w+\s+([^;]+);")
 # The types of an instruction come last: `.v4.b32`, `.f16x2`.
 _TYPE = re.compile(r"(?:\.v(\d))?\.[a-z]+(\d+)(?:x(\d))?$")
 _ALIGNMENT = re.compile(r"\.align\s+(\d+)")
-# The alignment in bytes that no instruction exceeds: what `wmma.load` wants, whatever the type of its elements is.
+# The largest alignment in bytes of any instruction: that of `wmma.load`, for any element type.
 _WIDEST = 32
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
-# The frame of an entry, which is its own too: what it is called, and what stands for it among the parameters.
+# An entry's private stack frame: its name, and its stand-in among the parameters.
 _FRAME_NAME, _FRAME = "__local_depot", -1
 
 
 @dataclass(frozen=True)
 class Accesses:
-    """What an entry does through its parameters, which are known by number.
+    """The accesses of an entry through its parameters, by number.
 
-    written: the pointers through which it may write. cached: those through which it reads as if nobody wrote there
-    while it runs (`ld.global.nc`). alignments: of each parameter what its address must be a multiple of, as it is
-    declared or as the widest access needs; 1 of what is no pointer.
-    is_known: whether every address that it writes to was computed from one of its pointers.
+    written: the pointers through which it may write. cached: those through which it reads as read-only memory
+    (`ld.global.nc`). alignments: the required alignment of each parameter, declared or of the widest access; 1 for
+    non-pointers. is_known: whether every address that it writes was computed from one of its pointers.
     """
 
     written: frozenset[int]
@@ -51,10 +50,10 @@ class Accesses:
 
 
 def parameter_accesses(ptx: str) -> dict[str, Accesses]:
-    """What each entry does, by the entry's name.
+    """The accesses of each entry, by name.
 
-    An address that was computed from a parameter, on any path, may lie in its buffer. What is loaded from a buffer is
-    no address, since buffers hold numbers.
+    An address computed from a parameter, on any path, may be in its buffer. Values loaded from a buffer are not
+    addresses, since buffers contain numbers.
     """
     text = _COMMENT.sub("", ptx)
     starts = [match.start() for match in _FUNCTION.finditer(text)]
@@ -67,11 +66,11 @@ def parameter_accesses(ptx: str) -> dict[str, Accesses]:
 
 
 def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
-    """Of an entry with these parameters and this body."""
+    """The accesses of an entry with these parameters and this body."""
     pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
     body = _Body(pointers, list(_instructions(lines)))
     written, is_known = body.writes()
-    # Those of inline assembly may be called anything, and are not followed.
+    # Registers of inline assembly may have any name, and are not tracked.
     names = [name.strip() for each in _DECLARED.findall(lines) for name in each.split(",")]
     is_named = all(name.startswith("%") or _REGISTER.fullmatch(name) for name in names)
     widths = body.widths()
@@ -80,7 +79,7 @@ def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
 
 
 def _declared(parameter: str) -> int:
-    """What the address of a buffer is said to be a multiple of; PTX takes 4 where nothing is said."""
+    """The declared alignment of a buffer; PTX assumes 4 by default."""
     if ".ptr" not in parameter:
         return 1
     match = _ALIGNMENT.search(parameter)
@@ -94,23 +93,23 @@ class _Instruction:
 
     @property
     def kind(self) -> str:
-        """What it does, without its types and spaces."""
+        """The operation, without types and spaces."""
         return self.name.partition(".")[0]
 
     @property
     def space(self) -> str:
-        """The memory that it accesses, where it says so; what copies names that of the target first."""
+        """The state space that it accesses, if stated; a copy names that of the target first."""
         parts = (part.partition("::")[0] for part in self.name.split("."))
         return next((part for part in parts if part in (*_OWN, "global", "const")), "")
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Its operands that are addresses, or may be."""
+        """Its operands that are, or may be, addresses."""
         return [operand for operand in self.operands if operand.startswith("[") or self.kind == "call"]
 
     @property
     def width(self) -> int:
-        """The bytes of its access, of which its address must be a multiple."""
+        """The size of its access, to which its address must be aligned."""
         if self.name.startswith(("cp.async.ca", "cp.async.cg")):
             return int(self.operands[2], 0)
         match = _TYPE.search(self.name)
@@ -135,9 +134,9 @@ def _instructions(body: str) -> Iterator[_Instruction]:
 
 @dataclass
 class _Body:
-    """pointers: parameters by name. sources: for each register those that it may be computed from.
+    """pointers: parameters by name. sources: for each register, the pointers from which it may be computed.
 
-    spilled: those from which anything was computed that the entry keeps in its own memory.
+    spilled: the pointers of values that the entry stores in its own memory.
     """
 
     pointers: dict[str, int]
@@ -146,17 +145,17 @@ class _Body:
     spilled: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        # Loops carry addresses back to what stands before, so this goes on until nothing is learnt any more.
+        # Loops carry addresses backwards, so this iterates to a fixed point.
         while sum(map(self._learns, self.instructions)):
             pass
 
     def cached(self) -> set[int]:
-        """The pointers that are read through a cache which sees no writes of the same launch."""
+        """The pointers that are read through the non-coherent cache."""
         loads = (each for each in self.instructions if "nc" in each.name.split(".") or each.kind == "ldu")
         return set().union(*(self._taken(each.addresses) for each in loads)) - {_FRAME}
 
     def widths(self) -> dict[int, int]:
-        """Of each pointer the bytes of the widest access through it."""
+        """The size of the widest access through each pointer."""
         found: dict[int, int] = {}
         for each in self.instructions:
             for pointer in self._taken(each.addresses):
@@ -164,7 +163,7 @@ class _Body:
         return found
 
     def writes(self) -> tuple[set[int], bool]:
-        """The pointers that are written through, and whether there is nothing else."""
+        """The pointers that are written through, and whether all written addresses are known."""
         written: set[int] = set()
         is_known = True
         for each in self.instructions:
@@ -175,15 +174,15 @@ class _Body:
         return written, is_known
 
     def _learns(self, each: _Instruction) -> int:
-        """How much more the instruction tells of what it computes."""
+        """The number of new facts that the instruction adds about its results."""
         if each.kind == "st":
             is_own = each.space in _OWN or _FRAME in self._taken(each.addresses)
             return _add(self.spilled, self._taken(each.operands[1:]) if is_own else set[int]())
-        # What has an address first computes nothing.
+        # An instruction with an address first has no result.
         if not each.operands or each.operands[0].startswith("["):
             return 0
         made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
-        # What comparisons give is no address.
+        # Results of comparisons are not addresses.
         registers = [name for name in _REGISTER.findall(each.operands[0]) if not name.startswith("%p")]
         return sum(_add(self.sources.setdefault(name, set()), made) for name in registers)
 
@@ -204,7 +203,7 @@ def _is_of_registers(each: _Instruction) -> bool:
 
 
 def _add(known: set[int], more: set[int]) -> int:
-    """Adds `more` to `known`; how many of these are new."""
+    """Adds `more` to `known`; returns the number of new ones."""
     count = len(known)
     known |= more
     return len(known) - count

@@ -1,4 +1,4 @@
-"""How many bytes a tensor takes in an arena."""
+"""Sizes of tensors in an arena, in bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INDEX_BYTES = 8
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of one element of the type that MLIR calls `dtype`; an i1 takes one. Raises DmcError for another name."""
+    """Bytes of one element of MLIR's type `dtype`; an i1 takes one. Raises DmcError for an unknown type."""
     if dtype == "index":
         return _INDEX_BYTES
     match = _WIDTH.match(dtype)

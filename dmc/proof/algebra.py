@@ -1,4 +1,4 @@
-"""V3: names exist, sizes fit, and ranges lie inside their arenas."""
+"""V3: names exist, sizes match, and ranges are inside their arenas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = ("parameter", "frozen", "buffer", "optimizer", "counter", "seed")
 
 
 def check_algebra(job: Job) -> None:
-    """Raises ProofError for the first lane, slot or command that does not fit what the job declares."""
+    """Raises ProofError for the first lane, slot or command that contradicts the job's declarations."""
     if (ranks := prod(job.mesh.values())) != len(job.programs):
         axes = ", ".join(f"{axis}={size}" for axis, size in job.mesh.items())
         fact = f"the mesh {axes} has {ranks} ranks, but there are programs for {len(job.programs)}"
@@ -26,7 +26,7 @@ def check_algebra(job: Job) -> None:
     check_channels(job)
     for rank, program in enumerate(job.programs):
         if program.rank != rank:
-            raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs stand in order of rank")
+            raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs must be in rank order")
         _check_lanes(job, program)
         _check_slots(program)
         known = communicators(job, rank)
@@ -39,7 +39,7 @@ def _check_lanes(job: Job, program: Program) -> None:
     for lane in program.lanes:
         place = f"rank {program.rank}, lane {lane.name}"
         if (lane.queue == "comm") != (lane.channel is not None):
-            raise ProofError("V3", place, f"is of queue {lane.queue} and has channel {lane.channel}")
+            raise ProofError("V3", place, f"has queue {lane.queue} and channel {lane.channel}")
         if lane.channel is not None and lane.channel not in declared:
             raise ProofError("V3", place, f"its channel {lane.channel} is not declared")
     _check_unique(f"rank {program.rank}", "lane", (lane.name for lane in program.lanes))
@@ -55,7 +55,7 @@ def _check_slots(program: Program) -> None:
         if slot.range.length != tensor_bytes(slot.dtype, slot.shape):
             fact = f"has {slot.range.length} bytes for {slot.shape} of {slot.dtype}"
             raise ProofError("V3", place, fact)
-    # What the host gives is there before the first command, and what it reads is there after the last.
+    # Inputs from the host are in place before the first command, outputs after the last.
     _check_apart(program, "before the step", [slot for slot in program.slots if slot.role != "output"])
     _check_apart(program, "after the step", [slot for slot in program.slots if slot.role in (*STATE, "output")])
 
@@ -81,18 +81,18 @@ def _check_command(job: Job, known: Communicators, program: Program, index: int)
 def _check_launch(job: Job, place: str, launch: Launch) -> None:
     kernel = job.kernels.get(launch.kernel)
     if kernel is None:
-        fact = f"its kernel @{launch.kernel} is not among the {len(job.kernels)} of the job"
+        fact = f"its kernel @{launch.kernel} is not among the job's {len(job.kernels)}"
         near = get_close_matches(launch.kernel, job.kernels, 1)
         raise ProofError("V3", place, fact, f"did you mean @{near[0]}?" if near else "declare it as a function")
     _check_operands(place, "reads", launch.reads, kernel.reads)
     _check_operands(place, "writes", launch.writes, kernel.writes)
     has = 0 if launch.scratch is None else launch.scratch.length
     if has != kernel.scratch:
-        raise ProofError("V3", place, f"has {has} bytes of scratch; its kernel needs {kernel.scratch}")
+        raise ProofError("V3", place, f"has {has} bytes of scratch; its kernel requires {kernel.scratch}")
     for written in launch.writes:
         if any(written.overlaps(read) and written != read for read in launch.reads):
-            fact = f"writes {told(written)}, which overlaps an operand without being exactly it"
-            raise ProofError("V3", place, fact, "in place means the very same bytes")
+            fact = f"writes {told(written)}, which overlaps an operand without being identical to it"
+            raise ProofError("V3", place, fact, "in place means exactly the same bytes")
     _check_disjoint(place, "results and scratch", accesses(launch)[1])
     scratch = launch.scratch
     if scratch is not None and any(scratch.overlaps(read) for read in launch.reads):
@@ -105,7 +105,7 @@ def _check_operands(place: str, name: str, ranges: tuple[Range, ...], operands: 
     for i, (given, operand) in enumerate(zip(ranges, operands, strict=True)):
         wanted = tensor_bytes(operand.dtype, operand.shape)
         if given.length != wanted:
-            raise ProofError("V3", place, f"{name} {told(given)} as number {i}, which is {wanted} bytes in its kernel")
+            raise ProofError("V3", place, f"{name} {told(given)} as number {i}, which has {wanted} bytes in its kernel")
 
 
 def _check_move(program: Program, index: int, move: Move) -> None:
@@ -124,7 +124,7 @@ def _check_queue(program: Program, index: int, queues: tuple[str, ...]) -> None:
     lane = program.commands[index].lane
     queue = program.lanes[lane].queue
     if queue not in queues:
-        fact = f"cannot run on {lane_name(program, lane)}, of queue {queue}; it belongs on {' or '.join(queues)}"
+        fact = f"cannot run on {lane_name(program, lane)} of queue {queue}; it belongs on {' or '.join(queues)}"
         raise ProofError("V3", where(program, index), fact)
 
 
@@ -140,7 +140,7 @@ def _check_apart(program: Program, when: str, slots: list[Slot]) -> None:
     ordered = sorted(slots, key=lambda slot: slot.range)
     for first, second in pairwise(ordered):
         if first.range.overlaps(second.range):
-            fact = f"shares bytes with slot {second.name}, and both are to hold their own {when}"
+            fact = f"shares bytes with slot {second.name}, but both must hold their own value {when}"
             raise ProofError("V3", f"rank {program.rank}, slot {first.name}", fact)
 
 

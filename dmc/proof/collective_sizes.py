@@ -1,4 +1,4 @@
-"""V3 of movements between ranks: what each kind takes and gives, and on which communicator."""
+"""V3 for movements between ranks: operands and results of each kind, and communicators."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def check_channels(job: Job) -> None:
     for channel in job.channels:
         place = f"channel {channel.name}"
         if bool(channel.axes) == bool(channel.groups):
-            raise ProofError("V3", place, "has either axes of the mesh or groups of ranks, not both")
+            raise ProofError("V3", place, "must have either axes of the mesh or groups of ranks, not both")
         for axis in channel.axes:
             if axis not in job.mesh:
-                raise ProofError("V3", place, f"is along {axis}, no axis of the mesh {job.mesh}")
+                raise ProofError("V3", place, f"is along {axis}, which is not an axis of the mesh {job.mesh}")
         for group in channel.groups:
             if not group or len(set(group)) < len(group) or not set(group) <= set(range(len(job.programs))):
-                raise ProofError("V3", place, f"its group {group} is not of different ranks of the {len(job.programs)}")
+                raise ProofError(
+                    "V3", place, f"its group {group} does not consist of distinct ranks of the {len(job.programs)}"
+                )
         if len(set(map(frozenset, channel.groups))) < len(channel.groups):
-            raise ProofError("V3", place, "has two groups of the same ranks", "give each a channel of its own")
+            raise ProofError("V3", place, "has two groups of the same ranks", "give each its own channel")
 
 
 def communicators(job: Job, rank: int) -> Communicators:
@@ -43,18 +45,18 @@ def communicators(job: Job, rank: int) -> Communicators:
 
 
 def check_collective(known: Communicators, program: Program, place: str, command: Collective) -> None:
-    """Raises ProofError where one rank's part in a movement does not fit its kind, its lane or the mesh."""
+    """Raises ProofError where one rank's part in a movement contradicts its kind, its lane or the mesh."""
     if command.kind not in get_args(CollectiveKind):
-        raise ProofError("V3", place, f"is of no kind there is; use one of {', '.join(get_args(CollectiveKind))}")
+        raise ProofError("V3", place, f"has an unknown kind; use one of {', '.join(get_args(CollectiveKind))}")
     _check_communicator(known, program, place, command)
     _check_sizes(place, command)
     combines = (command.reduction is not None, command.accumulate is not None)
     if combines != ((True, True) if command.kind in REDUCING else (False, False)):
-        raise ProofError("V3", place, f"exactly {' and '.join(REDUCING)} have a reduction and a type to add up in")
+        raise ProofError("V3", place, f"exactly {' and '.join(REDUCING)} have a reduction and an accumulation type")
     if (command.peer is not None) != (command.kind in WITH_PEER):
         raise ProofError("V3", place, f"exactly {', '.join(WITH_PEER)} have a peer; it has {command.peer}")
     if command.peer is not None and not 0 <= command.peer < len(command.ranks):
-        raise ProofError("V3", place, f"its peer {command.peer} is no member of {command.ranks}")
+        raise ProofError("V3", place, f"its peer {command.peer} is not a member of {command.ranks}")
     if command.kind in MESSAGES and command.ranks[command.peer or 0] == program.rank:
         raise ProofError("V3", place, "is a message to itself")
     _check_pairs(place, command)
@@ -63,7 +65,7 @@ def check_collective(known: Communicators, program: Program, place: str, command
 def _check_communicator(known: Communicators, program: Program, place: str, command: Collective) -> None:
     lane = program.lanes[command.lane]
     if lane.channel != command.channel:
-        raise ProofError("V3", place, f"is of channel {command.channel}, but its lane is of {lane.channel}")
+        raise ProofError("V3", place, f"has channel {command.channel}, but its lane has {lane.channel}")
     members = known[command.channel]
     if command.ranks not in members:
         has = " or ".join(map(str, members)) or "no group of this rank"
@@ -80,7 +82,7 @@ def _groups(mesh: Mesh, channel: Channel, rank: int) -> tuple[tuple[int, ...], .
 def _check_sizes(place: str, command: Collective) -> None:
     members, count = len(command.ranks), command.count
     if command.kind in ("reduce_scatter", "all_to_all") and count % members:
-        raise ProofError("V3", place, f"{members} members do not divide {count} elements")
+        raise ProofError("V3", place, f"{count} elements are not divisible by {members} members")
     given = count
     if command.kind == "all_gather":
         given = count * members
@@ -93,14 +95,14 @@ def _check_sizes(place: str, command: Collective) -> None:
     if source is None or target is None or not source.overlaps(target):
         return
     if command.kind != "all_reduce" or source != target:
-        fact = f"writes {told(target)} over its source {told(source)}; only an all_reduce may, and in place exactly"
+        fact = f"writes {told(target)} over its source {told(source)}; only an all_reduce may, exactly in place"
         raise ProofError("V3", place, fact)
 
 
 def _check_bytes(place: str, name: str, given: Range | None, wanted: int | None) -> None:
     has = None if given is None else given.length
     if has != wanted:
-        raise ProofError("V3", place, f"its {name} has {has} bytes; {wanted} are wanted by its kind, count and type")
+        raise ProofError("V3", place, f"its {name} has {has} bytes; its kind, count and type require {wanted}")
 
 
 def _check_pairs(place: str, command: Collective) -> None:
@@ -111,4 +113,4 @@ def _check_pairs(place: str, command: Collective) -> None:
     for end, name in ((0, "source"), (1, "target")):
         indices = [pair[end] for pair in command.pairs]
         if len(set(indices)) != len(indices) or not all(0 <= index < len(command.ranks) for index in indices):
-            raise ProofError("V3", place, f"its {name}s {indices} are not different members of {command.ranks}")
+            raise ProofError("V3", place, f"its {name}s {indices} are not distinct members of {command.ranks}")

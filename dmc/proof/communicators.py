@@ -12,16 +12,16 @@ from dmc.proof.instances import collectives, key_of
 from dmc.proof.order import Order
 from dmc.proof.story import where
 
-# Movements of one rank on one lane and with the same members, by their places in its program: one follows the other.
+# Movements of one rank on one lane with the same members, by their indices in its program; they are ordered.
 _Chains = dict[tuple[int, frozenset[int]], list[int]]
 
 
 def check_communicators(job: Job, orders: tuple[Order, ...]) -> None:
-    """Raises ProofError for two movements that share two ranks, one of which leaves their order open.
+    """Raises ProofError for two movements that share two ranks, one of which does not order them.
 
     Two communicators over the same devices may hang when both are active, even where every rank issues them in one
-    order, because nothing makes the devices start them in that order. So on each of the ranks that two movements share,
-    one must end before the other begins. V5 has seen that the ranks agree on which.
+    order, because nothing makes the devices start them in that order. So on each rank that two movements share, one
+    must end before the other begins. V5 has checked that the ranks agree on which.
     """
     for program, order in zip(job.programs, orders, strict=True):
         chains: _Chains = defaultdict(list)
@@ -34,10 +34,11 @@ def check_communicators(job: Job, orders: tuple[Order, ...]) -> None:
 
 
 def _check(program: Program, order: Order, shared: list[int], one: list[int], other: list[int]) -> None:
-    """Two lanes' movements, merged by issue, are all ordered if and only if neighbours of different lanes are."""
+    """Two lanes' movements, merged in order of issue, are all ordered if and only if neighbours of different lanes
+    are."""
     merged = sorted([*((index, 0) for index in one), *((index, 1) for index in other)], key=itemgetter(0))
     for (first, mine), (second, theirs) in pairwise(merged):
         if mine != theirs and not order.is_before(first, second):
-            fact = f"may run while {where(program, first)} does, and both are of ranks {shared}"
+            fact = f"may run concurrently with {where(program, first)}, and both involve ranks {shared}"
             hint = "await the end of one before the other, or use one channel"
             raise ProofError("V5b", where(program, second), fact, hint)

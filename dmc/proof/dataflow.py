@@ -1,4 +1,4 @@
-"""V11: each launch of a job reads the very values that form placed says, and every slot holds its own at the end."""
+"""V11: each launch of a job reads exactly the values of form placed, and every slot holds its own at the end."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from dmc.proof.meaning import delivered
 from dmc.proof.story import told, where
 from dmc.proof.values import Values
 
-# A value, and the byte of the arena at which its first byte lies, or would lie.
+# A value, and the byte of the arena at which it begins, or would begin.
 _Content = tuple[int, int]
-# A rank's part in a movement, with what it gives; it goes on with what it gets.
+# A rank's part in a movement, with the value it sends; it continues with the value it receives.
 _Walk = Generator[tuple[Collective, int], int, None]
-_HINT = "a pass of stage planned, or who changed the plan, mistook one value for another"
+_HINT = "a pass of stage planned, or an edit of the plan, mistook one value for another"
 
 
 def check_dataflow(job: Job, dataflow: Dataflow) -> None:
-    """Raises ProofError where a step does not compute what form placed says, with the first place that goes wrong.
+    """Raises ProofError where a step does not compute what form placed prescribes, with the first wrong place.
 
     The values of form placed and of form scheduled are compared first. Then every program is walked in the order of
-    issue, which conflicting accesses keep (V6), with the value that each byte holds: a launch takes what the kernel of
-    form scheduled takes in whose place it stands. Linear in the commands of all ranks, times a logarithm. Needs V1 to
-    V5.
+    issue, which conflicting accesses keep (V6), with the value that each byte holds: a launch must have the operands of
+    its kernel of form scheduled. Linear in the commands of all ranks, times a logarithm. Needs V1 to V5.
     """
     expected = expected_of(dataflow, Mesh(links=None, **job.mesh))
     ranks = [_Rank(program, expected) for program in job.programs]
@@ -40,7 +39,7 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
 
 
 def _play(walks: Sequence[_Walk], values: Values) -> None:
-    """Walks all programs, each as far as it comes without the others."""
+    """Walks all programs, each as far as possible without the others."""
     arrived: defaultdict[object, dict[int, int]] = defaultdict(dict)
     ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(walks))]
     while ready:
@@ -63,7 +62,7 @@ def _how(command: Collective) -> Moving:
 
 
 class _Rank:
-    """What the bytes of one rank hold, up to the command that it has come to."""
+    """The contents of one rank's bytes, up to the command it has reached."""
 
     def __init__(self, program: Program, expected: Expected) -> None:
         self.program, self.expected, self.values = program, expected, expected.values
@@ -75,7 +74,7 @@ class _Rank:
                 self._write(slot.range, self.values.made(("argument", slot.name, program.rank), slot.range.length))
 
     def walk(self) -> _Walk:
-        """Goes through the commands; stops at each movement with other ranks until they have come to it."""
+        """Goes through the commands; stops at each movement with other ranks until they have reached it."""
         for index, command in enumerate(self.program.commands):
             match command:
                 case Launch():
@@ -84,14 +83,14 @@ class _Rank:
                     self._write(command.target, self._read(command.source))
                 case Collective():
                     if command.kind in MESSAGES or command.source is None or command.target is None:
-                        fact = "is a message between two ranks, of which form placed has none"
+                        fact = "is a message between two ranks, but form placed has none"
                         raise ProofError("V11", where(self.program, index), fact, "use a collective")
                     self._write(command.target, (yield command, self._read(command.source)))
                 case _:
                     pass
 
     def check_end(self) -> None:
-        """All kernels were launched, and what the host finds is what form placed says."""
+        """Checks that all kernels were launched, and that the host finds the values of form placed."""
         rank, wanted = self.program.rank, self.expected.calls[self.program.rank]
         if self.launches < len(wanted):
             kernel = wanted[self.launches]
@@ -111,7 +110,7 @@ class _Rank:
         place, number = where(self.program, index), self.launches
         if number >= len(wanted) or wanted[number].call.function != launch.kernel:
             instead = f"launch of {wanted[number].told}" if number < len(wanted) else "the end of the step"
-            raise ProofError("V11", place, f"stands where form scheduled has {instead}", _HINT)
+            raise ProofError("V11", place, f"is where form scheduled has {instead}", _HINT)
         taken = tuple(map(self._read, launch.reads))
         for i, (found, value) in enumerate(zip(taken, wanted[number].operands, strict=True)):
             # What is between the members of a bucket, nobody has written there.

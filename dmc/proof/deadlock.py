@@ -1,4 +1,4 @@
-"""V5: no rank waits for another in a circle."""
+"""V5: no ranks wait for each other in a cycle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dmc.proof.story import lane_name, what
 
 
 def check_deadlock(job: Job) -> None:
-    """Raises ProofError, telling the circle, where the job cannot come to its end.
+    """Raises ProofError, showing the cycle, if the job cannot terminate.
 
     A graph over all ranks: a node for each command, one for all parts of a movement (it begins when all members have
-    reached it); edges along each lane and from records to awaits. The job ends if and only if the graph has no cycle,
-    because nothing else waits. Order within each communicator is not enough: three pairwise groups in a ring, each
-    with one movement only, can wait for one another. Kahn's algorithm; linear in commands. Needs V1, V3 and V4.
+    reached it); edges along each lane and from records to awaits. The job terminates if and only if the graph has no
+    cycle, because nothing else waits. Order within each communicator is not enough: three pairwise groups in a ring,
+    each with only one movement, can wait for one another. Kahn's algorithm; linear in commands. Needs V1, V3 and V4.
     """
     graph = _graph(job)
     waiting = [len(before) for before in graph.before]
@@ -33,13 +33,13 @@ def check_deadlock(job: Job) -> None:
             "V5",
             None,
             f"the step never ends:\n{_story(job, graph, _circle(graph, waiting, stuck))}",
-            "issue the movements in one order on all ranks, or drop an event of the circle",
+            "issue the movements in one order on all ranks, or drop an event of the cycle",
         )
 
 
 @dataclass(frozen=True)
 class _Edge:
-    """One command of a rank waits for another of its own, by their places."""
+    """One command of a rank waits for another of the same rank, by index."""
 
     rank: int
     first: int
@@ -48,7 +48,7 @@ class _Edge:
 
 @dataclass
 class _Graph:
-    """before[n]: the edges into node n with the nodes they come from; after[n]: the nodes that wait for n."""
+    """before[n]: the edges into node n with their source nodes; after[n]: the nodes that wait for n."""
 
     before: list[list[tuple[int, _Edge]]] = field(default_factory=list)
     after: list[list[int]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Graph:
         return len(self.before) - 1
 
     def connect(self, first: int, second: int, edge: _Edge) -> None:
-        """`second` waits for `first`."""
+        """Makes `second` wait for `first`."""
         self.before[second].append((first, edge))
         self.after[first].append(second)
 
@@ -87,7 +87,7 @@ def _graph(job: Job) -> _Graph:
 
 
 def _circle(graph: _Graph, waiting: Sequence[int], stuck: int) -> list[_Edge]:
-    """A cycle, told backwards: each edge's second command waits for its first. Every stuck node waits for another."""
+    """A cycle, listed backwards: each edge's second command waits for its first. Every stuck node waits for another."""
     seen: dict[int, int] = {}
     edges: list[_Edge] = []
     node = stuck
@@ -99,7 +99,7 @@ def _circle(graph: _Graph, waiting: Sequence[int], stuck: int) -> list[_Edge]:
 
 
 def _story(job: Job, graph: _Graph, circle: list[_Edge]) -> str:
-    """One line for each rank's stretch of the circle, which begins and ends in a movement."""
+    """One line per rank's stretch of the cycle, which begins and ends in a movement."""
     starts = [
         i for i, edge in enumerate(circle) if isinstance(job.programs[edge.rank].commands[edge.second], Collective)
     ]

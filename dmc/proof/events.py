@@ -1,4 +1,4 @@
-"""V1: every event is recorded once, before whoever awaits it."""
+"""V1: every event is recorded once, before its awaits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _check(program: Program) -> None:
             if command.event in recorded:
                 first = recorded[command.event]
                 fact = f"event {command.event} is recorded a second time; command {first} recorded it before"
-                raise ProofError("V1", where(program, index), fact, "give each record an event of its own")
+                raise ProofError("V1", where(program, index), fact, "give each record its own event")
             recorded[command.event] = index
         if isinstance(command, Await) and command.event not in recorded:
-            fact = f"waits for event {command.event} for ever: {_why(program, command.event)}"
+            fact = f"waits for event {command.event} forever: {_why(program, command.event)}"
             raise ProofError("V1", where(program, index), fact, "record the event before it is awaited")
 
 

@@ -1,4 +1,4 @@
-"""What each launch of a job must take and give, and what slots must hold, by form placed and form scheduled."""
+"""The expected operands and results of each launch of a job, and contents of slots, from forms placed and scheduled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dmc.program.labels import short
 from dmc.proof.meaning import Held, Meaning
 from dmc.proof.values import Values
 
-# Of the pieces of a value so many are told.
+# At most this many pieces of a value are listed.
 _MOST_TOLD = 3
-_HINT = "a pass of stage scheduled changed what is computed; replay the stage with dmc-opt, pass by pass"
+_HINT = "a pass of stage scheduled changed the dataflow; replay the stage with dmc-opt, pass by pass"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of form scheduled on one rank: what it takes, and what it gives."""
+    """A kernel of form scheduled on one rank: its operands and results."""
 
     call: Call
     operands: tuple[int, ...]
@@ -33,7 +33,7 @@ class Kernel:
 
 @dataclass
 class Expected:
-    """By rank: the kernels in the order of issue, and what state and outputs are at the end, by name."""
+    """By rank: the kernels in the order of issue, and the final state and outputs, by name."""
 
     values: Values
     calls: Sequence[list[Kernel]]
@@ -41,11 +41,11 @@ class Expected:
     outputs: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
 
     def note(self, call: Call, rank: int, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
-        """Notes a kernel of form scheduled."""
+        """Records a kernel of form scheduled."""
         self.calls[rank].append(Kernel(call, operands, results))
 
     def told(self, value: int) -> str:
-        """What a value is, for people."""
+        """A readable description of a value."""
         for kernel in (kernel for calls in self.calls for kernel in calls if value in kernel.results):
             which = f"result {kernel.results.index(value)}" if len(kernel.results) > 1 else "the result"
             return f"{which} of {kernel.told}"
@@ -53,24 +53,24 @@ class Expected:
             case ("argument", str(name), rank):
                 return f"'{name}' of rank {rank}"
             case ("unwritten",):
-                return "bytes that nobody has written"
+                return "uninitialised bytes"
             case ("reduced", how, wholes):
-                return f"the {how[0]} of {self.told(wholes[0][0])} and its like on {len(wholes)} ranks"
+                return f"the {how[0]} of {self.told(wholes[0][0])} and its counterparts on {len(wholes)} ranks"
             case ("row", segments):
                 return self._told_row(segments)
             case _:
-                return "a value of which only parts of kernels are made"
+                return "a value of which kernels compute only parts"
 
     def _told_row(self, segments: Sequence[tuple[int, int, int]]) -> str:
         pieces = [f"bytes [{first}, {first + length}) of {self.told(whole)}" for whole, first, length in segments]
         more = len(pieces) - _MOST_TOLD
-        return ", ".join(pieces[:_MOST_TOLD]) + (f" and {more} pieces more" if more > 0 else "")
+        return ", ".join(pieces[:_MOST_TOLD]) + (f" and {more} more pieces" if more > 0 else "")
 
 
 def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
-    """Finds the values of every rank. Raises ProofError where a form gives others than the one before it.
+    """Finds the values of every rank. Raises ProofError if a form's values differ from those of the one before it.
 
-    What upstream's canonicalize and cse, and dm-pad-classes, make of the opened form is taken as it is.
+    Upstream's canonicalize and cse, and dm-pad-classes, are trusted.
     """
     values = Values()
     expected = Expected(values, [[] for _ in mesh.ranks])
@@ -81,7 +81,7 @@ def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
     scheduled = Meaning(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
     for rank in mesh.ranks:
         if name := _other(_ends(dataflow.placed, placed[rank]), _ends(dataflow.opened, opened[rank])):
-            fact = f"'{name}' of rank {rank} is computed otherwise than in form placed"
+            fact = f"'{name}' of rank {rank} is computed differently from form placed"
             raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)
         state, outputs = ends = _ends(dataflow.simplified, simplified[rank])
         if name := _other(ends, _ends(dataflow.scheduled, scheduled[rank])):
@@ -100,7 +100,7 @@ def _ends(step: Step, held: Held) -> _Ends:
 
 
 def _other(wanted: _Ends, found: _Ends) -> str:
-    """The first of state and outputs that is not the same, or ""."""
+    """The first differing state or output, or ""."""
     pairs = [
         (mine.get(name), theirs.get(name), name)
         for mine, theirs in zip(wanted, found, strict=True)
@@ -110,11 +110,11 @@ def _other(wanted: _Ends, found: _Ends) -> str:
 
 
 def _first_difference(expected: Expected, rank: int, known: Held, name: str) -> ProofError:
-    """Tells the first kernel that computes what form placed does not."""
-    values, fact = set(known), f"'{name}' of rank {rank} is not what form placed says"
+    """Names the first kernel that computes a value that form placed does not."""
+    values, fact = set(known), f"'{name}' of rank {rank} differs from form placed"
     for kernel in expected.calls[rank]:
         if not values.issuperset(kernel.results):
             taken = ", ".join(map(expected.told, kernel.operands))
-            fact = f"computes, of {taken}, what form placed does not; so {fact}"
+            fact = f"computes from {taken} a value that form placed does not; so {fact}"
             return ProofError("V11", f"stage scheduled, {kernel.told}", fact, _HINT)
     return ProofError("V11", "stage scheduled", fact, _HINT)

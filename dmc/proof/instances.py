@@ -1,4 +1,4 @@
-"""The movements of a job: who takes part in each, with which command."""
+"""The movements of a job: the participants of each, and their commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from dmc.program import Collective, Job, Program
 from dmc.proof.collective_sizes import MESSAGES
 
-# What makes two commands parts of one movement: its number, its channel, and its members; for a message the two ends.
+# What identifies the movement of a command: its number, its channel, and its members; for a message the two ends.
 Key = tuple[int, str, tuple[int, ...]]
 
 
 @dataclass
 class Movement:
-    """One movement: the place of its part in each rank's program, by rank, in the order in which ranks stand."""
+    """One movement: the index of its part in each rank's program, by rank, in rank order."""
 
     key: Key
     parts: dict[int, int] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Movement:
 
 
 def key_of(program: Program, command: Collective) -> Key:
-    """The movement that a rank's command is a part of; the ends of a message are its sender and its receiver."""
+    """The movement of a rank's command; the ends of a message are its sender and its receiver."""
     if command.kind not in MESSAGES:
         return command.instance, command.channel, command.ranks
     ends = (program.rank, command.ranks[command.peer or 0])
@@ -34,12 +34,12 @@ def key_of(program: Program, command: Collective) -> Key:
 
 
 def collectives(program: Program) -> Iterator[tuple[int, Collective]]:
-    """A rank's parts in movements, with their places in its program."""
+    """A rank's parts in movements, with their indices in its program."""
     return ((i, command) for i, command in enumerate(program.commands) if isinstance(command, Collective))
 
 
 def movements(job: Job) -> dict[Key, Movement]:
-    """Every movement of a job in which each rank has one part at most. Linear in commands."""
+    """Every movement of a job in which each rank has at most one part. Linear in commands."""
     found: dict[Key, Movement] = {}
     for program in job.programs:
         for index, command in collectives(program):

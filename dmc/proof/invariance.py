@@ -1,4 +1,4 @@
-"""V10: all ranks run one program, and no rank has decided anything alone."""
+"""V10: all ranks run one program, and no rank decides anything alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dmc.proof.story import lane_name, what, where
 
 
 def check_invariance(job: Job) -> None:
-    """Raises ProofError for the first thing in which a rank's program differs from rank 0's without a reason.
+    """Raises ProofError for the first unjustified difference between a rank's program and rank 0's.
 
-    Reasons are: which slice of a value a rank reads, which variant of a kernel it launches, who its peers are, and
-    whether it is the sender or the receiver of a message. Linear in commands.
+    Legitimate differences are: which slice of a value a rank reads, which variant of a kernel it launches, who its
+    peers are, and whether it is the sender or the receiver of a message. Linear in commands.
     """
     first = job.programs[0]
     for program in job.programs[1:]:
@@ -31,12 +31,12 @@ def _check_commands(job: Job, first: Program, program: Program) -> None:
         raise ProofError("V10", f"rank {program.rank}", fact)
     for index, (one, other) in enumerate(zip(first.commands, program.commands, strict=True)):
         if one != other and _skeleton(job, one) != _skeleton(job, other):
-            fact = f"stands where rank 0 has {what(one)} on lane {lane_name(first, one.lane)}; they are not alike"
+            fact = f"is where rank 0 has {what(one)} on lane {lane_name(first, one.lane)}; they differ"
             raise ProofError("V10", where(program, index), fact, "decide for all ranks at once")
 
 
 def _skeleton(job: Job, command: Command) -> object:
-    """What of a command must be the same on all ranks."""
+    """The properties of a command that must be the same on all ranks."""
     match command:
         case Launch():
             kernel = job.kernels[command.kernel]

@@ -10,15 +10,14 @@ NOBODY = -1
 
 
 class LiveBuffers:
-    """Buffers, by number, of which no two have a byte in common. All that it does takes logarithmic time, but for
-    what it lists."""
+    """Non-overlapping buffers, by number. All operations take logarithmic time, plus the size of what they list."""
 
     def __init__(self, buffers: tuple[Buffer, ...]) -> None:
         self._buffers = buffers
         self._entries: list[tuple[int, int]] = []
 
     def parts(self, touched: Range) -> list[tuple[int, int, int]]:
-        """What holds the bytes of `touched`: first byte, the first behind it, and the buffer, or `NOBODY`."""
+        """The owners of the bytes of `touched`: first byte, end, and the buffer, or `NOBODY`."""
         at = max(bisect_right(self._entries, (touched.offset, len(self._buffers))) - 1, 0)
         found: list[tuple[int, int, int]] = []
         end = touched.offset
@@ -35,7 +34,7 @@ class LiveBuffers:
         return found
 
     def insert(self, number: int) -> int:
-        """Adds a buffer, unless it overlaps one that is there: then it returns that one, else `NOBODY`."""
+        """Adds a buffer, unless it overlaps another: then returns that one, else `NOBODY`."""
         wanted = self._buffers[number].range
         at = bisect_left(self._entries, (wanted.offset, number))
         for _, other in self._entries[max(at - 1, 0) : at + 1]:
@@ -45,5 +44,5 @@ class LiveBuffers:
         return NOBODY
 
     def remove(self, number: int) -> None:
-        """Takes away a buffer that is there."""
+        """Removes a buffer."""
         del self._entries[bisect_left(self._entries, (self._buffers[number].range.offset, number))]

@@ -1,4 +1,4 @@
-"""V3 of buffers: their lives are counted in the commands that there are."""
+"""V3 for buffers: their live ranges consist of existing commands."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dmc.program import Program, accesses
 from dmc.proof.order import Order
 from dmc.proof.races import check_races
 
-# Whose all bytes are where nobody knows whose they are.
+# The owner of all bytes when owners are unknown.
 _SOMEBODY = frozenset({0})
 
 
 def check_lives(program: Program, order: Order) -> None:
-    """Raises ProofError for a buffer that lives at commands which do not exist.
+    """Raises ProofError for a buffer that is live at commands that do not exist.
 
-    So it is where a command was taken out and buffers still count it. What that does to the order of accesses is told
-    first, for it says what is missing.
+    This happens when a command was removed but buffers still count it. The effect on the order of accesses is reported
+    first, because it says what is missing.
     """
     count = len(program.commands)
     wrong = [buffer for buffer in program.buffers if not 0 <= buffer.first <= buffer.last < count]
@@ -24,7 +24,7 @@ def check_lives(program: Program, order: Order) -> None:
     touched = enumerate(map(accesses, program.commands))
     check_races(program, order, {i: ((_SOMEBODY,) * len(r), (_SOMEBODY,) * len(w)) for i, (r, w) in touched})
     buffer = max(wrong, key=lambda buffer: buffer.last)
-    fact = f"lives from command {buffer.first} to {buffer.last}, but there are {count} commands, counted from 0"
+    fact = f"is live from command {buffer.first} to {buffer.last}, but there are {count} commands, counted from 0"
     missing = buffer.last + 1 - count
     hint = f"put back the commands that are missing ({missing}), or plan the step again" if missing > 0 else ""
     raise ProofError("V3", f"rank {program.rank}, buffer '{buffer.label}'", fact, hint)

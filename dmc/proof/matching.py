@@ -1,4 +1,4 @@
-"""V4: the members of each communicator issue the same movements in the same order, and agree on what each is."""
+"""V4: the members of each communicator issue the same movements in the same order, and agree on each."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dmc.proof.collective_sizes import MESSAGES
 from dmc.proof.instances import Key, Movement, collectives, key_of, movements
 from dmc.proof.story import what, where
 
-# What all parts of a movement agree on; the ends of a message differ in kind and peer.
+# What all parts of a movement must agree on; the ends of a message differ in kind and peer.
 AGREED = ("channel", "ranks", "dtype", "count", "reduction", "accumulate", "kind", "peer", "pairs")
 AGREED_BY_ENDS = ("channel", "ranks", "dtype", "count")
 
-# The movements that match one another by their order: those of a communicator, and for messages also from whom to whom.
+# Movements are matched by order within one of these: a communicator, and for messages also sender and receiver.
 _Line = tuple[str, tuple[int, ...], bool]
 
 
 def check_matching(job: Job) -> None:
-    """Raises ProofError unless every movement has exactly one part on each member, alike, and orders agree.
+    """Raises ProofError unless every movement has exactly one matching part on each member, and orders agree.
 
-    NCCL matches by order alone: what the members of a communicator issue as its k-th collective becomes one, whatever
-    they meant; so do the k-th send from one rank to another and the k-th receive there. Linear in commands.
+    NCCL matches by order only: the k-th collectives of a communicator's members become one, whatever was meant; so do
+    the k-th send from one rank to another and the k-th receive there. Linear in commands.
     """
     _check_once(job)
     _check_orders(job)
@@ -38,7 +38,7 @@ def _check_once(job: Job) -> None:
             key = key_of(program, command)
             if key in seen:
                 fact = f"is issued a second time in one step; command {seen[key]} issued it before"
-                raise ProofError("V4", where(program, index), fact, "each member issues an instance once")
+                raise ProofError("V4", where(program, index), fact, "each member must issue an instance once")
             seen[key] = index
 
 
@@ -65,7 +65,7 @@ def _compare(job: Job, channel: str, pair: tuple[int, int], orders: dict[int, li
             tales.append("nothing more" if command is None else f"{what(command)}, its command {place}")
         if keys[0] != keys[1]:
             fact = f"as movement {count} that both take part in, rank {one.rank} issues {tales[0]}, "
-            fact += f"but rank {other.rank} {tales[1]}; they are matched by this order"
+            fact += f"but rank {other.rank} {tales[1]}; movements are matched by this order"
             raise ProofError("V4", f"communicator {channel} of ranks {pair[0]} and {pair[1]}", fact)
 
 

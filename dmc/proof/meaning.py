@@ -1,4 +1,4 @@
-"""What a dataflow says that each rank's values are: steps of all ranks, and functions on values of one."""
+"""The values that a dataflow prescribes for each rank: steps of all ranks, and functions on values of one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from dmc.program.dataflow import (
 from dmc.proof.transpositions import composed, joined
 from dmc.proof.values import Values
 
-# The values of a body on one rank, by their numbers in it.
+# The values of a body on one rank, by number.
 Held = list[int]
-# What is told of each call of a function by a step: the call, and on each rank what it takes and what it gives.
+# Called for each function call of a step: the call, and its operands and results on each rank.
 OnCall = Callable[[Call, int, tuple[int, ...], tuple[int, ...]], None]
 
 
 @dataclass
 class Meaning:
-    """Finds the values of steps and functions on a mesh. A function on the same values is looked at once."""
+    """Finds the values of steps and functions on a mesh. A function on the same values is evaluated once."""
 
     mesh: Mesh
     values: Values
@@ -53,7 +53,7 @@ class Meaning:
         return held
 
     def of_call(self, function: str, operands: tuple[int, ...]) -> tuple[int, ...]:
-        """What a function that moves nothing between ranks gives of these."""
+        """The results of a function without movements between ranks."""
         known = self._known.get((function, operands))
         if known is None:
             body = self.functions[function]
@@ -88,7 +88,7 @@ class Meaning:
             own += [given[i] for i in body.results]
 
     def _is_moving(self, function: str) -> bool:
-        """Whether a function is another on each rank, or moves something between ranks."""
+        """Whether a function differs between ranks, or moves data between ranks."""
         if function not in self._moves:
             nodes = self.functions[function].nodes
             self._moves[function] = any(
@@ -105,7 +105,7 @@ class Meaning:
 
 
 def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> list[int]:
-    """What each member of a group gets of what the members give, in the order of the group."""
+    """The values that each member of a group receives, given those sent, in group order."""
     members = len(given)
     match kind:
         case "all_reduce":
@@ -121,7 +121,7 @@ def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> l
         case "broadcast":
             return [given[how.root]] * members
         case _:
-            assert kind == "permute", f"{kind} has no meaning"
+            assert kind == "permute", f"{kind} has no semantics"
             sources = {target: source for source, target in how.pairs}
             zero = values.made(("zero",), 0, everywhere=True)
             return [given[sources[i]] if i in sources else zero for i in range(members)]
@@ -149,7 +149,7 @@ def _transpose(meaning: Meaning, node: Transpose, own: Held) -> Iterable[int]:
     if how[0] == "transpose" and how[3] == node.element and turned[0]:
         both = composed(how[2], turned)
         value, turned = (how[1], both) if both is not None else (value, turned)
-    # What is put back is what it was.
+    # The inverse of an inverse is the original.
     return (values.made(("transpose", value, turned, node.element), node.size) if turned[0] else value,)
 
 

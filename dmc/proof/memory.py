@@ -1,4 +1,4 @@
-"""V8: no rank uses more memory than it may, and an arena is as large as what lies in it."""
+"""V8: no rank exceeds its memory cap, and an arena is as large as its contents."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from dmc.program import Buffer, Job, Program, aligned
 from dmc.program.program import Space
 from dmc.proof.story import told
 
-# So many of the largest values are named where a cap is broken.
+# The number of the largest values named where a cap is exceeded.
 _NAMED = 5
 
 
 def check_memory(job: Job, caps: Mapping[Space, int]) -> None:
-    """Raises ProofError for an arena above its cap (bytes by space), or larger or smaller than its buffers reach."""
+    """Raises ProofError for an arena above its cap (bytes by space), or larger or smaller than the extent of its
+    buffers."""
     for program in job.programs:
         for space, size in program.arenas.items():
             _check_arena(program, space, size)
             if space in caps and size > caps[space]:
-                fact = f"is {size} bytes; {caps[space]} are allowed. At the peak it holds {_peak(program, space)}"
+                fact = f"has {size} bytes; {caps[space]} are allowed. At the peak it holds {_peak(program, space)}"
                 raise ProofError("V8", f"rank {program.rank}, arena {space}", fact, f"allow {size} bytes")
 
 
@@ -28,10 +29,10 @@ def _check_arena(program: Program, space: Space, size: int) -> None:
     reach = 0
     for buffer in _in(program, space):
         if buffer.range.offset < 0 or buffer.range.length < 1 or buffer.range.end > size:
-            raise ProofError("V8", place, f"has {size} bytes, but '{buffer.label}' lies in {told(buffer.range)}")
+            raise ProofError("V8", place, f"has {size} bytes, but '{buffer.label}' is at {told(buffer.range)}")
         reach = max(reach, buffer.range.end)
     if size > aligned(reach):
-        raise ProofError("V8", place, f"is {size} bytes, of which only {reach} are ever used", "make it smaller")
+        raise ProofError("V8", place, f"has {size} bytes, of which only {reach} are ever used", "make it smaller")
 
 
 def _in(program: Program, space: Space) -> list[Buffer]:
@@ -39,7 +40,7 @@ def _in(program: Program, space: Space) -> list[Buffer]:
 
 
 def _peak(program: Program, space: Space) -> str:
-    """The largest of the buffers that are alive when most bytes are."""
+    """The largest of the buffers live at the peak."""
     change: dict[int, int] = {}
     buffers = _in(program, space)
     for buffer in buffers:

@@ -1,4 +1,4 @@
-"""Which commands of a rank have ended when another begins, by that rank's own lanes and events."""
+"""Which commands of a rank have ended when another begins, given that rank's own lanes and events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Order:
 
     known[i]: for each lane, the last command that has ended before command i begins (-1 for none).
 
-    A path could also lead through a collective into another rank and back. Such paths are left out. It is sound: fewer
-    paths order less. It is not too strict either, for two reasons. A member of a collective may in fact go on before
-    the others are done (a broadcast's root does), so on a machine such a path orders nothing. And where all ranks have
-    one skeleton (V10) and agree on the order of each communicator (V4), a piece of the path on another rank, from one
-    collective of both ranks to a later one, stands at the same places of one's own program, which has that path too.
+    A path could also lead through a collective into another rank and back. Such paths are ignored. This is sound: fewer
+    paths order less. It is not too strict either, for two reasons. A member of a collective may continue before the
+    others are done (a broadcast's root does), so on a real machine such a path orders nothing. And if all ranks have
+    one skeleton (V10) and agree on the order of each communicator (V4), the part of the path on another rank, from one
+    collective of both ranks to a later one, has a counterpart at the same indices of the rank's own program.
     """
 
     lanes: tuple[int, ...]
@@ -32,8 +32,8 @@ class Order:
 def order_of(program: Program) -> Order:
     """The order of a program whose awaits all follow their records. Linear in commands times lanes.
 
-    Vector clocks (Fidge 1988, Mattern 1989), one component a lane. The proof has its own, apart from those that place
-    events (`dmc/analysis/commands/clocks.py`), so that no mistake is made in both.
+    Vector clocks (Fidge 1988, Mattern 1989), one component a lane. The proof has its own implementation, separate from
+    the one that places events (`dmc/analysis/commands/clocks.py`), so that no bug affects both.
     """
     last = [-1] * len(program.lanes)
     current = [(-1,) * len(program.lanes)] * len(program.lanes)

@@ -1,4 +1,4 @@
-"""V6, and V2 of movements: accesses to the same bytes, at least one a write, are ordered."""
+"""V6, and V2 for movements: conflicting accesses to the same bytes are ordered."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dmc.proof.order import Order
 from dmc.proof.reuse import Buffers, Owners
 from dmc.proof.story import told, what, where
 
-# A command, by its place, and the buffers that it touched.
+# A command, by index, and the buffers that it accessed.
 _Access = tuple[int, Buffers]
 
 
 @dataclass(frozen=True)
 class _History:
-    """Who wrote some bytes last, with the buffers that it wrote, and since then the last reader of each lane."""
+    """The last writer of some bytes, with the buffers that it wrote, and the last reader since then on each lane."""
 
     writer: _Access | None = None
     readers: dict[int, _Access] = field(default_factory=dict)
@@ -30,12 +30,12 @@ _Memory = defaultdict[Space, IntervalMap[_History]]
 
 
 def check_races(program: Program, order: Order, owners: Owners) -> None:
-    """Raises ProofError for two accesses of one rank that overlap, of which one writes, and that no path orders.
+    """Raises ProofError for two conflicting accesses of one rank that no path orders.
 
-    The accesses of a movement last from when its lane begins it to when the lane goes on; whoever touches its operand
-    or result before that breaks the borrow (V2). Where the two belong to different buffers, it is reuse (V7). Each
-    access is compared with the last writer of its bytes, and a write with the last reader of each lane since; whatever
-    came before those is ordered by them. Needs V1 and V3.
+    The accesses of a movement last from when its lane begins it until the lane continues; accesses to its operand or
+    result before that violate the borrow (V2). If the two belong to different buffers, it is reuse (V7). Each access is
+    compared with the last writer of its bytes, and a write with the last reader of each lane since; earlier accesses
+    are ordered through these. Needs V1 and V3.
     """
     memory: _Memory = defaultdict(lambda: IntervalMap(_History()))
     for index, command in enumerate(program.commands):
@@ -50,14 +50,14 @@ def check_races(program: Program, order: Order, owners: Owners) -> None:
 
 
 def _read(memory: _Memory, touched: Range, lane: int, by: _Access) -> set[_Access]:
-    """Notes a read; returns the writes that it must come after."""
+    """Records a read; returns the writes that it must come after."""
     known = memory[touched.space].get(touched)
     memory[touched.space].set(touched, [_History(each.writer, each.readers | {lane: by}) for each in known])
     return {each.writer for each in known if each.writer is not None}
 
 
 def _write(memory: _Memory, touched: Range, by: _Access) -> set[_Access]:
-    """Notes a write; returns the accesses that it must come after."""
+    """Records a write; returns the accesses that it must come after."""
     known = memory[touched.space].get(touched)
     memory[touched.space].set(touched, [_History(by)])
     return {earlier for each in known for earlier in _earlier(each)}
@@ -71,16 +71,16 @@ def _earlier(history: _History) -> Iterator[_Access]:
 
 def _check(program: Program, order: Order, earlier: _Access, now: _Access, touched: Range) -> None:
     (first, first_owner), (second, second_owner) = earlier, now
-    # A command that works in place reads what it writes.
+    # An in-place command reads what it writes.
     if first == second or order.is_before(first, second):
         return
     commands = program.commands[first], program.commands[second]
     if first_owner.isdisjoint(second_owner):
-        property, fact = "V7", "nothing makes the bytes' old value wait for its last access"
+        property, fact = "V7", "nothing orders the reuse of the bytes after the last access to their old value"
     elif isinstance(commands[0], Collective | Move):
         property, fact = "V2", "a movement has borrowed the bytes and nothing waits for its end"
     else:
         property, fact = "V6", "nothing orders the two"
     lane = program.lanes[commands[0].lane].name
-    fact = f"touches {told(touched)} while {what(commands[0])} (command {first}, lane {lane}) may still do; {fact}"
-    raise ProofError(property, where(program, second), fact, "record an event after the one, await it before the other")
+    fact = f"accesses {told(touched)} while {what(commands[0])} (command {first}, lane {lane}) may still do so; {fact}"
+    raise ProofError(property, where(program, second), fact, "record an event after one, and await it before the other")

@@ -1,4 +1,4 @@
-"""V7: bytes hold one value at a time, and whoever reads them finds its own."""
+"""V7: bytes hold one value at a time, and readers find their own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dmc.program.program import Space
 from dmc.proof.live_buffers import NOBODY, LiveBuffers
 from dmc.proof.story import told, where
 
-# For each command: of each range that it reads, and of each that it writes, the buffers that lie there, by number.
+# For each command: for each range that it reads, and each that it writes, the buffers there, by number.
 Buffers = frozenset[int]
 Owners = Mapping[int, tuple[tuple[Buffers, ...], tuple[Buffers, ...]]]
 
-# Bytes, as the first and the first behind them, and whose they are.
+# Bytes [start, end), and their owner.
 _Stretch = tuple[int, int, int]
 
 
 def check_reuse(program: Program) -> Owners:
     """Raises ProofError unless each access is to the value that its buffer holds, in the order of issue.
 
-    Buffers with a byte in common live one after another; at one command the old may end and the new begin, as it does
-    where a kernel works in place. What is read was written under the same buffer, or given by the host: buffers of
-    inputs live from the first command, those of outputs to the last, those of state all the time. That lanes keep to
-    the order of issue is the matter of `check_races`. Linear in commands and buffers, times a logarithm. Needs V3.
+    Overlapping buffers have disjoint live ranges; at one command the old may end and the new begin, as in an in-place
+    kernel. Bytes read were written in the same buffer, or passed by the host: buffers of inputs are live from the first
+    command, those of outputs to the last, those of state always. `check_races` checks that lanes respect the order of
+    issue. Linear in commands and buffers, times a logarithm. Needs V3.
     """
     sweep = _Sweep(program)
     for index in range(len(program.commands)):
@@ -37,7 +37,7 @@ def check_reuse(program: Program) -> Owners:
 
 
 class _Sweep:
-    """Goes through a program in the order of issue, with the buffers that are alive and whose content bytes are."""
+    """Goes through a program in the order of issue, with the live buffers and the owners of bytes' contents."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.buffers = program, program.buffers
@@ -50,7 +50,7 @@ class _Sweep:
         self.end: defaultdict[int, list[int]] = defaultdict(list)
         given = self._give()
         for number, buffer in enumerate(self.buffers):
-            # Nothing happens to memory but at work: from the first to the last that the buffer spans.
+            # Memory changes only at work commands: from the first to the last that the buffer spans.
             first, behind = bisect_left(work, buffer.first), bisect_right(work, buffer.last)
             if first == behind and number not in given:
                 continue
@@ -59,11 +59,11 @@ class _Sweep:
             self.end[work[max(behind - 1, 0)] if work else 0].append(number)
 
     def step(self, index: int) -> None:
-        """One command: what it reads is there, what it writes begins a value or goes on with one."""
+        """Checks one command: its operands are there, and its writes begin or continue a value."""
         reads, writes = accesses(self.program.commands[index])
         read = tuple(self._read(index, touched) for touched in reads)
         before = [self.live[touched.space].parts(touched) for touched in writes]
-        # What ends here may lie where something begins.
+        # A buffer that ends here may overlap one that begins.
         fresh = set(self.begin[index])
         self._close(number for number in self.end[index] if number not in fresh)
         for number in self.begin[index]:
@@ -76,7 +76,7 @@ class _Sweep:
         self._close(number for number in self.end[index] if number in fresh)
 
     def finish(self) -> None:
-        """What the host keeps or reads is there at the end."""
+        """Checks that state and outputs are there at the end."""
         for slot in self.program.slots:
             if slot.role in ("control", "batch"):
                 continue
@@ -85,11 +85,11 @@ class _Sweep:
                     fact = f"nothing has written {told(_part(slot.range, start, end))} of it by the end of the step"
                     raise ProofError("V7", self._slot(slot), fact)
                 if self.buffers[number].last < self.last:
-                    fact = f"its last value, {self._tale(number)}, does not live to the end of the step"
+                    fact = f"its last value, {self._tale(number)}, is not live to the end of the step"
                     raise ProofError("V7", self._slot(slot), fact)
 
     def _give(self) -> set[int]:
-        """Fills the buffers of what the host gives before the step, each of which holds its slot; returns them."""
+        """Fills the buffers of the host's inputs, each of which covers its slot; returns them."""
         given: set[int] = set()
         early = sorted(
             (buffer.range, number) for number, buffer in enumerate(self.buffers) if buffer.first <= self.first
@@ -101,7 +101,7 @@ class _Sweep:
             number = early[at][1] if at >= 0 else NOBODY
             if number == NOBODY or not _holds(self.buffers[number].range, slot.range):
                 fact = f"no buffer holds {told(slot.range)} from the beginning of the step"
-                raise ProofError("V7", self._slot(slot), fact, "what the host gives lives from the first command")
+                raise ProofError("V7", self._slot(slot), fact, "inputs from the host are live from the first command")
             if number not in given:
                 given.add(number)
                 self._open(self.first, number)
@@ -109,7 +109,7 @@ class _Sweep:
         return given
 
     def _read(self, index: int, touched: Range) -> Buffers:
-        """Whose bytes a command reads, all of which hold what they should."""
+        """The buffers a command reads, after checking their contents."""
         parts = self.live[touched.space].parts(touched)
         self._check_one(index, touched, parts)
         wrong: list[tuple[_Stretch, int]] = []
@@ -119,36 +119,36 @@ class _Sweep:
         for (start, end, content), number in _stretches(wrong):
             if self._is_padding(index, touched, start, end):
                 continue
-            stale = "nothing" if content == NOBODY else f"what is left of {self._tale(content)}"
+            stale = "nothing" if content == NOBODY else f"the remains of {self._tale(content)}"
             meant = "bytes of no value" if number == NOBODY else self._tale(number)
             fact = f"reads {meant}, but {told(_part(touched, start, end))} holds {stale}"
             raise ProofError("V7", where(self.program, index), fact)
         return frozenset(number for _, _, number in parts)
 
     def _check_one(self, index: int, touched: Range, parts: list[_Stretch]) -> None:
-        """A movement may take several whole values that lie side by side, as a bucket; all else is of one value."""
+        """A movement may take several whole values side by side, as a bucket; other operands are one value."""
         if len(parts) == 1:
             return
         wholes = [self.buffers[number].range for _, _, number in parts if number != NOBODY]
         is_bucket = isinstance(self.program.commands[index], Collective)
         if not is_bucket or not all(_holds(touched, whole) for whole in wholes):
-            fact = f"touches {told(touched)}, which is neither of one value nor several whole ones"
+            fact = f"accesses {told(touched)}, which is neither within one value nor several whole ones"
             raise ProofError("V7", where(self.program, index), fact)
 
     def _is_padding(self, index: int, touched: Range, start: int, end: int) -> bool:
-        """Whether nobody looks at the bytes: a movement carries what lies between the members of a bucket along."""
+        """Whether the bytes are never read: a movement also carries the padding between a bucket's members."""
         if not isinstance(self.program.commands[index], Collective) or not start % ALIGNMENT:
             return False
         return start > touched.offset and end == aligned(start)
 
     def _write(self, index: int, touched: Range, after: list[_Stretch], before: list[_Stretch]) -> Buffers:
-        """Whose bytes a command writes: of what begins or goes on, or, where nobody reads it, of what ends here."""
+        """The buffers a command writes: those that begin or continue, or, if never read, those that end here."""
         gaps = [part for part in after if part[2] == NOBODY and not self._is_padding(index, touched, *part[:2])]
         parts = before if gaps else after
         self._check_one(index, touched, parts)
         for start, end, number in parts:
             if number == NOBODY and not self._is_padding(index, touched, start, end):
-                fact = f"writes {told(_part(touched, start, end))}, where no value has room now"
+                fact = f"writes {told(_part(touched, start, end))}, where no value is live now"
                 raise ProofError("V7", where(self.program, index), fact)
             self.content[touched.space].set(_part(touched, start, end), [number])
         return frozenset(number for _, _, number in parts)
@@ -161,8 +161,8 @@ class _Sweep:
         buffer = self.buffers[number]
         other = self.live[buffer.range.space].insert(number)
         if other != NOBODY:
-            fact = f"{self._tale(number)} begins in {told(buffer.range)} while {self._tale(other)} is still there"
-            raise ProofError("V7", where(self.program, index), fact, "let the one end before the other begins")
+            fact = f"{self._tale(number)} begins in {told(buffer.range)} while {self._tale(other)} is still live"
+            raise ProofError("V7", where(self.program, index), fact, "let one end before the other begins")
 
     def _tale(self, number: int) -> str:
         buffer = self.buffers[number]
@@ -173,7 +173,7 @@ class _Sweep:
 
 
 def _stretches(wrong: list[tuple[_Stretch, int]]) -> list[tuple[_Stretch, int]]:
-    """Joins neighbours; the first of them says what is there and what should be."""
+    """Merges neighbours; the first of them gives the actual and the expected owner."""
     joined: list[tuple[_Stretch, int]] = []
     for (start, end, content), number in wrong:
         if joined and joined[-1][0][1] == start:

@@ -1,4 +1,4 @@
-"""V10 of slices: where ranks read at different offsets, their places in the mesh say which."""
+"""V10 for slices: where ranks read at different offsets, their mesh coordinates determine them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_slices(job: Job) -> None:
             continue
         for reads in _reads_by_place(commands):
             if any(read != reads[0] for read in reads) and (odd := _odd(reads, coordinates, units)) is not None:
-                fact = f"reads {told(reads[odd])}, rank 0 {told(reads[0])}; no slicing over {job.mesh} gives both"
+                fact = f"reads {told(reads[odd])}, rank 0 {told(reads[0])}; no slicing over {job.mesh} explains both"
                 raise ProofError("V10", where(job.programs[odd], index), fact)
 
 
@@ -33,13 +33,13 @@ def _units(mesh: Mesh) -> list[tuple[int, ...]]:
 
 
 def _reads_by_place(commands: Sequence[Command]) -> list[tuple[Range, ...]]:
-    """For each operand, what the ranks read; nothing for messages, which some ranks send and others receive."""
+    """For each operand, the ranges the ranks read; none for messages, which some ranks send and others receive."""
     reads = [accesses(command)[0] for command in commands]
     return list(zip(*reads, strict=True)) if len({len(each) for each in reads}) == 1 else []
 
 
 def _odd(reads: Sequence[Range], coordinates: Sequence[tuple[int, ...]], units: Sequence[int | None]) -> int | None:
-    """The first rank whose offset does not fit those of rank 0 and of its neighbours along each axis."""
+    """The first rank whose offset is inconsistent with those of rank 0 and of its neighbours along each axis."""
     base, length = reads[0].offset, reads[0].length
     strides = [0 if rank is None else reads[rank].offset - base for rank in units]
     for rank, stride in zip(units, strides, strict=True):

@@ -1,4 +1,4 @@
-"""How a counterexample names what it tells of."""
+"""Names in counterexamples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def what(command: Command) -> str:
 
 
 def where(program: Program, index: int) -> str:
-    """A command's place: `rank 0, lane compute, command 12, launch of @matmul_0 (h.1)`."""
+    """A command's position: `rank 0, lane compute, command 12, launch of @matmul_0 (h.1)`."""
     command = program.commands[index]
     return f"rank {program.rank}, lane {lane_name(program, command.lane)}, command {index}, {what(command)}"
 

@@ -1,20 +1,20 @@
-"""Transpositions: what two of them are together, and which change nothing."""
+"""Transpositions: their composition, and which are identities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
 
-# The sizes of the dimensions of what is transposed, and which of these each dimension of the result is.
+# The sizes of the operand's dimensions, and the operand dimension of each result dimension.
 Transposition = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def joined(shape: Sequence[int], order: Sequence[int]) -> Transposition:
-    """The same transposition in as few dimensions as can be, told by what must move; none where nothing moves."""
+    """The canonical form of a transposition, with the fewest dimensions; none for an identity."""
     runs: list[list[int]] = []
     for dim in (dim for dim in order if shape[dim] != 1):
         last = runs[-1][-1] if runs else None
-        # Between the two there are but dimensions of size 1.
+        # Only dimensions of size 1 are between the two.
         if last is not None and last < dim and prod(shape[last + 1 : dim]) == 1:
             runs[-1].append(dim)
         else:
@@ -26,7 +26,7 @@ def joined(shape: Sequence[int], order: Sequence[int]) -> Transposition:
 
 
 def composed(first: Transposition, second: Transposition) -> Transposition | None:
-    """One transposition for two, one behind the other; None where they cut the elements in ways that do not fit."""
+    """The composition of two transpositions; None if their dimensions are incompatible."""
     between = [first[0][i] for i in first[1]]
     pieces = _refined(between, second[0])
     if pieces is None:
@@ -38,7 +38,7 @@ def composed(first: Transposition, second: Transposition) -> Transposition | Non
 
 
 def _refined(left: Sequence[int], right: Sequence[int]) -> list[tuple[int, int, int]] | None:
-    """Dimensions of which those of both shapes are made: which of the left and right each is in, and its size."""
+    """The common refinement of both shapes' dimensions: the left and right dimension of each, and its size."""
     pieces: list[tuple[int, int, int]] = []
     i = j = 0
     rest, other = left[0], right[0]
@@ -46,7 +46,7 @@ def _refined(left: Sequence[int], right: Sequence[int]) -> list[tuple[int, int, 
         size = min(rest, other)
         if rest % size or other % size:
             return None
-        # Row-major, the outer part of the larger one is what the smaller one is.
+        # In row-major order, the smaller one is the outer part of the larger one.
         pieces.append((i, j, size))
         rest, other = rest // size, other // size
         if rest == 1:

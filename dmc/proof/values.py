@@ -1,8 +1,8 @@
-"""Numbers for values: what is made in the same way of the same is one number, however it came to lie where it lies.
+"""Value numbering: values computed in the same way from the same values have one number, wherever they are in memory.
 
-A number stands either for a *whole*, of which nothing is known but how it was made, or for a row of segments of wholes,
-one behind the other. No row has a row as a segment, and no segment goes on where the one before it ends, so equal rows
-have one number (hash-consing).
+A number stands either for an opaque *whole*, identified by how it was computed, or for a row of consecutive segments of
+wholes. No segment of a row is a row, and no segment continues the one before it, so equal rows have one number
+(hash-consing).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-# A whole, its first byte, and how many.
+# A whole, its first byte, and its length.
 Segment = tuple[int, int, int]
 
 
 class Values:
-    """All values of a job and of what it is checked against."""
+    """All values of a job and of its reference."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -30,7 +30,7 @@ class Values:
         self.unwritten = self.made(("unwritten",), 0, everywhere=True)
 
     def made(self, how: Hashable, size: int, everywhere: bool = False) -> int:
-        """What is made so; of so many bytes, or the same at every place. However nothing is made, it is nothing."""
+        """A value computed this way, of a size in bytes, or a splat. An empty value is always the same."""
         if not size and not everywhere:
             how = ("nothing",)
         number = self._numbers.get(how)
@@ -43,19 +43,19 @@ class Values:
         return number
 
     def how(self, value: int) -> Any:
-        """How a value is made, as `made` was told."""
+        """How a value is computed, as given to `made`."""
         return self._how[value]
 
     def is_everywhere(self, value: int) -> bool:
-        """Whether the value is the same at every place."""
+        """Whether the value is a splat."""
         return value in self._everywhere
 
     def segments(self, value: int, size: int) -> Sequence[Segment]:
-        """What a value of so many bytes is a row of."""
+        """The segments of a value of this size."""
         return self._rows.get(value) or ((value, 0, size),)
 
     def row(self, pieces: Iterable[Segment]) -> int:
-        """Pieces of values, one behind the other."""
+        """Pieces of values, concatenated."""
         found: list[Segment] = []
         for value, first, length in (segment for piece in pieces for segment in self._cut(*piece)):
             if found and found[-1][0] == value and (value in self._everywhere or first == sum(found[-1][1:])):
@@ -69,7 +69,7 @@ class Values:
         return number
 
     def part(self, value: int, first: int, length: int) -> int:
-        """So many bytes of a value, from one on."""
+        """A range of bytes of a value."""
         if self._is_whole((value, first, length)):
             return value
         key = (value, first, length)
@@ -89,9 +89,9 @@ class Values:
         return True
 
     def reduced(self, members: Sequence[int], how: tuple[str, ...], size: int) -> int:
-        """The members' values, all of so many bytes, reduced element by element in their order.
+        """The members' values, all of the same size, reduced elementwise in order.
 
-        A row of reductions is the reduction of rows, so what travels in a bucket is what travels alone.
+        A row of reductions is the reduction of rows, so a bucketed reduction equals separate ones.
         """
         rows = [self.segments(value, size) for value in members]
         ends = sorted({end for row in rows for end in accumulate(length for *_, length in row)})
@@ -115,7 +115,7 @@ class Values:
             return self.unwritten, 0, length
         placed = [(whole, first) for whole, first in wholes if whole not in self._everywhere]
         leader, base = placed[0] if placed else (self.unwritten, 0)
-        # Where the members' elements lie apart in their wholes, the result is of elements that lie so.
+        # If the members' elements are strided in their wholes, so are the result's.
         apart = tuple((whole, None if whole in self._everywhere else first - base) for whole, first in wholes)
         return self.made(("reduced", how, apart), self._sizes[leader], everywhere=not placed), base, length
 

@@ -28,12 +28,12 @@ def verify(
     cost_table_hash: str = "",
     dataflow: Dataflow | None = None,
 ) -> Certificate:
-    """Proves that a job, issued by any ranks at any speed, ends and computes what its order of issue says.
+    """Proves that a job, at any relative speed of ranks, terminates and computes what its order of issue prescribes.
 
-    caps: bytes that a rank may use of a memory space, none for spaces left out. cost_table_hash: SHA-256 of the costs
-    that the schedule was made from, for the certificate. dataflow: what the step computes; without it nothing is said
-    of V11, and no file with such a certificate is run. Raises ProofError with the property that fails and a
-    counterexample. About linear in the commands of all ranks.
+    caps: bytes that a rank may use of a memory space; spaces not listed are unlimited. cost_table_hash: SHA-256 of the
+    costs behind the schedule, for the certificate. dataflow: the step's; without it V11 is not proven, and a file with
+    such a certificate is not run. Raises ProofError with the property that fails and a counterexample. About linear in
+    the commands of all ranks.
     """
     check_algebra(job)
     check_events(job)

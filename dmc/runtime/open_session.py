@@ -13,13 +13,13 @@ from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.device import Device
+from dmc.runtime.meeting import meet
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature
 from dmc.runtime.world.launch import World
-from dmc.runtime.world.meeting import meet
 from dmc.runtime.world.peers import Peers
 
 AnySession: TypeAlias = PlannedSession | ReplaySession

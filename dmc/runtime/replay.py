@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dmc.program import Await, Collective, Launch, Move, Program, Range, Record, Space
@@ -34,8 +34,16 @@ class Streams(Protocol):
         """Makes all later work on the lane wait for the event."""
 
 
-def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
+def issue(
+    program: Program,
+    code: DeviceCode,
+    bases: Mapping[Space, int],
+    streams: Streams,
+    mark: Callable[[int, int], None] = lambda lane, place: None,
+) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
+
+    mark: called after each movement between ranks, with its lane and its place in the program.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
     stream.
@@ -46,7 +54,7 @@ def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], stream
         begun = streams.record(0)
         for lane in others:
             streams.wait(lane, begun)
-    for command in program.commands:
+    for place, command in enumerate(program.commands):
         match command:
             case Launch():
                 _launch(command, code, bases, streams)
@@ -59,6 +67,7 @@ def issue(program: Program, code: DeviceCode, bases: Mapping[Space, int], stream
                 streams.wait(command.lane, events[command.event])
             case Collective():
                 _collective(program.rank, command, bases, streams)
+                mark(command.lane, place)
     for lane in others:
         streams.wait(0, streams.record(lane))
 

@@ -16,6 +16,7 @@ from dmc.program.code import DeviceCode
 from dmc.runtime.calls import RUN_AHEAD, Output
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
+from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
 from dmc.runtime.world.peers import Peers
@@ -64,8 +65,13 @@ class ReplaySession:
         for _ in range(RUN_AHEAD):
             host = device.allocate_pinned(program.arenas[_HOST])
             bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
-            work = partial(issue, program, code, bases, device)
-            self._flights.append(_Flight(host, device.captured(work) if is_captured else work))
+            work, progress = partial(issue, program, code, bases, device), None
+            if peers is not None:
+                progress = Progress(device, program)
+                work = partial(work, mark=progress.mark)
+            self._flights.append(_Flight(host, device.captured(work) if is_captured else work, progress))
+        if peers is not None:
+            peers.follow(self._unfinished)
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
         """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
@@ -82,7 +88,7 @@ class ReplaySession:
         flight.let_go()
         for slot, array in zip(self._inputs, (*controls, *batch), strict=True):
             np.copyto(flight.tensor(slot), array)
-        flight.run()
+        flight.launch()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)
         return self._last, flight.readings(self._outputs)
@@ -165,6 +171,12 @@ class ReplaySession:
                 self._peers.check()
                 time.sleep(_PAUSE_S)
 
+    def _unfinished(self) -> tuple[int, int] | None:
+        """The first step in flight, and its first movement between ranks, that have not ended; from any thread."""
+        flights = sorted(self._flights, key=lambda flight: flight.entry)
+        found = ((flight.entry, flight.unfinished()) for flight in flights if flight.entry)
+        return next(((entry, place) for entry, place in found if place is not None), None)
+
     def _check(self) -> None:
         if self._closed:
             raise DmcError("step", "is closed", hint="load it again")
@@ -173,8 +185,8 @@ class ReplaySession:
 class _Flight:
     """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
 
-    def __init__(self, host: Any, run: Callable[[], None]) -> None:
-        self.run = run
+    def __init__(self, host: Any, run: Callable[[], None], progress: Progress | None) -> None:
+        self._run, self._progress = run, progress
         self.entry = 0
         self.done: Any = None
         self._memory = host
@@ -189,6 +201,16 @@ class _Flight:
         """The outputs, to be read when the step is done."""
         return self._readings.give(map(self.tensor, slots))
 
+    def launch(self) -> None:
+        """Queues the step."""
+        if self._progress is not None:
+            self._progress.reset()
+        self._run()
+
+    def unfinished(self) -> int | None:
+        """See `Progress`."""
+        return None if self._progress is None else self._progress.unfinished()
+
     def let_go(self) -> None:
         """Before its memory is reused: copies out outputs that are still referenced."""
         self._readings.keep()
@@ -196,7 +218,7 @@ class _Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self.run
+        del self._bytes, self._memory, self._run, self._progress
 
 
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:

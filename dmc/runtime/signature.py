@@ -37,16 +37,31 @@ class TensorSpec:
 class StateSpec(TensorSpec):
     """A tensor of the step's persistent state.
 
-        `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
-        "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64).
-    `aliases` are other names of the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are
-    those of its names that the model's `state_dict()` lacks: buffers that are not persistent, and tensors of the loss.
+    `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
+    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64). `aliases` are other names of
+    the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are those of its names that
+    the model's `state_dict()` does not have: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"
     mutated: bool = True
     aliases: tuple[str, ...] = ()
     transient: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexBound:
+    """What reads an input as indices, and how many there are to choose from.
+
+    reader: for people, such as "the embedding (module 'wte' (model.py:12))". size: indices are 0 to size - 1. ignored:
+    a value that is allowed beside them. box: for each dimension of the input, from where to where it is read.
+    """
+
+    input: str
+    reader: str
+    size: int
+    ignored: int | None
+    box: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class Signature:
     each parameter group. mesh: axis to number of ranks along it, major first; ranks count row-major. None where the
     step is not for a mesh; otherwise a session takes and returns, for each tensor, one per rank: `<name>@<rank>`
     (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
+    bounds: inputs that are read as indices; a call with one out of range is refused.
     """
 
     state: tuple[StateSpec, ...]
@@ -72,6 +88,7 @@ class Signature:
     learning_rates: tuple[float, ...]
     mesh: Mapping[str, int] | None = None
     splits: Mapping[str, Splits] = field(default_factory=dict)
+    bounds: tuple[IndexBound, ...] = ()
 
     def splits_of(self, spec: TensorSpec) -> Splits:
         """How a tensor of the step is split, dimension by dimension."""
@@ -95,7 +112,13 @@ class Signature:
             learning_rates=tuple(data["learning_rates"]),
             mesh=data["mesh"],
             splits={name: _splits(dims) for name, dims in data["splits"].items()},
+            bounds=tuple(_bound(bound) for bound in data["bounds"]),
         )
+
+
+def _bound(data: Mapping[str, Any]) -> IndexBound:
+    box = tuple((first, end) for first, end in data["box"])
+    return IndexBound(data["input"], data["reader"], data["size"], data["ignored"], box)
 
 
 def _splits(data: Sequence[Sequence[Sequence[Any]]]) -> Splits:

@@ -76,7 +76,7 @@ _NUMBERS = ("counter", "seed")
 
 
 def _places(spec: StateSpec) -> list[tuple[str, str]]:
-    """(section, name) of every place where a tensor stands in a state dictionary."""
+    """(section, name) of every place of a tensor in a state dictionary."""
     section = _SECTION[spec.role]
     return [("other" if name in spec.transient else section, name) for name in (spec.name, *spec.aliases)]
 

@@ -16,6 +16,7 @@ from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
 from dmc.runtime.checks import check_artifact, rates_of
+from dmc.runtime.index_bounds import check_indices
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
@@ -50,10 +51,9 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 class Step:
     """A compiled training step; parameters and optimizer state stay in device memory.
 
-    A step of several ranks runs in one process per rank on GPUs, and in one process for all ranks on a CPU. A process
-    with one rank takes the global batch or that rank's part of it, and returns the loss of the global batch and its own
-    parts of other outputs. What concerns the whole state (`state_dict`, `load_state_dict`, `snapshot`, `save`,
-    `differing_replicas`) is collective: all ranks call it. `peers`: the other ranks; None for a process with all ranks.
+    On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
+    takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
+    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any.
     """
 
     def __init__(
@@ -82,8 +82,7 @@ class Step:
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
         """The step in a `.dmc` file; see `dmc.runtime.load`."""
-        world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
-        step = cls(Artifact.read(path), device, world, settings)
+        step = cls(Artifact.read(path), device, world_from_environment(os.environ), RunSettings.of(os.environ))
         if verify:
             step.verify_next()
         return step
@@ -228,13 +227,14 @@ class Step:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
-            hint = "the state is unchanged: skip the batch or lower the learning rate"
+            hint = "the state is unchanged: skip the batch, lower the learning rate, or check indices that are computed"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return outputs[0] if aux is None else (outputs[0], unflatten(aux, outputs[2:]))
 
     def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
         signature = self.signature
         batch = [self._given(spec, value) for spec, value in zip(signature.batch, values, strict=True)]
+        check_indices(signature.bounds, signature.batch, batch)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None

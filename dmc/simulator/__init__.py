@@ -1,4 +1,4 @@
-"""Predicts a planned step: plays its lanes, events and collectives on a description of a machine."""
+"""Predicts the time of a planned step: simulates its lanes, events and collectives on a machine description."""
 
 from dmc.simulator.simulate import simulate
 from dmc.simulator.simulation import Simulation, Span

@@ -1,4 +1,4 @@
-"""The chain of work that decides how long a step takes: shortening anything else alone does not shorten the step."""
+"""The chain of work that determines the step time: shortening anything else does not shorten the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmc.simulator.simulation import Simulation, Span
 class Contributor:
     """Work of one kind on the critical path: how much of it, and its share of the step in [0, 1].
 
-    label: where it comes from, or its name; numbers that differ, as those of layers, are `*`.
+    label: its origin, or its name; differing numbers, such as those of layers, are `*`.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class Contributor:
 def critical_path(simulation: Simulation) -> tuple[Span, ...]:
     """From the start of the step to its end, each beginning when the one before it ends.
 
-    Of several that end the step, that of the lowest rank.
+    If several end the step, that of the lowest rank.
     """
     if not simulation.spans:
         return ()
@@ -34,7 +34,7 @@ def critical_path(simulation: Simulation) -> tuple[Span, ...]:
 
 
 def contributors(simulation: Simulation) -> tuple[Contributor, ...]:
-    """The critical path by kind and label, most first; layers that differ in their numbers only are one."""
+    """The critical path by kind and label, largest first; layers that differ only in their numbers are merged."""
     alike: dict[tuple[str, str], list[Span]] = {}
     for span in critical_path(simulation):
         work = simulation.work(span)

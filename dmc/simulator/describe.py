@@ -1,4 +1,4 @@
-"""What people are told of a command: its kind, its name, what it moves, and why it ran when it did."""
+"""Readable descriptions of a command: its kind, its name, what it moves, and why it ran when it did."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kind_of(job: Job, work: Work) -> str:
 
 
 def name_of(work: Work) -> str:
-    """What exactly it is: a kernel's name, the way of a copy, or a collective and its channel."""
+    """Its title: a kernel's name, the spaces of a copy, or a collective and its channel."""
     match work:
         case Launch():
             return work.kernel
@@ -32,12 +32,12 @@ def name_of(work: Work) -> str:
 
 
 def title_of(work: Work) -> str:
-    """Where in the model it comes from; its name where nobody said so."""
+    """Its origin in the model; its name if unknown."""
     return short(work.label) or name_of(work)
 
 
 def bytes_of(job: Job, work: Work) -> int:
-    """A kernel's traffic; of a move its bytes; of a collective those of the larger of source and target."""
+    """A kernel's traffic; a move's bytes; for a collective those of the larger of source and target."""
     match work:
         case Launch():
             return job.kernels[work.kernel].traffic
@@ -48,7 +48,7 @@ def bytes_of(job: Job, work: Work) -> int:
 
 
 def flops_of(job: Job, work: Work) -> int:
-    """Floating-point operations of a launch; nothing else has any."""
+    """Floating-point operations of a launch; 0 for anything else."""
     return job.kernels[work.kernel].flops if isinstance(work, Launch) else 0
 
 
@@ -63,7 +63,7 @@ def began_after(simulation: Simulation, span: Span) -> str:
 
 
 def asked_for_by(work: Work, whys: Mapping[str, str]) -> str:
-    """What asked for a movement between ranks, by what its label names; a bucket's names several. "" if unknown."""
+    """What required a movement between ranks, by the names in its label; a bucket's has several. "" if unknown."""
     if not isinstance(work, Collective):
         return ""
     found = [whys[part] for part in work.label.split(SEPARATOR) if whys.get(part)]

@@ -1,4 +1,4 @@
-"""How long work takes when it has the machine to itself."""
+"""The duration of work with exclusive use of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmc.program import Collective, Job, Launch, Move
 
 @dataclass(frozen=True)
 class Durations:
-    """The machine's cost functions, each asked once for work of one sort."""
+    """The machine's cost functions, cached by kind of work."""
 
     machine: Machine
     job: Job
@@ -28,7 +28,7 @@ class Durations:
         return move_ns(self.machine, command.source.space, command.target.space, command.source.length)
 
     def collective(self, command: Collective, members: tuple[int, ...]) -> float:
-        """Nanoseconds of a collective, from when all members are there."""
+        """Nanoseconds of a collective, from the arrival of all members."""
         sides = [side.length for side in (command.source, command.target) if side is not None]
         key = (command.kind, members, max(sides))
         if key not in self._collectives:

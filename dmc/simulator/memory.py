@@ -1,4 +1,4 @@
-"""What lies in the arenas of a rank over the time of a step."""
+"""The contents of a rank's arenas over the time of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmc.program import Buffer
 from dmc.program.program import Space
 from dmc.simulator.simulation import Simulation
 
-# What lasts for the whole step first, so that it lies at the bottom where categories are stacked.
+# Categories that last for the whole step first, so that they are at the bottom of stacked plots.
 _CATEGORIES = (
     "parameter",
     "optimizer",
@@ -28,7 +28,7 @@ _CATEGORIES = (
 class Profile:
     """The live bytes of one memory space: `times[i]` (ns) is when they become `live[i]`, by category, of `arena` bytes.
 
-    categories: those that occur, what lasts before what comes and goes; each of `live` has a number for each of them.
+    categories: those that occur, permanent before temporary ones; each of `live` has a number for each of them.
     """
 
     rank: int
@@ -40,20 +40,20 @@ class Profile:
 
     @cached_property
     def peak(self) -> int:
-        """The most bytes that are live at one time."""
+        """The peak of live bytes."""
         return max(map(sum, self.live), default=0)
 
     @cached_property
     def at_peak(self) -> dict[str, int]:
-        """What is live when most is, by category, most first."""
+        """Live bytes at the peak, by category, largest first."""
         most = max(self.live, key=sum, default=())
         found = [(category, size) for category, size in zip(self.categories, most, strict=False) if size]
         return dict(sorted(found, key=lambda item: -item[1]))
 
 
 def memory_over_time(simulation: Simulation, rank: int, space: Space = "device") -> Profile:
-    """The buffers of a rank as they come and go. A buffer is there from the start of its first command to the end of
-    its last. Where one takes the place of another at the same offset, as new state that of old, the old one ends there.
+    """The live ranges of a rank's buffers. A buffer is live from the start of its first command to the end of its last.
+    Where one overwrites another at the same offset, as new state does with old, the old one ends there.
     """
     program = simulation.programs[rank]
     buffers = [buffer for buffer in program.buffers if buffer.range.space == space]
@@ -88,7 +88,8 @@ def _lifetimes(simulation: Simulation, rank: int, buffers: list[Buffer]) -> Iter
 
 
 def _command_times(simulation: Simulation, rank: int) -> tuple[list[float], list[float]]:
-    """When each command begins and ends; a record or an await does both when the work before it on its lane ends."""
+    """When each command begins and ends; for a record or an await, both are when the work before it on its lane
+    ends."""
     program = simulation.programs[rank]
     spans = {span.command: span for span in simulation.by_rank[rank]}
     done = [0.0] * len(program.lanes)

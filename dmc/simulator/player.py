@@ -1,4 +1,4 @@
-"""The discrete events of a step: lanes that run their commands in order, and a heap of what ends when."""
+"""The discrete events of a step: lanes that run their commands in order, and a heap of end times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmc.simulator.simulation import Span
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """A lane of a rank on its way through its commands. time, cause: when and by which span it was last released."""
+    """The progress of a rank's lane through its commands. time, cause: when and by which span it was last released."""
 
     rank: int
     number: int
@@ -29,7 +29,7 @@ class _Lane:
 
 @dataclass(slots=True, eq=False)
 class _Event:
-    """An event of a rank: when it was signalled, by the end of which span, or who waits for it."""
+    """An event of a rank: when it was signalled, by the end of which span, or the lanes waiting for it."""
 
     time: float | None = None
     cause: int | None = None
@@ -37,7 +37,7 @@ class _Event:
 
 
 class Player:
-    """Plays all lanes of a population to their end."""
+    """Simulates all lanes of a population to their end."""
 
     def __init__(self, job: Job, machine: Machine, population: Population) -> None:
         self._population = population
@@ -50,12 +50,12 @@ class Player:
         self._running: dict[Task, list[_Lane]] = {}
         self._ends: list[tuple[float, int, int, Task]] = []
         self._pushed = 0
-        # What has begun; the end of what still runs is not known.
+        # Started spans; the end of running ones is not known yet.
         self._spans: list[Span | None] = []
         self._begun: dict[int, tuple[float, int | None]] = {}
 
     def play(self) -> tuple[Span, ...]:
-        """All spans, in the order in which they began. Raises DmcError where lanes wait for each other for ever."""
+        """All spans, in the order in which they began. Raises DmcError if lanes wait for each other forever."""
         while True:
             while self._ready:
                 self._advance(self._ready.popleft())
@@ -67,7 +67,7 @@ class Player:
         return tuple(span for span in self._spans if span is not None)
 
     def _advance(self, lane: _Lane) -> None:
-        """Goes on to the next command that takes time, or to an event that was not signalled yet."""
+        """Advances to the next command that takes time, or to an event not signalled yet."""
         while lane.next < len(lane.commands):
             _, command = lane.commands[lane.next]
             match command:
@@ -103,7 +103,7 @@ class Player:
     def _arrive(self, lane: _Lane, command: Collective) -> None:
         """The last member to arrive begins the collective."""
         group = self._population.group(tuple(members_of(command, self._population.programs[lane.rank].rank)))
-        # Groups that do the same in one program have one instance: what is one movement has the same members too.
+        # Groups that do the same in one program share an instance: one movement also has the same members.
         key = (command.instance, group.played)
         arrived = self._arrived.setdefault(key, [])
         arrived.append(lane)
@@ -142,12 +142,12 @@ class Player:
                 self._push(task, task.settle(now, rate))
 
     def _push(self, task: Task, end: float) -> None:
-        # The counter breaks ties: of what ends at one time, what was settled first comes first.
+        # The counter breaks ties: of tasks that end at the same time, the one settled first comes first.
         self._pushed += 1
         heapq.heappush(self._ends, (end, self._pushed, task.version, task))
 
     def _next_end(self) -> Task | None:
-        """The task that ends next, which stays on the heap; entries made before its rate changed are dropped."""
+        """The task that ends next, which stays on the heap; entries from before its rate changed are dropped."""
         while self._ends:
             _, _, version, task = self._ends[0]
             if version == task.version and task in self._running:

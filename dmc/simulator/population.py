@@ -1,7 +1,7 @@
-"""Which ranks are played, and for whom they stand.
+"""Which ranks are simulated, and which others they represent.
 
-A job planned for n ranks along an axis can be played for more: the groups along that axis grow, and of all replicas,
-which do the same at the same time, one is played.
+A job planned for n ranks along an axis can be simulated for more: the groups along that axis grow, and of all replicas,
+which do the same at the same time, one is simulated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _PAIRWISE = ("permute", "recv", "send")
 
 @dataclass(frozen=True)
 class Group:
-    """The members of a collective. played: those that are. members: all of them. copies: groups that do the same."""
+    """The members of a collective. played: the simulated ones. members: all of them. copies: groups that do the
+    same."""
 
     played: tuple[int, ...]
     members: tuple[int, ...]
@@ -30,14 +31,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Population:
-    """ranks: how many there are. programs: of the played ones, by rank. copies: how many ranks each stands for."""
+    """ranks: their number. programs: of the simulated ones, by rank. copies: the number of ranks each represents."""
 
     ranks: int
     copies: int
     programs: dict[int, Program]
 
     def group(self, members: tuple[int, ...]) -> Group:
-        """The group that the job's ranks `members` stand for."""
+        """The group that the job's ranks `members` represent."""
         return Group(members, members)
 
 
@@ -52,7 +53,7 @@ class Grown(Population):
     _groups: dict[tuple[int, ...], Group] = field(default_factory=dict)
 
     def group(self, members: tuple[int, ...]) -> Group:
-        """The group that the job's ranks `members` stand for, with all replicas where it goes along the axis."""
+        """The group that the job's ranks `members` represent, with all replicas if it is along the axis."""
         if members not in self._groups:
             self._groups[members] = self._group(members)
         return self._groups[members]
@@ -62,7 +63,7 @@ class Grown(Population):
         replicas = ([self.grown(rank, index) for rank in members] for index in range(self.size))
         if len(played) < len(members):
             return Group(played, tuple(dict.fromkeys(rank for group in replicas for rank in group)))
-        # Where replicas lie on the nodes in different ways, the one on the most nodes decides.
+        # If replicas are spread over nodes differently, the one on the most nodes counts.
         most = max(replicas, key=lambda group: len({self.machine.node(rank) for rank in group}))
         return Group(played, tuple(most), self.size)
 
@@ -82,19 +83,19 @@ def everyone(job: Job) -> Population:
 
 
 def grown(job: Job, machine: Machine, ranks: int, axis: str | None = None) -> Population:
-    """The job with its axis of data `axis` grown until there are so many ranks.
+    """The job with its data axis `axis` grown to this number of ranks.
 
-    axis: by default "dp", or the only axis of the mesh. Raises DmcError where there is no such axis, where its size
-    does not come out whole, and where the replicas do not do the same, so that none can stand for the others.
+    axis: by default "dp", or the only axis of the mesh. Raises DmcError if there is no such axis, if its size would not
+    be an integer, and if the replicas do not do the same, so that none can represent the others.
     """
     at, name = _axis(job, axis), f"{ranks} ranks"
     sizes = tuple(job.mesh.values())
     others = len(job.programs) // sizes[at]
     if ranks % others or ranks < len(job.programs):
-        fact = f"do not fit a job of {len(job.programs)} ranks, {others} in each replica"
-        raise DmcError(name, fact, f"take a multiple of {others}, {len(job.programs)} or more")
+        fact = f"do not fit a job of {len(job.programs)} ranks with {others} per replica"
+        raise DmcError(name, fact, f"use a multiple of {others}, {len(job.programs)} or more")
     if sizes[at] == 1:
-        raise DmcError(name, "cannot be played from a job without communication", "plan it for two ranks or more")
+        raise DmcError(name, "cannot be simulated from a job without communication", "plan it for at least two ranks")
     result = Grown(ranks, ranks // others, {}, machine, sizes, at, ranks // others)
     for program in job.programs:
         rank = result.grown(program.rank, 0)
@@ -123,11 +124,11 @@ def _check_alike(job: Job, grown: Grown, one: Program, other: Program) -> None:
             raise DmcError(f"ranks {one.rank} and {other.rank}", f"differ in command {index}", _HINT)
 
 
-_HINT = "only a job whose replicas are alike can be played for more ranks than it was planned for"
+_HINT = "only a job with equivalent replicas can be simulated for more ranks than planned"
 
 
 def _sketch(job: Job, grown: Grown, command: Command) -> object:
-    """What decides when a command runs and how long it takes."""
+    """The properties that determine when a command runs and how long it takes."""
     match command:
         case Launch():
             return command.lane, kernel_key(job.kernels[command.kernel])
@@ -141,18 +142,18 @@ def _sketch(job: Job, grown: Grown, command: Command) -> object:
 
 
 def _check_grows(grown: Grown, command: Collective, where: str) -> None:
-    """A group goes along the whole axis, or not at all; and nothing is exchanged in pairs along it."""
+    """A group is along the whole axis, or not at all; and there are no pairwise exchanges along it."""
     places = Counter(grown.grown(rank, 0) for rank in command.ranks)
     counts = set(places.values())
     if counts == {1}:
         return
     if counts != {grown.mesh[grown.axis]} or command.kind in _PAIRWISE:
-        fact = f"a {command.kind} between some replicas does not say what more of them would do"
+        fact = f"a {command.kind} between some replicas does not determine what more replicas would do"
         raise DmcError(where, fact, _HINT)
 
 
 def members_of(command: Collective, rank: int) -> Sequence[int]:
-    """The ranks that take part in a movement of `rank`: of a message its two ends, sender first."""
+    """The ranks that take part in a movement of `rank`: for a message its two ends, sender first."""
     if command.peer is None or command.kind not in ("send", "recv"):
         return command.ranks
     peer = command.ranks[command.peer]

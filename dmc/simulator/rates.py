@@ -1,11 +1,11 @@
-"""What runs at the same time slows each other down: links are shared, and kernels wait for communication's traffic.
+"""Concurrent work slows each other down: links are shared, and communication takes bandwidth from kernels.
 
-* Collectives that use a port of a rank at the same time each get an equal part of it; one is as fast as its part of
-  its most crowded port. In one memory all collectives share all of it.
+* Collectives that use a rank's port concurrently share it equally; each runs at its share of its most crowded port. In
+  one memory all collectives share all of it.
 * Kernels of a rank take `compute_slowdown` times as long while a collective of that rank moves bytes over that link;
-  not so the part that a launch costs anyway.
-* Where ranks share a device, the kernels that run on it at the same time each get an equal part of it.
-* Moves between memory spaces have paths of their own.
+  except for the launch overhead.
+* Where ranks share a device, concurrent kernels share it equally.
+* Moves between memory spaces have separate paths.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TypeAlias
 from dmc.machine import Link, Machine, links_of
 from dmc.simulator.population import Group
 
-# A port of a rank to a link, or the whole of a memory; a rank's device, or that of a node.
+# A rank's port to a link, or a whole memory; a rank's device, or that of a node.
 _Port: TypeAlias = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """Work in progress. left: nanoseconds that it still takes alone, as of `since`. rate: how fast those pass.
+    """Work in progress. left: remaining nanoseconds at full rate, as of `since`. rate: its current rate.
 
-    ranks: whose kernel or collective it is. copies: how many others do the same. ports: of a collective, what it uses.
-    slowdown: of a collective, what it does to kernels. device: of a kernel, what it runs on, and `slowed`, the share of
-    its time that communication makes longer. version: counts changes of the rate.
+    ranks: those of the kernel or collective. copies: how many others do the same. ports: those a collective uses.
+    slowdown: the effect of a collective on kernels. device: of a kernel, with `slowed`, the share of its time that
+    communication prolongs. version: counts changes of the rate.
     """
 
     left: float
@@ -42,7 +42,7 @@ class Task:
     version: int = 0
 
     def settle(self, now: float, rate: float) -> float:
-        """Goes on at another rate; returns when it will be done."""
+        """Continues at another rate; returns when it will be done."""
         self.left -= (now - self.since) * self.rate
         self.rate, self.since = rate, now
         self.version += 1
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass
 class Rates:
-    """Which tasks run, and how fast; each is begun and ended once."""
+    """The running tasks and their rates; each is started and ended once."""
 
     machine: Machine
     copies: int
@@ -74,19 +74,19 @@ class Rates:
         return Task(ns, group.played, copies=group.copies, ports=ports, slowdown=slowdown)
 
     def begin(self, task: Task) -> list[Task]:
-        """Adds a task; returns whose rate may have changed by that, its own among them."""
+        """Adds a task; returns the tasks whose rate may have changed, including itself."""
         for tasks in self._places(task):
             tasks[task] = None
         return list(dict.fromkeys([task, *self._beside(task)]))
 
     def end(self, task: Task) -> list[Task]:
-        """Takes a task away; returns whose rate may have changed by that."""
+        """Removes a task; returns the tasks whose rate may have changed."""
         for tasks in self._places(task):
             del tasks[task]
         return self._beside(task)
 
     def rate(self, task: Task) -> float:
-        """How fast a task runs beside all others: 1 alone."""
+        """The rate of a task, given all others: 1 alone."""
         if task.ports:
             return 1 / max(map(self._load, task.ports))
         if task.device is None:
@@ -97,7 +97,7 @@ class Rates:
         return 1 / (slowdown * sharing)
 
     def _load(self, port: _Port) -> int:
-        # Ports belong to ranks, so replicas have their own; one memory is shared with them.
+        # Ports belong to ranks, so replicas have their own; a memory is shared with them.
         shared = port[1] == _WHOLE
         return sum(task.copies if shared else 1 for task in self._ports[port])
 
@@ -113,7 +113,7 @@ class Rates:
         return places
 
     def _beside(self, task: Task) -> list[Task]:
-        """The tasks that this one has an effect on, each once, in a fixed order."""
+        """The tasks that this one affects, each once, in a fixed order."""
         if task.device is not None:
             return list(self._kernels[task.device]) if self.machine.device.shared else []
         if not task.ports:
@@ -126,7 +126,7 @@ class Rates:
         return list(beside)
 
 
-# The number of the one port that all ranks of a shared memory have.
+# The number of the only port that all ranks of a shared memory share.
 _WHOLE = -1
 
 

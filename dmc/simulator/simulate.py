@@ -1,4 +1,4 @@
-"""Playing a job on a machine."""
+"""Simulating a job on a machine."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from dmc.simulator.simulation import Simulation
 
 
 def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | None = None) -> Simulation:
-    """Plays one step of `job` on `machine`; the same job and machine always give the same result.
+    """Simulates one step of `job` on `machine`; deterministic.
 
     The model: each lane runs its commands in order; `Record` and `Await` take no time; a collective begins when all its
-    members have come to it and ends for all at once; issuing takes no time, for a step is replayed as one graph; what
-    shares a link or a device slows each other down (`dmc.simulator.rates`). The step begins with all lanes idle at once
-    on all ranks, and ends when the last is done; steps do not overlap. About linear in the number of commands.
+    members have reached it and ends for all at once; issuing takes no time, since a step is replayed as one graph;
+    users of a shared link or device slow each other down (`dmc.simulator.rates`). The step begins on all ranks at once
+    with all lanes idle, and ends when the last is done; steps do not overlap. About linear in the number of commands.
 
-    ranks: None plays every rank of the job, whatever they do. More ranks than the job was planned for let its axis
-    `axis` ("dp", or the only one) grow. This assumes
+    ranks: None simulates every rank of the job, whatever they do. More ranks than planned grow its axis `axis` ("dp",
+    or the only one). This assumes
 
-    * that replicas along the axis do the same at the same time, which is checked, so that one of them is played; no
+    * that replicas along the axis do the same at the same time, which is checked, so that one of them is simulated; no
       rank is slower than another;
     * weak scaling: each rank has the batch it was planned for, and its kernels, moves and memory are as planned. What
-      the plan splits along the axis (ZeRO) would be smaller on more ranks, so memory and updates come out too large;
-    * that a collective along the axis has as many more members, and its larger side as many bytes as planned (an
-      all-reduce: the gradients; a gather: what is whole after it); bucket sizes are as planned;
+      the plan splits along the axis (ZeRO) would be smaller on more ranks, so memory and updates are overestimated;
+    * that a collective along the axis has correspondingly more members, and its larger side as many bytes as planned
+      (an all-reduce: the gradients; a gather: what is whole after it); bucket sizes are as planned;
     * that rank r is on node r // ranks_per_node, with the mesh's axes in their order, the last one within a node first;
       networks between nodes do not block.
 
-    Raises DmcError where lanes wait for each other for ever, where the machine lacks the ranks, a link or a rate, and
-    where the job cannot grow so.
+    Raises DmcError if lanes wait for each other forever, if the machine lacks the ranks, a link or a rate, and if the
+    job cannot grow this way.
     """
     population = everyone(job) if ranks in (None, len(job.programs)) else grown(job, machine, ranks or 0, axis)
     machine.check_ranks(population.ranks)

@@ -1,4 +1,4 @@
-"""A step as it was played: what ran when on which lane of which rank, and what each thing had waited for."""
+"""A simulated step: what ran when on which lane of which rank, and what it had waited for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dmc.program import Job, Program, Work
 class Span:
     """A launch, a move, or one rank's part in a collective. Times are in nanoseconds from the start of the step.
 
-    index: its place in `Simulation.spans`. rank, lane, command: which one of whose program. arrived: when its lane came
-    to it; a collective begins at `start`, when all of its members have. cause: the span whose end, at `start`, let it
-    begin: the one before it on its lane, or the one behind the event or the member that came last; None for what
-    begins with the step.
+    index: that in `Simulation.spans`. rank, lane, command: its position in the program. arrived: when its lane reached
+    it; a collective begins at `start`, when all of its members have. cause: the span whose end, at `start`, let it
+    begin: the one before it on its lane, or the one behind the event or member that came last; None if it begins with
+    the step.
     """
 
     index: int
@@ -32,11 +32,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A job that was played on a machine.
+    """A job simulated on a machine.
 
-    ranks: how many ranks the result speaks of. programs: of those that were played, by rank; where ranks are alike, one
-    stands for `copies` of them. spans: in the order in which they began. grown: the axis of the mesh that has `copies`
-    ranks here and fewer in the job; None where all is as planned.
+    ranks: the number of ranks in the result. programs: of the simulated ones, by rank; if ranks are equivalent, one
+    represents `copies` of them. spans: in order of start. grown: the mesh axis that has `copies` ranks here and fewer
+    in the job; None if all is as planned.
     """
 
     machine: Machine
@@ -54,29 +54,29 @@ class Simulation:
 
     @cached_property
     def by_rank(self) -> dict[int, tuple[Span, ...]]:
-        """The spans of each rank, in the order in which they began."""
+        """The spans of each rank, in order of start."""
         spans: dict[int, list[Span]] = {rank: [] for rank in self.programs}
         for span in self.spans:
             spans[span.rank].append(span)
         return {rank: tuple(own) for rank, own in spans.items()}
 
     def work(self, span: Span) -> Work:
-        """The command that a span is of."""
+        """The command of a span."""
         command = self.programs[span.rank].commands[span.command]
         assert isinstance(command, Work), "only work takes time"
         return command
 
     def cause(self, span: Span) -> Span | None:
-        """What ended when this began, and let it begin."""
+        """The span whose end let this one begin."""
         return None if span.cause is None else self.spans[span.cause]
 
     def chain(self, span: Span | None) -> Iterator[Span]:
-        """The span, what it waited for, what that waited for, and so on to the start of the step: without gaps."""
+        """The span, its cause, the cause of that, and so on to the start of the step: without gaps."""
         while span is not None:
             yield span
             span = self.cause(span)
 
     def last(self, rank: int) -> Span | None:
-        """What ends the step: one of this rank where there is one."""
+        """The span that ends the step: one of this rank if there is one."""
         own = (span for span in self.by_rank[rank] if span.end == self.step_ns)
         return next(own, next((span for span in self.spans if span.end == self.step_ns), None))

@@ -1,4 +1,4 @@
-"""What a simulation comes to, in a few figures."""
+"""A simulation in a few figures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dmc.simulator.use import LaneUse, Waits, lane_use, waits
 
 @dataclass(frozen=True)
 class Summary:
-    """Times in nanoseconds. ranks, played: how many the figures speak of, and how many were played.
+    """Times in nanoseconds. ranks, played: the numbers of ranks in total and simulated.
 
-    costs: the hash of the machine's figures. communication_share: of the step, how much of the critical path is
-    collectives. waits, memory: one for each rank that was played; lanes: each lane of each.
+    costs: the hash of the machine's figures. communication_share: the share of the step that is collectives on the
+    critical path. waits, memory: one per simulated rank; lanes: each lane of each.
     """
 
     machine: str
@@ -34,7 +34,7 @@ class Summary:
     memory: tuple[Profile, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as JSON values; of memory what there is at the peak, not over time."""
+        """All figures as JSON values; memory only at the peak, not over time."""
         memory = [
             {"rank": each.rank, "arena": each.arena, "peak": each.peak, "at_peak": each.at_peak} for each in self.memory
         ]

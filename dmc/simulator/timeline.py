@@ -1,4 +1,4 @@
-"""A simulation as one HTML page that needs nothing else: lanes over time, memory below, totals in tables."""
+"""A simulation as one self-contained HTML page: lanes over time, memory below, totals in tables."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def timeline_page(
     title: str = "Training step",
     whys: Mapping[str, str] = {},
 ) -> str:
-    """The page as text, of these ranks, or of the first eight that were played.
+    """The page as text, for these ranks, or the first eight simulated ones.
 
-    whys: what asked for the movement of a tensor, by the tensor's label. Equal simulations give equal text.
+    whys: what required the movement of a tensor, by the tensor's label. Equal simulations give equal text.
     """
     shown = list(simulation.programs)[:_MOST_RANKS] if ranks is None else list(ranks)
     summary = summarise(simulation)
@@ -39,7 +39,7 @@ def timeline_page(
         "script": "\n".join(map(_file, _SCRIPTS)),
         "data": timeline_data(simulation, summary, shown, whys),
     }
-    # In one pass, so that nothing in the data is taken for a place to fill.
+    # In one pass, so that nothing in the data is mistaken for a placeholder.
     return re.sub(r"@(\w+)@", lambda place: parts[place[1]], _file("timeline.html"))
 
 
@@ -51,7 +51,7 @@ def _lead(simulation: Simulation, summary: Summary, shown: Sequence[int]) -> str
     ranks = "1 rank" if summary.ranks == 1 else f"{summary.ranks:,} ranks"
     said = f"Predicted for {ranks}. The machine: {simulation.machine.description}"
     if simulation.copies > 1:
-        said += f"; each rank that is shown stands for {simulation.copies:,} that do the same"
+        said += f"; each rank shown represents {simulation.copies:,} equivalent ones"
     if len(shown) < summary.played:
         said += f"; {len(shown)} of {summary.played} ranks are shown"
     return f"{said}. Its cost table: {summary.costs[:12]}."
@@ -59,7 +59,7 @@ def _lead(simulation: Simulation, summary: Summary, shown: Sequence[int]) -> str
 
 def _figures(summary: Summary) -> Iterator[str]:
     step, exposed, memory = summary.step_ns, summary.exposed, summary.fullest
-    yield _figure("Step", time_text(step), f"{summary.commands:,} commands were played")
+    yield _figure("Step", time_text(step), f"{summary.commands:,} commands were simulated")
     for name, part in (
         ("Exposed communication", exposed.communication),
         ("Waiting for other ranks", exposed.others),
@@ -118,7 +118,7 @@ def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], remar
 
 
 def _cells(tag: str, texts: Sequence[str], like: Sequence[str]) -> str:
-    """A row; what stands over a number is set as the number is, to the right."""
+    """A row; headers of numbers are right-aligned like the numbers."""
     classes = [' class="number"' if text[:1].isdigit() else "" for text in like]
     return (
         f"<tr>{''.join(f'<{tag}{own}>{escape(text)}</{tag}>' for own, text in zip(classes, texts, strict=True))}</tr>"

@@ -1,4 +1,4 @@
-"""What the timeline page draws, as JSON: columns of spans with their texts in one table, and memory over time."""
+"""The data of the timeline page, as JSON: columns of spans with their texts in one table, and memory over time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COLUMNS = "rank lane command start length waited kind title name bytes flops af
 
 
 def timeline_data(simulation: Simulation, summary: Summary, ranks: Sequence[int], whys: Mapping[str, str]) -> str:
-    """The JSON of these ranks, fit to stand in a script element.
+    """The JSON for these ranks, safe inside a script element.
 
-    ranks: with lanes, waits and memory. kinds, totals: what occurs, and the time it takes over all of them, most first.
-    spans: columns; `rank` and `lane` count from 0 as shown, texts are numbers in `strings`, `cause` is a number of a
-    span or -1. Times are in nanoseconds; `waited` before `start` is time spent waiting for members.
+    ranks: with lanes, waits and memory. kinds, totals: those that occur, and their total time, largest first. spans:
+    columns; `rank` and `lane` count from 0 as shown, texts are indices into `strings`, `cause` is a span's index or -1.
+    Times are in nanoseconds; `waited` before `start` is time spent waiting for members.
     """
     spans = [span for rank in ranks for span in simulation.by_rank[rank]]
     totals = _totals(simulation, spans)
@@ -34,20 +34,20 @@ def timeline_data(simulation: Simulation, summary: Summary, ranks: Sequence[int]
         "spans": _columns(simulation, spans, ranks, list(totals), strings, whys),
         "strings": strings.all,
     }
-    # A label may hold anything: "<" never opens a tag, nor do the line ends that scripts do not allow.
+    # A label may contain anything: "<" and line separators that scripts do not allow are escaped.
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 class _Strings:
-    """Texts, each once, by number."""
+    """A table of unique texts."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """The number of a text."""
+        """The index of a text."""
         if text not in self._numbers:
             self._numbers[text] = len(self.all)
             self.all.append(text)

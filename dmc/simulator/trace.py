@@ -1,7 +1,7 @@
 """A simulation in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing open.
 
-Ranks are processes and lanes threads; times are in microseconds. An arrow leads to each command from what it waited for
-on another lane. Format: "Trace Event Format", Google, 2016.
+Ranks are processes and lanes threads; times are in microseconds. An arrow leads to each command from its cause on
+another lane. Format: "Trace Event Format", Google, 2016.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _Event = dict[str, Any]
 
 
 def trace(simulation: Simulation, ranks: Sequence[int] | None = None, whys: Mapping[str, str] = {}) -> str:
-    """The trace as JSON text, of these ranks, or of all that were played.
+    """The trace as JSON text, for these ranks, or all simulated ones.
 
-    whys: what asked for the movement of a tensor, by the tensor's label. Equal simulations give equal text.
+    whys: what required the movement of a tensor, by the tensor's label. Equal simulations give equal text.
     """
     shown = list(simulation.programs) if ranks is None else list(ranks)
     critical = {span.index for span in critical_path(simulation)}
@@ -76,7 +76,7 @@ def _arrows(simulation: Simulation, rank: int, shown: set[int]) -> Iterator[_Eve
         if cause is None or cause.rank not in shown or (cause.rank, cause.lane) == (span.rank, span.lane):
             continue
         common = {"name": "released", "cat": "wait", "id": span.index}
-        # The arrow leaves inside the one before, so that it is bound to it, and not to what follows on its lane.
+        # The arrow starts inside the earlier span, so that it is bound to that, and not to the next one on its lane.
         leaves = (cause.start + cause.end) / 2
         yield {"ph": "s", **common, "pid": cause.rank, "tid": cause.lane, "ts": leaves * _US}
         yield {"ph": "f", "bp": "e", **common, "pid": span.rank, "tid": span.lane, "ts": span.start * _US}

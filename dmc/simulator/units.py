@@ -1,4 +1,4 @@
-"""Times and sizes as people read them."""
+"""Times and sizes in readable units."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def bytes_text(count: int) -> str:
 
 
 def share_text(part: float, whole: float) -> str:
-    """`12.3 %`; of nothing, nothing."""
+    """`12.3 %`; 0 if the whole is 0."""
     return f"{100 * part / whole if whole else 0:.1f} %"

@@ -22,12 +22,12 @@ class LaneUse:
 
 @dataclass(frozen=True)
 class Waits:
-    """A rank's step in nanoseconds: its compute lanes run something, or none of them does because it waits.
+    """A rank's step in nanoseconds: its compute lanes are either running or all waiting.
 
-    A stretch in which no compute lane of the rank runs anything ends when a command begins on one, or with the step.
-    What that waited for is followed back, cause by cause, to the beginning of the stretch: `communication` is the part
-    covered by collectives, `copies` by moves, `others` by what other ranks compute while this one waits for them. The
-    chain has no gaps, so the four parts make up the step. `communication` is the exposed communication.
+    An interval in which no compute lane of the rank runs ends when a command begins on one, or with the step. Its
+    causes are traced back to the beginning of the interval: `communication` is the part covered by collectives,
+    `copies` by moves, `others` by computation of other ranks that this one waits for. The chain has no gaps, so the
+    four parts add up to the step. `communication` is the exposed communication.
     """
 
     rank: int
@@ -38,7 +38,7 @@ class Waits:
 
 
 def lane_use(simulation: Simulation) -> tuple[LaneUse, ...]:
-    """Each lane of each rank that was played."""
+    """Each lane of each simulated rank."""
     uses: list[LaneUse] = []
     for rank, program in simulation.programs.items():
         busy, waiting = [0.0] * len(program.lanes), [0.0] * len(program.lanes)
@@ -51,7 +51,7 @@ def lane_use(simulation: Simulation) -> tuple[LaneUse, ...]:
 
 
 def waits(simulation: Simulation) -> tuple[Waits, ...]:
-    """What each rank that was played waits for."""
+    """What each simulated rank waits for."""
     return tuple(_waits(simulation, rank) for rank in simulation.programs)
 
 
@@ -68,7 +68,7 @@ def _waits(simulation: Simulation, rank: int) -> Waits:
 
 
 def _gaps(simulation: Simulation, rank: int) -> Iterator[tuple[float, float, Span | None]]:
-    """When no compute lane of a rank runs anything: from, to, and what ended just then and so ended the wait."""
+    """The intervals in which no compute lane of a rank runs: start, end, and the span whose end ended the wait."""
     compute = {number for number, lane in enumerate(simulation.programs[rank].lanes) if lane.queue == "compute"}
     done = 0.0
     for span in simulation.by_rank[rank]:

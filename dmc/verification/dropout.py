@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import VerificationError
+from dmc.importer.composites.dropout import threshold
 from dmc.importer.forward.randomness import MAX_SITES
-from dmc.verification.philox import uniform_words
+from dmc.verification.philox import uniform_bits
 
 aten = torch.ops.aten
 
@@ -48,5 +49,5 @@ class Draws(TorchDispatchMode):
             raise VerificationError("the model", fact, hint="compare it without checkpointing")
         draw = self._counter * MAX_SITES + self._sites
         self._sites += 1
-        words = uniform_words(like.numel(), self._seed, draw)
-        return torch.from_numpy(words >= round(p * 2**32)).view(like.shape)
+        bits = uniform_bits(like.numel(), self._seed, draw)
+        return torch.from_numpy(bits >= threshold(p)).view(like.shape)

@@ -14,9 +14,9 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.cost import work_of
 from dmc.dialect import CompositeOp
 from dmc.step_function import find_step, functions, symbol
-from dmc.verification.philox import BLOCKS, uniform_words
+from dmc.verification.philox import BLOCKS, uniform_bits
 
-_PRODUCT, _VECTOR, _WORDS = 384, 1 << 20, 4 * BLOCKS
+_PRODUCT, _VECTOR, _DRAWS = 384, 1 << 20, 8 * BLOCKS
 # The time of an element of `Amount` relative to one of a sum of two cached tensors: most of eager's operations write to
 # new memory, and some compute an exponential. Measured: 6.8 for the demo GPT, 6.6 for BERT-small.
 _SUMS = 6.5
@@ -28,7 +28,7 @@ _PROBES = 8
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds that eager takes per floating-point operation of a product, per element, and per random word."""
+    """Seconds that eager takes per floating-point operation of a product, per element, and per random draw."""
 
     flop: float
     element: float
@@ -42,15 +42,15 @@ class Rates:
         rate is assumed slower than that of one core by its own clock.
         """
         x, y, threads = torch.ones(_PRODUCT, _PRODUCT), torch.ones(_VECTOR), torch.get_num_threads()
-        works = (lambda: x @ x, lambda: y + y, lambda: uniform_words(_WORDS, 0, 0))
+        works = (lambda: x @ x, lambda: y + y, lambda: uniform_bits(_DRAWS, 0, 0))
         together = _shortest(time.perf_counter, works)
         torch.set_num_threads(1)
         try:
             alone = _shortest(time.thread_time, works)
         finally:
             torch.set_num_threads(threads)
-        product, total, words = map(min, together, alone)
-        return Rates(product / (2 * _PRODUCT**3), _SUMS * total / _VECTOR, words / _WORDS)
+        product, total, draws = map(min, together, alone)
+        return Rates(product / (2 * _PRODUCT**3), _SUMS * total / _VECTOR, draws / _DRAWS)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Amount:
     """The work of an eager step.
 
     flops: of matrix products and convolutions. elements: processed by all other operations; those of a composite are
-    its operands and results. draws: random words. longest: the most terms of a sum.
+    its operands and results. draws: elements drawn. longest: the most terms of a sum.
     """
 
     flops: int = 0
@@ -122,7 +122,7 @@ class _Amounts:
 
 
 def _draws(op: Any) -> int:
-    """Random words of a composite; eager draws in the forward pass only, so each pass counts half."""
+    """Elements that a composite draws; eager draws in the forward pass only, so each pass counts half."""
     kind, parameters = op.attributes["kind"].value, op.attributes["parameters"]
     if kind == "dropout":
         return _elements(op.results) // 2

@@ -1,6 +1,6 @@
-"""The random words of `dmc.importer.composites.philox`, in numpy.
+"""The random bits of `dmc.importer.composites.philox`, in numpy.
 
-Each block is computed once, for the four elements that use its words, in memory that stays in the cache.
+Each block is computed once, for the eight elements that share it, in memory that stays in the cache.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ Words = NDArray[np.uint64]
 
 # Philox blocks computed together: their words fit the cache of a core.
 BLOCKS = 1 << 14
-_LANES = 4
+# 32 consecutive elements share four blocks of four words.
+_GROUP, _BLOCKS_OF_GROUP, _WORDS_OF_BLOCK = 32, 4, 4
 _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
 
 
-def uniform_words(count: int, seed: int, draw: int) -> NDArray[np.uint32]:
-    """One word per element. seed, draw: of 64 bits, signed or not."""
-    words = np.empty((-(-count // _LANES), _LANES), np.uint32)
-    for first in range(0, len(words), BLOCKS):
-        part = words[first : first + BLOCKS]
-        for lane, each in enumerate(_words(first, len(part), seed, draw)):
-            part[:, lane] = each
-    return words.reshape(-1)[:count]
+def uniform_bits(count: int, seed: int, draw: int) -> NDArray[np.uint16]:
+    """16 bits per element. seed, draw: of 64 bits, signed or not."""
+    groups = -(-count // _GROUP)
+    # Little-endian, so that the low half of a word comes first.
+    words = np.empty((groups, _WORDS_OF_BLOCK, _BLOCKS_OF_GROUP), "<u4")
+    step = BLOCKS // _BLOCKS_OF_GROUP
+    for first in range(0, groups, step):
+        part = words[first : first + step]
+        blocks = _words(first * _BLOCKS_OF_GROUP, len(part) * _BLOCKS_OF_GROUP, seed, draw)
+        for word, each in enumerate(blocks):
+            part[:, word] = each.reshape(-1, _BLOCKS_OF_GROUP)
+    return words.reshape(-1).view("<u2")[:count]
 
 
 def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:

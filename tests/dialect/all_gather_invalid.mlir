@@ -25,7 +25,7 @@ func.func @from_nothing(%x: tensor<0x8xf32>) {
 // -----
 
 func.func @other_dimension(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{dm.all_gather: dimension 1 is 8 in the operand but 16 in the result; it must stay}}
+  // expected-error @+1 {{dm.all_gather: dimension 1 is 8 in the operand but 16 in the result; it must not change}}
   %y = "dm.all_gather"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<8x16xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @other_dimension(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @element_type(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{dm.all_gather: turns tensor<4x8xf32> into tensor<8x8xbf16>; element type and rank must stay}}
+  // expected-error @+1 {{dm.all_gather: turns tensor<4x8xf32> into tensor<8x8xbf16>; element type and rank must not change}}
   %y = "dm.all_gather"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<8x8xbf16>
   return
 }
@@ -41,7 +41,7 @@ func.func @element_type(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @rank(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{dm.all_gather: turns tensor<4x8xf32> into tensor<2x4x8xf32>; element type and rank must stay}}
+  // expected-error @+1 {{dm.all_gather: turns tensor<4x8xf32> into tensor<2x4x8xf32>; element type and rank must not change}}
   %y = "dm.all_gather"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<2x4x8xf32>
   return
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.all_reduce: 'input' is tensor<8xf32> but 'result' is tensor<4xf32>; they are one type}}
+  // expected-error @+1 {{dm.all_reduce: 'input' is tensor<8xf32> but 'result' is tensor<4xf32>; they must be the same type}}
   %y = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xf32>
   return
 }
@@ -9,7 +9,7 @@ func.func @type(%x: tensor<8xf32>) {
 // -----
 
 func.func @narrow(%x: tensor<8xi32>) {
-  // expected-error @+1 {{dm.all_reduce: accumulates i32 in i8; it must be of the same class and no narrower}}
+  // expected-error @+1 {{dm.all_reduce: accumulates i32 in i8; it must be in the same class and no narrower}}
   %y = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = i8, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xi32>) -> tensor<8xi32>
   return
 }
@@ -17,7 +17,7 @@ func.func @narrow(%x: tensor<8xi32>) {
 // -----
 
 func.func @class(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.all_reduce: accumulates f32 in i64; it must be of the same class and no narrower}}
+  // expected-error @+1 {{dm.all_reduce: accumulates f32 in i64; it must be in the same class and no narrower}}
   %y = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @complex(%x: tensor<8xcomplex<f32>>) {
 // -----
 
 func.func @mean(%x: tensor<8xi32>) {
-  // expected-error @+1 {{dm.all_reduce: has no mean of i32; reduce with sum and divide, or convert to floating point first}}
+  // expected-error @+1 {{dm.all_reduce: has no mean for i32; reduce with sum and divide, or convert to floating point first}}
   %y = "dm.all_reduce"(%x) {reduction = #dm.reduction<"mean">, accumulate = i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xi32>) -> tensor<8xi32>
   return
 }

@@ -17,7 +17,7 @@ func.func @grows(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @other_dimension(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.all_slice: dimension 1 is 8 in the operand but 4 in the result; it must stay}}
+  // expected-error @+1 {{dm.all_slice: dimension 1 is 8 in the operand but 4 in the result; it must not change}}
   %y = "dm.all_slice"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xf32>) -> tensor<4x4xf32>
   return
 }
@@ -25,7 +25,7 @@ func.func @other_dimension(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @rank(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.all_slice: turns tensor<8x8xf32> into tensor<8xf32>; element type and rank must stay}}
+  // expected-error @+1 {{dm.all_slice: turns tensor<8x8xf32> into tensor<8xf32>; element type and rank must not change}}
   %y = "dm.all_slice"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @rank(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @element_type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.all_slice: turns tensor<8xf32> into tensor<4xbf16>; element type and rank must stay}}
+  // expected-error @+1 {{dm.all_slice: turns tensor<8xf32> into tensor<4xbf16>; element type and rank must not change}}
   %y = "dm.all_slice"(%x) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xbf16>
   return
 }
@@ -58,7 +58,7 @@ func.func @no_group(%x: tensor<8xf32>) {
 
 // It moves nothing, so there is nothing to start.
 func.func @started(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.start: holds dm.all_slice, dm.yield; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains dm.all_slice, dm.yield; it must contain one movement and dm.yield}}
   %h, %t = "dm.start"(%x) ({
   ^bb0(%i: tensor<8xf32>):
     %r = "dm.all_slice"(%i) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<4xf32>

@@ -25,7 +25,7 @@ func.func @factors(%x: tensor<8x4xf32>) {
 // -----
 
 func.func @other_dimension(%x: tensor<8x4x2xf32>) {
-  // expected-error @+1 {{dm.all_to_all: dimension 2 is 2 in the operand but 1 in the result; it must stay}}
+  // expected-error @+1 {{dm.all_to_all: dimension 2 is 2 in the operand but 1 in the result; it must not change}}
   %y = "dm.all_to_all"(%x) {split_dim = 0 : i64, concat_dim = 1 : i64, group = #dm.group<@mesh, ["tp"]>} : (tensor<8x4x2xf32>) -> tensor<4x8x1xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @other_dimension(%x: tensor<8x4x2xf32>) {
 // -----
 
 func.func @one_dimension(%x: tensor<8x4xf32>) {
-  // expected-error @+1 {{dm.all_to_all: dimension 0 is 8 in the operand but 4 in the result; it must stay}}
+  // expected-error @+1 {{dm.all_to_all: dimension 0 is 8 in the operand but 4 in the result; it must not change}}
   %y = "dm.all_to_all"(%x) {split_dim = 0 : i64, concat_dim = 0 : i64, group = #dm.group<@mesh, ["tp"]>} : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @concat_dimension(%x: tensor<8x4xf32>) {
 // -----
 
 func.func @element_type(%x: tensor<8x4xf32>) {
-  // expected-error @+1 {{dm.all_to_all: turns tensor<8x4xf32> into tensor<4x8xf16>; element type and rank must stay}}
+  // expected-error @+1 {{dm.all_to_all: turns tensor<8x4xf32> into tensor<4x8xf16>; element type and rank must not change}}
   %y = "dm.all_to_all"(%x) {split_dim = 0 : i64, concat_dim = 1 : i64, group = #dm.group<@mesh, ["tp"]>} : (tensor<8x4xf32>) -> tensor<4x8xf16>
   return
 }

@@ -1,14 +1,14 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 "dm.program"() ({
-  // expected-error @+1 {{dm.arena: is named 'gpu' and lies in device; name it 'device'}}
+  // expected-error @+1 {{dm.arena: is named 'gpu' but is in device; name it 'device'}}
   "dm.arena"() {sym_name = "gpu", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
 // -----
 
 "dm.program"() ({
-  // expected-error @+1 {{dm.arena: has no bytes; leave it out}}
+  // expected-error @+1 {{dm.arena: has no bytes; omit it}}
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 0 : i64} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -29,7 +29,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.arena: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.arena: is in func.func; it belongs directly in dm.program}}
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   return
 }

@@ -45,7 +45,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.await: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.await: is in func.func; it belongs directly in dm.program}}
   "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
   return
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.broadcast: 'input' is tensor<8xf32> but 'result' is tensor<8xbf16>; they are one type}}
+  // expected-error @+1 {{dm.broadcast: 'input' is tensor<8xf32> but 'result' is tensor<8xbf16>; they must be the same type}}
   %y = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xbf16>
   return
 }
@@ -25,7 +25,7 @@ func.func @no_root(%x: tensor<8xf32>) {
 // -----
 
 func.func @no_axis(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.broadcast: #dm.group<@mesh, []> names no axis; a group has at least one}}
+  // expected-error @+1 {{dm.broadcast: #dm.group<@mesh, []> has no axis; a group needs at least one}}
   %y = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, []>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @no_axis(%x: tensor<8xf32>) {
 // -----
 
 func.func @axis_twice(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.broadcast: #dm.group<@mesh, ["dp", "dp"]> uses axis 'dp' twice; an axis is used once at most}}
+  // expected-error @+1 {{dm.broadcast: #dm.group<@mesh, ["dp", "dp"]> uses axis 'dp' twice; an axis is used at most once}}
   %y = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, ["dp", "dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }

@@ -2,7 +2,7 @@
 
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-  // expected-error @+1 {{dm.buffer: lives from command 4 to command 3; it must end after it begins}}
+  // expected-error @+1 {{dm.buffer: is live from command 4 to command 3; it must not end before it begins}}
   "dm.buffer"() {label = "fc.weight", category = "gradient", range = #dm.range<@device, [256, 64]>, first = 4 : i64, last = 3 : i64} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -41,7 +41,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.buffer: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.buffer: is in func.func; it belongs directly in dm.program}}
   "dm.buffer"() {label = "fc.weight", category = "gradient", range = #dm.range<@device, [256, 64]>, first = 4 : i64, last = 9 : i64} : () -> ()
   return
 }

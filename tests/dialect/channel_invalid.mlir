@@ -1,16 +1,16 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{dm.channel: has no group; name one along axes, or list the ranks of some}}
+// expected-error @+1 {{dm.channel: has no group; give one along axes, or list the ranks of groups}}
 "dm.channel"() {sym_name = "gradients"} : () -> ()
 
 // -----
 
-// expected-error @+1 {{dm.channel: has no group; name one along axes, or list the ranks of some}}
+// expected-error @+1 {{dm.channel: has no group; give one along axes, or list the ranks of groups}}
 "dm.channel"() {sym_name = "gradients", groups = []} : () -> ()
 
 // -----
 
-// expected-error @+1 {{dm.channel: has both a group along axes and listed groups; leave one out}}
+// expected-error @+1 {{dm.channel: has both a group along axes and listed groups; omit one}}
 "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>, groups = [array<i64: 0, 1>]} : () -> ()
 
 // -----
@@ -25,7 +25,7 @@
 
 // -----
 
-// expected-error @+1 {{dm.channel: #dm.group<@mesh, []> names no axis; a group has at least one}}
+// expected-error @+1 {{dm.channel: #dm.group<@mesh, []> has no axis; a group needs at least one}}
 "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, []>} : () -> ()
 
 // -----
@@ -36,7 +36,7 @@
 // -----
 
 func.func @inside() {
-  // expected-error @+1 {{dm.channel: stands in func.func; it belongs directly in builtin.module}}
+  // expected-error @+1 {{dm.channel: is in func.func; it belongs directly in builtin.module}}
   "dm.channel"() {sym_name = "gradients", group = #dm.group<@mesh, ["dp"]>} : () -> ()
   return
 }

@@ -12,7 +12,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: its ranks are []; they must be ranks, each once}}
+  // expected-error @+1 {{dm.collective: its ranks are []; they must be distinct ranks}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -21,7 +21,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: its ranks are [0, 0]; they must be ranks, each once}}
+  // expected-error @+1 {{dm.collective: its ranks are [0, 0]; they must be distinct ranks}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 0>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -30,7 +30,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: its ranks are [0, -1]; they must be ranks, each once}}
+  // expected-error @+1 {{dm.collective: its ranks are [0, -1]; they must be distinct ranks}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, -1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -39,7 +39,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: all_reduce: exactly all_reduce and reduce_scatter have a reduction and a type to accumulate in}}
+  // expected-error @+1 {{dm.collective: all_reduce: exactly all_reduce and reduce_scatter have a reduction and an accumulation type}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -48,7 +48,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: all_reduce: exactly all_reduce and reduce_scatter have a reduction and a type to accumulate in}}
+  // expected-error @+1 {{dm.collective: all_reduce: exactly all_reduce and reduce_scatter have a reduction and an accumulation type}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -57,7 +57,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: all_gather: exactly all_reduce and reduce_scatter have a reduction and a type to accumulate in}}
+  // expected-error @+1 {{dm.collective: all_gather: exactly all_reduce and reduce_scatter have a reduction and an accumulation type}}
   "dm.collective"() {lane = @dp, kind = "all_gather", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [256, 128]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -66,7 +66,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: accumulates f32 in f16; it must be of the same class and no narrower}}
+  // expected-error @+1 {{dm.collective: accumulates f32 in f16; it must be in the same class and no narrower}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f16} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -75,7 +75,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: accumulates f32 in i32; it must be of the same class and no narrower}}
+  // expected-error @+1 {{dm.collective: accumulates f32 in i32; it must be in the same class and no narrower}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = i32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -84,7 +84,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: has no mean of i32; reduce with sum and divide, or convert to floating point first}}
+  // expected-error @+1 {{dm.collective: has no mean for i32; reduce with sum and divide, or convert to floating point first}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = i32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"mean">, accumulate = i32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -147,7 +147,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: its pairs are []; they must be sources and targets, one behind the other}}
+  // expected-error @+1 {{dm.collective: its pairs are []; they must be alternating sources and targets}}
   "dm.collective"() {lane = @dp, kind = "permute", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [256, 64]>, pairs = array<i64>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -156,7 +156,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: its pairs are [0, 1, 1]; they must be sources and targets, one behind the other}}
+  // expected-error @+1 {{dm.collective: its pairs are [0, 1, 1]; they must be alternating sources and targets}}
   "dm.collective"() {lane = @dp, kind = "permute", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [256, 64]>, pairs = array<i64: 0, 1, 1>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -192,7 +192,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: reduce_scatter: 3 members do not divide 16 elements}}
+  // expected-error @+1 {{dm.collective: reduce_scatter: 16 elements are not divisible by 3 members}}
   "dm.collective"() {lane = @dp, kind = "reduce_scatter", ranks = array<i64: 0, 1, 2>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -201,7 +201,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  // expected-error @+1 {{dm.collective: all_to_all: 3 members do not divide 16 elements}}
+  // expected-error @+1 {{dm.collective: all_to_all: 16 elements are not divisible by 3 members}}
   "dm.collective"() {lane = @dp, kind = "all_to_all", ranks = array<i64: 0, 1, 2>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [256, 64]>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -288,7 +288,7 @@
 
 // -----
 
-// expected-error @+1 {{is of ranks [0, 1], without 2}}
+// expected-error @+1 {{is for ranks [0, 1], without 2}}
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
@@ -298,7 +298,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.collective: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.collective: is in func.func; it belongs directly in dm.program}}
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
   return
 }

@@ -18,7 +18,7 @@ func.func @from_elsewhere(%x: tensor<8xf32>) {
 // -----
 
 func.func @type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.copy: 'input' is tensor<8xf32> but 'result' is tensor<8xf16>; they are one type}}
+  // expected-error @+1 {{dm.copy: 'input' is tensor<8xf32> but 'result' is tensor<8xf16>; they must be the same type}}
   %y = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"host">} : (tensor<8xf32>) -> tensor<8xf16>
   return
 }

@@ -26,7 +26,7 @@ func.func @region(%x: tensor<8xf32>) {
 // -----
 
 func.func @variants_without_a_group(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.kernel: has variants without a group, or a group without variants; they come together}}
+  // expected-error @+1 {{dm.kernel: has variants without a group, or a group without variants; both or neither must be given}}
   %y = "dm.kernel"(%x) {body = @left, variants = [@left, @right]} : (tensor<8xf32>) -> tensor<4xf32>
   return
 }
@@ -34,7 +34,7 @@ func.func @variants_without_a_group(%x: tensor<8xf32>) {
 // -----
 
 func.func @group_without_variants(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.kernel: has variants without a group, or a group without variants; they come together}}
+  // expected-error @+1 {{dm.kernel: has variants without a group, or a group without variants; both or neither must be given}}
   %y = "dm.kernel"(%x) {body = @left, group = #dm.group<@mesh, ["tp"]>} : (tensor<8xf32>) -> tensor<4xf32>
   return
 }

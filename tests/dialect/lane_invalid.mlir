@@ -1,14 +1,14 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 "dm.program"() ({
-  // expected-error @+1 {{dm.lane: is of queue comm and has channel None; lanes of queue comm have one}}
+  // expected-error @+1 {{dm.lane: has queue comm and channel None; exactly lanes of queue comm have a channel}}
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
 // -----
 
 "dm.program"() ({
-  // expected-error @+1 {{dm.lane: is of queue compute and has channel @dp; lanes of queue comm have one}}
+  // expected-error @+1 {{dm.lane: has queue compute and channel @dp; exactly lanes of queue comm have a channel}}
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">, channel = @dp} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -22,7 +22,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.lane: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.lane: is in func.func; it belongs directly in dm.program}}
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   return
 }

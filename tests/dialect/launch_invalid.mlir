@@ -64,7 +64,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.launch: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.launch: is in func.func; it belongs directly in dm.program}}
   "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>]} : () -> ()
   return
 }

@@ -5,7 +5,7 @@
 
 // -----
 
-// expected-error @+1 {{dm.mesh: axis 'dp' is named twice}}
+// expected-error @+1 {{dm.mesh: axis 'dp' is declared twice}}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "dp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
 
 // -----
@@ -56,7 +56,7 @@
 // -----
 
 func.func @inside() {
-  // expected-error @+1 {{dm.mesh: stands in func.func; it belongs directly in builtin.module}}
+  // expected-error @+1 {{dm.mesh: is in func.func; it belongs directly in builtin.module}}
   "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
   return
 }

@@ -4,7 +4,7 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.arena"() {sym_name = "pinned_host", space = #dm.space<"pinned_host">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
-  // expected-error @+1 {{dm.move: copies 64 bytes to 32; both ranges must be of one length}}
+  // expected-error @+1 {{dm.move: copies 64 bytes to 32; both ranges must have equal length}}
   "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [0, 32]>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -49,7 +49,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.move: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.move: is in func.func; it belongs directly in dm.program}}
   "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
   return
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @overlap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 3 overlaps the tensor before it; it must start at 4 or up to 63 elements behind}}
+  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 3 overlaps the tensor before it; it must start at 4 or up to 63 elements after}}
   %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 3>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<7xf32>
   return
 }
@@ -9,7 +9,7 @@ func.func @overlap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
 // -----
 
 func.func @gap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 68 leaves a gap of 64 elements; it must start at 4 or up to 63 elements behind}}
+  // expected-error @+1 {{dm.pack: tensor 1 (tensor<3xf32>) at offset 68 leaves a gap of 64 elements; it must start at 4 or up to 63 elements after}}
   %f = "dm.pack"(%a, %b) {offsets = array<i64: 0, 68>} : (tensor<2x2xf32>, tensor<3xf32>) -> tensor<71xf32>
   return
 }
@@ -17,7 +17,7 @@ func.func @gap(%a: tensor<2x2xf32>, %b: tensor<3xf32>) {
 // -----
 
 func.func @negative(%a: tensor<2xf32>) {
-  // expected-error @+1 {{dm.pack: tensor 0 (tensor<2xf32>) at offset -2 overlaps the tensor before it; it must start at 0 or up to 63 elements behind}}
+  // expected-error @+1 {{dm.pack: tensor 0 (tensor<2xf32>) at offset -2 overlaps the tensor before it; it must start at 0 or up to 63 elements after}}
   %f = "dm.pack"(%a) {offsets = array<i64: -2>} : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
@@ -49,7 +49,7 @@ func.func @element_type(%a: tensor<2x2xf32>, %b: tensor<3xbf16>) {
 // -----
 
 func.func @nothing() {
-  // expected-error @+1 {{dm.pack: holds no tensor; a bucket has at least one}}
+  // expected-error @+1 {{dm.pack: contains no tensor; a bucket needs at least one}}
   %f = "dm.pack"() {offsets = array<i64>} : () -> tensor<0xf32>
   return
 }

@@ -25,7 +25,7 @@ func.func @negative(%x: tensor<8xf32>) {
 // -----
 
 func.func @triples(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<1x3xi64>; it must have one row (source, target) for each pair}}
+  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<1x3xi64>; it must have one row (source, target) per pair}}
   %y = "dm.permute"(%x) {source_target_pairs = dense<[[0, 1, 2]]> : tensor<1x3xi64>, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @triples(%x: tensor<8xf32>) {
 // -----
 
 func.func @flat(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<2xi64>; it must have one row (source, target) for each pair}}
+  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<2xi64>; it must have one row (source, target) per pair}}
   %y = "dm.permute"(%x) {source_target_pairs = dense<[0, 1]> : tensor<2xi64>, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -41,7 +41,7 @@ func.func @flat(%x: tensor<8xf32>) {
 // -----
 
 func.func @no_pair(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<0x2xi64>; it must have one row (source, target) for each pair}}
+  // expected-error @+1 {{dm.permute: source_target_pairs is a tensor<0x2xi64>; it must have one row (source, target) per pair}}
   %y = "dm.permute"(%x) {source_target_pairs = dense<> : tensor<0x2xi64>, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -65,7 +65,7 @@ func.func @list(%x: tensor<8xf32>) {
 // -----
 
 func.func @type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.permute: 'input' is tensor<8xf32> but 'result' is tensor<9xf32>; they are one type}}
+  // expected-error @+1 {{dm.permute: 'input' is tensor<8xf32> but 'result' is tensor<9xf32>; they must be the same type}}
   %y = "dm.permute"(%x) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<9xf32>
   return
 }

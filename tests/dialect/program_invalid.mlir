@@ -1,13 +1,13 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{dm.program: holds arith.constant; a program holds ops of the plan only}}
+// expected-error @+1 {{dm.program: contains arith.constant; a program may only contain ops of the plan}}
 "dm.program"() ({
   %0 = "arith.constant"() {value = 1 : i64} : () -> i64
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
 // -----
 
-// expected-error @+1 {{stands behind a command; declare it before}}
+// expected-error @+1 {{follows a command; move it before all commands}}
 "dm.program"() ({
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
@@ -84,7 +84,7 @@
 // -----
 
 func.func @inside() {
-  // expected-error @+1 {{dm.program: stands in func.func; it belongs directly in builtin.module}}
+  // expected-error @+1 {{dm.program: is in func.func; it belongs directly in builtin.module}}
   "dm.program"() ({
   ^bb0:
   }) {sym_name = "rank0", rank = 0 : i64} : () -> ()

@@ -34,7 +34,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.record: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.record: is in func.func; it belongs directly in dm.program}}
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   return
 }

@@ -17,7 +17,7 @@ func.func @grows(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @other_dimension(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.reduce_scatter: dimension 1 is 8 in the operand but 4 in the result; it must stay}}
+  // expected-error @+1 {{dm.reduce_scatter: dimension 1 is 8 in the operand but 4 in the result; it must not change}}
   %y = "dm.reduce_scatter"(%x) {dim = 0 : i64, reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xf32>) -> tensor<4x4xf32>
   return
 }
@@ -25,7 +25,7 @@ func.func @other_dimension(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @rank(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.reduce_scatter: turns tensor<8x8xf32> into tensor<8xf32>; element type and rank must stay}}
+  // expected-error @+1 {{dm.reduce_scatter: turns tensor<8x8xf32> into tensor<8xf32>; element type and rank must not change}}
   %y = "dm.reduce_scatter"(%x) {dim = 0 : i64, reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xf32>) -> tensor<8xf32>
   return
 }
@@ -41,7 +41,7 @@ func.func @dimension(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @narrow(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.reduce_scatter: accumulates f32 in bf16; it must be of the same class and no narrower}}
+  // expected-error @+1 {{dm.reduce_scatter: accumulates f32 in bf16; it must be in the same class and no narrower}}
   %y = "dm.reduce_scatter"(%x) {dim = 0 : i64, reduction = #dm.reduction<"sum">, accumulate = bf16, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xf32>) -> tensor<4x8xf32>
   return
 }
@@ -49,7 +49,7 @@ func.func @narrow(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @mean_of_integers(%x: tensor<8x8xi32>) {
-  // expected-error @+1 {{dm.reduce_scatter: has no mean of i32; reduce with sum and divide, or convert to floating point first}}
+  // expected-error @+1 {{dm.reduce_scatter: has no mean for i32; reduce with sum and divide, or convert to floating point first}}
   %y = "dm.reduce_scatter"(%x) {dim = 0 : i64, reduction = #dm.reduction<"mean">, accumulate = i32, group = #dm.group<@mesh, ["dp"]>} : (tensor<8x8xi32>) -> tensor<4x8xi32>
   return
 }

@@ -25,7 +25,7 @@ func.func @meshes(%x: tensor<8xf32>) {
 // -----
 
 func.func @becomes_partial(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: makes the value partial (max) over 'tp'; a value becomes partial by sum only}}
+  // expected-error @+1 {{dm.reshard: makes the value partial (max) over 'tp'; a value can only become partial by sum}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"max">}>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @becomes_partial(%x: tensor<8xf32>) {
 // -----
 
 func.func @other_reduction(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: makes the value partial (mean) over 'tp'; a value becomes partial by sum only}}
+  // expected-error @+1 {{dm.reshard: makes the value partial (mean) over 'tp'; a value can only become partial by sum}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, [[]], {tp = #dm.reduction<"mean">}>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -49,7 +49,7 @@ func.func @mixed_reductions(%x: tensor<8xf32>) {
 // -----
 
 func.func @axis_in_two_dimensions(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{dm.reshard: #dm.sharding<@mesh, [["dp"], ["dp"]], {}> uses axis 'dp' twice; an axis is used once at most}}
+  // expected-error @+1 {{dm.reshard: #dm.sharding<@mesh, [["dp"], ["dp"]], {}> uses axis 'dp' twice; an axis is used at most once}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [["dp"], ["dp"]], {}>, target = #dm.sharding<@mesh, [[], []], {}>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @axis_in_two_dimensions(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @split_and_partial(%x: tensor<8xf32>) {
-  // expected-error @+1 {{uses axis 'tp' twice; an axis is used once at most}}
+  // expected-error @+1 {{uses axis 'tp' twice; an axis is used at most once}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [["tp"]], {tp = #dm.reduction<"sum">}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -89,7 +89,7 @@ func.func @axes_not_listed(%x: tensor<8xf32>) {
 // -----
 
 func.func @element_type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8xbf16>; element type and rank must stay}}
+  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8xbf16>; element type and rank must not change}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xbf16>
   return
 }
@@ -97,7 +97,7 @@ func.func @element_type(%x: tensor<8xf32>) {
 // -----
 
 func.func @rank_of_result(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8x1xf32>; element type and rank must stay}}
+  // expected-error @+1 {{dm.reshard: turns tensor<8xf32> into tensor<8x1xf32>; element type and rank must not change}}
   %y = "dm.reshard"(%x) {source = #dm.sharding<@mesh, [[]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8x1xf32>
   return
 }

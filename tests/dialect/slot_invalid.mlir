@@ -2,7 +2,7 @@
 
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-  // expected-error @+1 {{dm.slot: range #dm.range<@device, [0, 60]> has not the 64 bytes of tensor<4x4xf32>}}
+  // expected-error @+1 {{dm.slot: range #dm.range<@device, [0, 60]> does not have the 64 bytes of tensor<4x4xf32>}}
   "dm.slot"() {name = "fc.weight", role = "parameter", type = tensor<4x4xf32>, range = #dm.range<@device, [0, 60]>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -10,7 +10,7 @@
 
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-  // expected-error @+1 {{dm.slot: f32 has no place in an arena; it must be a tensor of static shape}}
+  // expected-error @+1 {{dm.slot: f32 cannot be in an arena; it must be a tensor of static shape}}
   "dm.slot"() {name = "fc.weight", role = "parameter", type = f32, range = #dm.range<@device, [0, 4]>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -18,7 +18,7 @@
 
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-  // expected-error @+1 {{dm.slot: tensor<?xf32> has no place in an arena; it must be a tensor of static shape}}
+  // expected-error @+1 {{dm.slot: tensor<?xf32> cannot be in an arena; it must be a tensor of static shape}}
   "dm.slot"() {name = "fc.weight", role = "parameter", type = tensor<?xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
 }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
 
@@ -81,7 +81,7 @@
 // -----
 
 func.func @outside() {
-  // expected-error @+1 {{dm.slot: stands in func.func; it belongs directly in dm.program}}
+  // expected-error @+1 {{dm.slot: is in func.func; it belongs directly in dm.program}}
   "dm.slot"() {name = "fc.weight", role = "parameter", type = tensor<4x4xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
   return
 }

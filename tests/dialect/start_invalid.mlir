@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @two_movements(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds dm.broadcast, dm.broadcast, dm.yield; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains dm.broadcast, dm.broadcast, dm.yield; it must contain one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -14,7 +14,7 @@ func.func @two_movements(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @no_movement(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds dm.yield; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains dm.yield; it must contain one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     "dm.yield"(%a) : (tensor<8xf32>) -> ()
@@ -25,7 +25,7 @@ func.func @no_movement(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @computation(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds arith.addf, dm.yield; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains arith.addf, dm.yield; it must contain one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = arith.addf %a, %a : tensor<8xf32>
@@ -37,7 +37,7 @@ func.func @computation(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @reshard(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds dm.reshard, dm.yield; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains dm.reshard, dm.yield; it must contain one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.reshard"(%a) {source = #dm.sharding<@mesh, [["dp"]], {}>, target = #dm.sharding<@mesh, [[]], {}>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -49,7 +49,7 @@ func.func @reshard(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @no_yield(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: holds dm.broadcast, ub.unreachable; it must hold one movement and dm.yield}}
+  // expected-error @+1 {{dm.start: contains dm.broadcast, ub.unreachable; it must contain one movement and dm.yield}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -85,7 +85,7 @@ func.func @unused_input(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @yields_its_input(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: dm.yield must give what dm.broadcast delivers, and nothing else}}
+  // expected-error @+1 {{dm.start: dm.yield must return what dm.broadcast delivers, and nothing else}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -97,7 +97,7 @@ func.func @yields_its_input(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @yields_nothing(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: dm.yield must give what dm.broadcast delivers, and nothing else}}
+  // expected-error @+1 {{dm.start: dm.yield must return what dm.broadcast delivers, and nothing else}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -109,7 +109,7 @@ func.func @yields_nothing(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @payload(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: gives !dm.handle<tensor<4xf32>>, but dm.broadcast delivers tensor<8xf32>}}
+  // expected-error @+1 {{dm.start: returns !dm.handle<tensor<4xf32>>, but dm.broadcast delivers tensor<8xf32>}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -121,7 +121,7 @@ func.func @payload(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @payload_of_send(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: gives !dm.handle<tensor<8xf32>>, but dm.send delivers nothing}}
+  // expected-error @+1 {{dm.start: returns !dm.handle<tensor<8xf32>>, but dm.send delivers nothing}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     "dm.send"(%a) {target = 1 : i64, instance = 7 : i64, group = #dm.group<@mesh, ["pp"]>} : (tensor<8xf32>) -> ()
@@ -229,7 +229,7 @@ func.func @no_segments(%x: tensor<8xf32>, %t: !dm.token) {
 // -----
 
 func.func @segments(%x: tensor<8xf32>, %t: !dm.token) {
-  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is array<i32: 1, 1>, which does not fit 1 operands for: input, after}}
+  // expected-error @+1 {{dm.start: attribute 'operandSegmentSizes' is array<i32: 1, 1>, which does not match 1 operands for: input, after}}
   %h, %u = "dm.start"(%x) ({
   ^bb0(%a: tensor<8xf32>):
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @overlap(%f: tensor<7xf32>) {
-  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xf32>) at offset 0 overlaps the tensor before it; it must start at 3 or up to 63 elements behind}}
+  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xf32>) at offset 0 overlaps the tensor before it; it must start at 3 or up to 63 elements after}}
   %a, %b = "dm.unpack"(%f) {offsets = array<i64: 0, 0>} : (tensor<7xf32>) -> (tensor<4xf32>, tensor<3xf32>)
   return
 }
@@ -10,7 +10,7 @@ func.func @overlap(%f: tensor<7xf32>) {
 
 // 256 bytes are no padding.
 func.func @gap(%f: tensor<135xbf16>) {
-  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xbf16>) at offset 128 leaves a gap of 128 elements; it must start at 0 or up to 127 elements behind}}
+  // expected-error @+1 {{dm.unpack: tensor 0 (tensor<4xbf16>) at offset 128 leaves a gap of 128 elements; it must start at 0 or up to 127 elements after}}
   %a, %b = "dm.unpack"(%f) {offsets = array<i64: 128, 132>} : (tensor<135xbf16>) -> (tensor<4xbf16>, tensor<3xbf16>)
   return
 }
@@ -42,7 +42,7 @@ func.func @element_type(%f: tensor<4xf32>) {
 // -----
 
 func.func @nothing(%f: tensor<4xf32>) {
-  // expected-error @+1 {{dm.unpack: holds no tensor; a bucket has at least one}}
+  // expected-error @+1 {{dm.unpack: contains no tensor; a bucket needs at least one}}
   "dm.unpack"(%f) {offsets = array<i64>} : (tensor<4xf32>) -> ()
   return
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @other_type(%h: !dm.handle<tensor<8xf32>>) {
-  // expected-error @+1 {{dm.wait: gives tensor<4xf32>, but !dm.handle<tensor<8xf32>> delivers tensor<8xf32>}}
+  // expected-error @+1 {{dm.wait: returns tensor<4xf32>, but !dm.handle<tensor<8xf32>> delivers tensor<8xf32>}}
   %y = "dm.wait"(%h) : (!dm.handle<tensor<8xf32>>) -> tensor<4xf32>
   return
 }
@@ -9,7 +9,7 @@ func.func @other_type(%h: !dm.handle<tensor<8xf32>>) {
 // -----
 
 func.func @drops(%h: !dm.handle<tensor<8xf32>>) {
-  // expected-error @+1 {{dm.wait: gives nothing, but !dm.handle<tensor<8xf32>> delivers tensor<8xf32>}}
+  // expected-error @+1 {{dm.wait: returns nothing, but !dm.handle<tensor<8xf32>> delivers tensor<8xf32>}}
   "dm.wait"(%h) : (!dm.handle<tensor<8xf32>>) -> ()
   return
 }
@@ -17,7 +17,7 @@ func.func @drops(%h: !dm.handle<tensor<8xf32>>) {
 // -----
 
 func.func @invents(%h: !dm.handle<none>) {
-  // expected-error @+1 {{dm.wait: gives tensor<8xf32>, but !dm.handle<none> delivers nothing}}
+  // expected-error @+1 {{dm.wait: returns tensor<8xf32>, but !dm.handle<none> delivers nothing}}
   %y = "dm.wait"(%h) : (!dm.handle<none>) -> tensor<8xf32>
   return
 }

@@ -1,7 +1,7 @@
 // RUN: dmc-opt %s --split-input-file --verify-diagnostics
 
 func.func @in_a_function(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.yield: stands in func.func; it belongs directly in dm.start}}
+  // expected-error @+1 {{dm.yield: is in func.func; it belongs directly in dm.start}}
   "dm.yield"(%x) : (tensor<8xf32>) -> ()
 }
 

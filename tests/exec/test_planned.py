@@ -198,7 +198,7 @@ def test_a_result_over_an_operand_that_is_still_read() -> None:
     draft = Draft(1)
     x, w = draft.room("f32", (4, 8)), draft.room("f32", (8, 8))
     draft.launch("twice", [x, w], [Range("device", w.offset, 128)], draft.room("f32", (4, 8)))
-    with pytest.raises(DmcError, match="V12: writes result 0 over a part of an operand"):
+    with pytest.raises(DmcError, match="V12: writes result 0 over part of an operand"):
         stream_module(draft.job(), _code(draft.job()))
 
 

@@ -61,7 +61,7 @@ def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:
     forged = msgspec.structs.replace(artifact.job, programs=(changed,))
     msgspec.structs.force_setattr(artifact.job, "programs", forged.programs)
     artifact.write(tmp_path / "step.dmc")
-    with pytest.raises(ArtifactError, match="was given to the job"):
+    with pytest.raises(ArtifactError, match="belongs to job"):
         Artifact.read(tmp_path / "step.dmc")
 
 

@@ -149,8 +149,8 @@ def test_many_ranks_combine_in_steps() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype", "accumulate", "ranks", "message"),
     [
-        ("all_reduce", "bf16", "f32", 32, "combines 32 members in f32, but at most 31 can be at once"),
-        ("reduce_scatter", "f32", "f32", 32, "combines 32 members, but at most 31 can be at once"),
+        ("all_reduce", "bf16", "f32", 32, "combines 32 members in f32, but at most 31 are supported"),
+        ("reduce_scatter", "f32", "f32", 32, "combines 32 members, but at most 31 are supported"),
         ("all_reduce", "i1", "i1", 2, "cannot combine elements of type i1"),
         ("gossip", "f32", "f32", 2, "has no rule for a 'gossip'"),
     ],

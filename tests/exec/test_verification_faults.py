@@ -141,4 +141,4 @@ def test_a_kernel_that_writes_its_operand(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(executors, "compile_job", otherwise)
     text = refusal()
-    assert "changed in the compiled code, first at what is left of" in text
+    assert "changed in the compiled code, first at the results of" in text

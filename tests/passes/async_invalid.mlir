@@ -5,7 +5,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
   %last = arith.constant 4 : index
   %by = arith.constant 1 : index
   %y = scf.for %i = %first to %last step %by iter_args(%a = %x) -> (tensor<8xf32>) {
-    // expected-error @+1 {{dm.broadcast: stands in scf.for; what moves becomes asynchronous in @step's own block only}}
+    // expected-error @+1 {{dm.broadcast: is inside scf.for; movements become asynchronous only in @step's own block}}
     %r = "dm.broadcast"(%a) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
     scf.yield %r : tensor<8xf32>
   }
@@ -15,7 +15,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 func.func private @other(%x: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error @+1 {{dm.broadcast: stands in func.func; what moves becomes asynchronous in @step's own block only}}
+  // expected-error @+1 {{dm.broadcast: is inside func.func; movements become asynchronous only in @step's own block}}
   %r = "dm.broadcast"(%x) {root = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<8xf32>) -> tensor<8xf32>
   return %r : tensor<8xf32>
 }

@@ -38,7 +38,7 @@ func.func @step(%x: tensor<8xf32>, %z: tensor<4194304xf32>) -> (tensor<8xf32>, t
 
 // Near miss: the long one would only start when the short one is ready, and is read at once.
 // CHECK: closed by
-// CHECK-NEXT: dm.all_reduce (gradient of a) dp 1 16777216 0 dm.all_reduce (gradient of b), with which it would arrive {{[0-9.]+}} µs late
+// CHECK-NEXT: dm.all_reduce (gradient of a) dp 1 16777216 0 dm.all_reduce (gradient of b), which would delay it by {{[0-9.]+}} µs
 // CHECK-NEXT: dm.all_reduce (gradient of b) dp 1 32 0 nothing follows
 // FILL: closed by
 // FILL-NEXT: dm.all_reduce (gradient of a) dp 2 16777248
@@ -73,7 +73,7 @@ func.func @step(%x: tensor<8xf32>, %z: tensor<4194304xf32>) -> (tensor<8xf32>, t
 
 // Near miss: nobody reads the long one soon, but the maximum behind it on the same lane is wanted at once.
 // CHECK: closed by
-// CHECK-NEXT: dm.all_reduce (gradient of a) dp 1 16777216 0 dm.all_reduce (gradient of b), with which it would arrive {{[0-9.]+}} µs late
+// CHECK-NEXT: dm.all_reduce (gradient of a) dp 1 16777216 0 dm.all_reduce (gradient of b), which would delay it by {{[0-9.]+}} µs
 // CHECK-NEXT: dm.all_reduce (gradient of b) dp 1 32
 // CHECK-NEXT: dm.all_reduce (maximum) dp 1 32
 // FILL: closed by

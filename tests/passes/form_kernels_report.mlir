@@ -9,7 +9,7 @@
 // CHECK-NEXT: elementwise  1        64     512
 // CHECK-NEXT: matmul       1        1,088  512
 // CHECK-EMPTY:
-// CHECK-NEXT: bytes  kernel with            and kernel with                 stay two because of
+// CHECK-NEXT: bytes  kernel with            and kernel with                 are not fused because of
 // CHECK-NEXT: 512    linalg.generic (fc.0)  linalg.matmul (fc.1, backward)  read by a product
 #id = affine_map<(i, j) -> (i, j)>
 func.func @step(%x: tensor<8x8xf32> {dm.name = "x"}) -> (tensor<8x8xf32> {dm.name = "y"}) {

@@ -59,7 +59,7 @@ func.func private @attention_0(%q: tensor<2x4x16x160xbf16>, %k: tensor<2x4x16x16
 // CHECK-LABEL: func.func @double
 // CHECK-NOT: dm.composite
 // CHECK: return
-// WHY: flash_attention: operands have several types, or one without matrix products
+// WHY: flash_attention: operands have different types, or a type without matrix products
 func.func @double(%x: tensor<2x4x16x64xf64>, %seed: tensor<i64>) -> tensor<2x4x16x64xf64> {
   %y, %level = "dm.composite"(%x, %x, %x, %seed, %seed) {kind = "attention", decomposition = @attention_0,
       parameters = {p = 0.0 : f64, scale = 0.125 : f64, causal = false}}

@@ -9,7 +9,7 @@ func.func private @shrink(%x: tensor<128xf32>, %w: tensor<64xf32>) -> tensor<64x
   %c = arith.constant dense<0.0> : tensor<64xf32>
   return %c : tensor<64xf32>
 }
-// expected-error @unknown {{the step: needs 1,024 bytes of device memory, but the cap is 1,000; most is held at h.1, backward (operation 1 of @step): 1,024 bytes}}
+// expected-error @unknown {{the step: needs 1,024 bytes of device memory, but the cap is 1,000; the peak is at h.1, backward (operation 1 of @step): 1,024 bytes}}
 func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (tensor<64xf32> {dm.name = "w"}) {
   %x = "dm.kernel"(%w) {body = @grow, dm.label = "h.0"} : (tensor<64xf32>) -> tensor<128xf32>
   %new = "dm.kernel"(%x, %w) {body = @shrink, dm.label = "h.1, backward"} : (tensor<128xf32>, tensor<64xf32>) -> tensor<64xf32>
@@ -20,7 +20,7 @@ func.func @step(%w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"}) -> (t
 
 // State that changes places.
 func.func @step(%a: tensor<4xf32> {dm.name = "a", dm.role = "buffer"}, %b: tensor<4xf32> {dm.name = "b", dm.role = "buffer"}) -> (tensor<4xf32> {dm.name = "a"}, tensor<4xf32> {dm.name = "b"}) {
-  // expected-error @+1 {{func.return: gives state the old value of other state, which changes too}}
+  // expected-error @+1 {{func.return: gives state the old value of other state, which also changes}}
   return %b, %a : tensor<4xf32>, tensor<4xf32>
 }
 
@@ -28,7 +28,7 @@ func.func @step(%a: tensor<4xf32> {dm.name = "a", dm.role = "buffer"}, %b: tenso
 
 // What is no kernel has no place.
 func.func @step(%a: tensor<4xf32> {dm.name = "a", dm.role = "buffer"}) -> (tensor<4xf32> {dm.name = "a"}) {
-  // expected-error @+1 {{math.tanh: has no place in form scheduled}}
+  // expected-error @+1 {{math.tanh: does not belong to form scheduled}}
   %b = math.tanh %a : tensor<4xf32>
   return %b : tensor<4xf32>
 }

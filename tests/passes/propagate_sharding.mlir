@@ -26,7 +26,7 @@ func.func @step(%w: tensor<6x4xf32>, %x: tensor<8x6xf32> {dm.sharding = #dm.shar
 
 // What all readers of a value want split is split where it is made; a slice of what is replicated is free.
 // CHECK-LABEL: func.func @step
-// CHECK: math.exp %{{.*}} {dm.loops = {{\[}}[], ["tp"]], dm.reason = "tp splits result 0, as what reads it wants"
+// CHECK: math.exp %{{.*}} {dm.loops = {{\[}}[], ["tp"]], dm.reason = "tp splits result 0, as its readers want"
 // CHECK: linalg.matmul {dm.loops = {{\[}}[], [], ["tp"]]
 "dm.mesh"() {sym_name = "mesh", axes = ["tp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%w: tensor<6x4xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>}, %x: tensor<8x6xf32>) -> tensor<8x4xf32> {
@@ -95,7 +95,7 @@ func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
 // A sum that a loop takes stays partial until the loop has ended.
 // CHECK-LABEL: func.func @step
 // CHECK: arith.addf {{.*}} {dm.partial = {dp = #dm.reduction<"sum">}
-// CHECK: } {dm.reason = "as its body gives it", dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]}
+// CHECK: } {dm.reason = "as its body returns it", dm.sharding = [#dm.sharding<@mesh, [], {dp = #dm.reduction<"sum">}>]}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> tensor<f32> {
   %zero = arith.constant dense<0.0> : tensor<f32>

@@ -93,7 +93,7 @@ func.func @step(%x: tensor<1024xf32> {dm.name = "x", dm.role = "frozen"}) -> (te
 // CHECK: "dm.wait"
 // CHECK-NEXT: "dm.kernel"{{.*}}label = "last"
 // TABLE: all_gather #0 of w {{.*}} memory limit at narrow{{$}}
-// TABLE-NEXT: step {{.*}}; peak 51,200 bytes, limit 51,200 bytes (no cap: what the order given takes){{$}}
+// TABLE-NEXT: step {{.*}}; peak 51,200 bytes, limit 51,200 bytes (no cap: the memory of the given order){{$}}
 func.func private @wide(%x: tensor<1024xf32>) -> tensor<10240xf32> attributes {dm.kind = "other"} {
   %y = tensor.empty() : tensor<10240xf32>
   return %y : tensor<10240xf32>

@@ -80,7 +80,7 @@ func.func @step(%w: tensor<4x8xf32> {dm.name = "w", dm.role = "parameter", dm.sh
 // CHECK-NOT: update_piece
 // CHECK: return
 // TABLE: why it stays
-// TABLE-NEXT: dm.all_reduce (both) 128 1 0 func.return {{.*}}, for which too much would be gathered
+// TABLE-NEXT: dm.all_reduce (both) 128 1 0 func.return {{.*}}, which would require too large a gather
 // TABLE-NEXT: dm.all_reduce (whole) 128 0 0 func.return {{.*}} reads it whole
 // TABLE-NEXT: dm.all_reduce (differs) 128 0 0 @update (update) reads it whole
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
@@ -115,7 +115,7 @@ func.func @step(%w: tensor<4x8xf32> {dm.name = "w", dm.role = "parameter", dm.sh
 // TABLE: why it stays
 // TABLE-NEXT: dm.all_reduce (places) 128 0 0 @places (places) reads it whole
 // TABLE-NEXT: dm.all_reduce (turned) 256 0 0 @turned (turned) reads it whole
-// TABLE-NEXT: dm.all_reduce (three) 12 0 0 2 ranks do not divide its first dimension
+// TABLE-NEXT: dm.all_reduce (three) 12 0 0 its first dimension is not divisible by 2 ranks
 // TABLE-NEXT: dm.all_reduce (small) 16 1 0 smaller than 128 bytes
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
 func.func private @places(%g: tensor<4x8xf32>) -> tensor<4x8xf32> {

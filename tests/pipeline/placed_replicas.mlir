@@ -7,7 +7,7 @@ func.func @step(
     %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[]], {}>},
     %x: tensor<4xf32> {dm.name = "x", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>})
     -> (tensor<4xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, [[]], {}>}) {
-  // expected-error @+1 {{'w' may differ between ranks along dp, and is stated to be the same}}
+  // expected-error @+1 {{'w' may differ between ranks along dp, but is declared replicated}}
   %new = arith.addf %w, %x : tensor<4xf32>
   return %new : tensor<4xf32>
 }
@@ -36,7 +36,7 @@ func.func @step(
     %x: tensor<4xf32> {dm.name = "x", dm.role = "batch", dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>})
     -> (tensor<4xf32> {dm.name = "w", dm.sharding = #dm.sharding<@mesh, [[]], {}>}) {
   %sum = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["tp"]>} : (tensor<4xf32>) -> tensor<4xf32>
-  // expected-error @+1 {{'w' may differ between ranks along dp, and is stated to be the same}}
+  // expected-error @+1 {{'w' may differ between ranks along dp, but is declared replicated}}
   %new = arith.addf %w, %sum : tensor<4xf32>
   return %new : tensor<4xf32>
 }
@@ -53,7 +53,7 @@ func.func @step(
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %two = arith.constant 2 : index
-  // expected-error @+1 {{'loss' may differ between ranks along dp, and is stated to be the same}}
+  // expected-error @+1 {{'loss' may differ between ranks along dp, but is declared replicated}}
   %new:3 = scf.for %i = %zero to %two step %one iter_args(%a = %w, %b = %w, %c = %w)
       -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
     %sum = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<4xf32>

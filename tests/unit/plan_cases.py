@@ -76,19 +76,19 @@ CASES = (
     ),
     Case(
         "body_moves",
-        "stands in @moves, which the dm.kernel at",
+        "is in @moves, which the dm.kernel at",
         _kernel("body = @moves", more=_function("moves", f"  // HERE\n  {_MOVES}\n")).replace("// HERE", "//", 1),
     ),
     Case(
         "variant_launches",
-        "stands in @nested, which the dm.kernel at",
+        "is in @nested, which the dm.kernel at",
         _kernel(
             'body = @twice, variants = [@twice, @nested], group = #dm.group<@mesh, ["dp"]>',
             more=_function("nested", f'  // HERE\n  %r = "dm.kernel"(%x) {{body = @twice}} : {_ONE}\n'),
         ).replace("// HERE", "//", 1),
     ),
-    Case("launch_of_nothing", "its kernel @none is no function of the module", _program(_launch("none"))),
-    Case("launch_of_a_mesh", "its kernel @mesh is no function of the module", _program(_launch("mesh"))),
+    Case("launch_of_nothing", "its kernel @none is not a function of the module", _program(_launch("none"))),
+    Case("launch_of_a_mesh", "its kernel @mesh is not a function of the module", _program(_launch("mesh"))),
     Case(
         "launch_of_a_public_function",
         "its kernel @open is public",
@@ -97,24 +97,24 @@ CASES = (
     Case("launch_writes_less", "writes 0 ranges, but @twice has 1", _program(_launch("twice", writes=""))),
     Case(
         "launch_reads_less",
-        "reads #dm.range<@device, [0, 16]> has not the 32 bytes of tensor<8xf32>",
+        "reads #dm.range<@device, [0, 16]> does not have the 32 bytes of tensor<8xf32>",
         _program(_launch("twice", reads=16)),
     ),
     Case(
         "launch_writes_more",
-        "writes #dm.range<@device, [256, 64]> has not the 32 bytes of tensor<8xf32>",
+        "writes #dm.range<@device, [256, 64]> does not have the 32 bytes of tensor<8xf32>",
         _program(_launch("twice", writes="[256, 64]")),
     ),
     Case(
         "launch_of_scalars",
-        "f32 has no place in an arena",
+        "f32 cannot be in an arena",
         _program(_launch("scalar", 4)) + "func.func private @scalar(%x: f32) -> f32 { return %x : f32 }",
     ),
     Case("lane_of_no_channel", "its channel @none is not declared", _program(_lane("none"))),
     Case("lane_of_a_mesh", "its channel @mesh is not declared", _program(_lane("mesh"))),
-    Case("programs_missing", "programs are of ranks [0]; there must be one for each of 8", "// HERE\n" + _program("")),
+    Case("programs_missing", "programs are for ranks [0]; there must be one for each of 8", "// HERE\n" + _program("")),
     Case(
-        "program_twice", "rank 0 has a program already", _program("") + "// HERE\n" + _program("").replace("m0", "m1")
+        "program_twice", "rank 0 already has a program", _program("") + "// HERE\n" + _program("").replace("m0", "m1")
     ),
     Case("program_too_many", "one for each of 8, numbered from 0", "// HERE\n" + _programs(9)),
 )

@@ -101,7 +101,7 @@ CASES = (
     ),
     Case(
         "all_to_all_slices",
-        "dimension 0 is 4, which the 8 ranks of",
+        "dimension 0 is 4, which is not divisible by the 8 ranks of",
         _movement(
             "all_to_all",
             "split_dim = 0 : i64, concat_dim = 0 : i64",
@@ -177,10 +177,10 @@ CASES = (
     ),
     Case("send_alone", "instance 1 has no dm.recv", _in_function("  // HERE\n" + _SEND)),
     Case("recv_alone", "instance 1 has no dm.send", _in_function("  // HERE\n" + _RECV)),
-    Case("send_twice", "instance 1 is taken", _in_function(_SEND + "\n  // HERE\n" + _SEND + "\n" + _RECV)),
+    Case("send_twice", "instance 1 is already used", _in_function(_SEND + "\n  // HERE\n" + _SEND + "\n" + _RECV)),
     Case(
         "recv_twice",
-        "instance 1 is taken",
+        "instance 1 is already used",
         _in_function(_SEND + "\n" + _RECV + "\n  // HERE\n" + _RECV.replace("%r", "%s")),
     ),
     Case(
@@ -195,12 +195,12 @@ CASES = (
     ),
     Case(
         "instance_twice",
-        "instance 4 is taken by the dm.start at",
+        "instance 4 is already used by the dm.start at",
         _in_function(_start(4, _BROADCAST, "a") + "\n  // HERE\n" + _start(4, _BROADCAST, "b")),
     ),
     Case(
         "instance_of_a_message",
-        "instance 1 is taken by the dm.start at",
+        "instance 1 is already used by the dm.start at",
         _in_function(
             _start(1, _SEND.replace("%x", "%a"), "")
             + "\n"
@@ -255,14 +255,14 @@ CASES = (
     ),
     Case(
         "decomposition_reaches_itself",
-        "decomposition @loop reaches itself",
+        "decomposition @loop is recursive",
         "func.func private @loop(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
         + _composite("loop")
         + "\n  return %c : tensor<8xf32>\n}",
     ),
     Case(
         "decompositions_reach_each_other",
-        "reaches itself",
+        "is recursive",
         "func.func private @even(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
         + _composite("odd").replace("  // HERE\n", "")
         + "\n  return %c : tensor<8xf32>\n}\nfunc.func private @odd(%x: tensor<8xf32>) -> tensor<8xf32> {\n"

@@ -53,7 +53,7 @@ def test_a_plan_is_read_with_its_own_code_only(artifact: Artifact, tmp_path: Pat
     artifact.write(tmp_path / "step.dmc")
     assert Artifact.read(tmp_path / "step.dmc").certificate == artifact.certificate
     dataclasses.replace(artifact, modules={"cpu": b"of another plan"}).write(tmp_path / "step.dmc")
-    with pytest.raises(ArtifactError, match=r"the certificate: is of other code than this: of modules/cpu it has"):
+    with pytest.raises(ArtifactError, match=r"the certificate: is for other code: for modules/cpu it has"):
         Artifact.read(tmp_path / "step.dmc")
 
 

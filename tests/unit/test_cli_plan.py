@@ -164,4 +164,4 @@ def test_what_is_no_plan(called: Call, tmp_path: Path, capsys: pytest.CaptureFix
     assert "cannot be read as MLIR" in capsys.readouterr().err
     text.write_text("module {}", encoding="utf-8")
     assert main(["plan", str(text)]) == 1
-    assert "holds no dm.program" in capsys.readouterr().err
+    assert "contains no dm.program" in capsys.readouterr().err

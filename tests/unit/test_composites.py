@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dmc.importer.composites.dropout import keep_scale
-from dmc.importer.composites.philox import philox4x32, uniform_words
+from dmc.importer.composites.philox import philox4x32, uniform_bits
 
 dmc = torch.ops.dmc  # Importing their package above has registered them all.
 SEED, DRAW = torch.tensor(3), torch.tensor(1)
@@ -181,15 +181,33 @@ def test_philox_known_answers(counter: str, key: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(("seed", "draw"), [(3, 1), (5 + (7 << 32), 6 + (9 << 32))], ids=["small", "both-halves"])
-def test_elements_take_the_words_of_their_blocks_in_order(seed: int, draw: int) -> None:
-    words = uniform_words([2, 3, 5], torch.tensor(seed), torch.tensor(draw)).flatten()
-    assert len(set(words.tolist())) == words.numel()
-    block = torch.arange(8)
+def test_neighbours_share_a_word_and_pairs_eight_apart_a_block(seed: int, draw: int) -> None:
+    bits = uniform_bits([2, 3, 15], torch.tensor(seed), torch.tensor(draw)).flatten()
+    block = torch.arange(12)
     zero = torch.zeros([], dtype=torch.int64)
     counter, key = (torch.tensor([number % 2**32, number >> 32]) for number in (draw, seed))
-    whole = philox4x32((block, zero, counter[0], counter[1]), (key[0], key[1]))
-    expected = torch.stack(whole, 1).flatten()[:30]
-    assert words.tolist() == expected.tolist()
+    words = torch.stack(philox4x32((block, zero, counter[0], counter[1]), (key[0], key[1])), 1)
+    for element, value in enumerate(bits.tolist()):
+        group, (word, block_of_group, half) = element // 32, (element // 8 % 4, element // 2 % 4, element % 2)
+        assert value == int(words[4 * group + block_of_group, word]) >> 16 * half & 0xFFFF
+
+
+def test_what_elements_draw_is_even_and_independent_of_neighbours() -> None:
+    count = 1 << 18
+    bits = uniform_bits([count], SEED, DRAW)
+    # Each of the 16 bits is set half of the time, for each place in a group of 32.
+    for bit in range(16):
+        share = ((bits >> bit) & 1).view(-1, 32).double().mean(0)
+        assert ((share - 0.5).abs() < 5.0 * 0.5 * (count / 32) ** -0.5).all()
+    values = (bits.double() + 0.5) / 2**16 - 0.5
+    # Those that share a word, a block or a row are as little correlated as any.
+    for distance in (1, 2, 3, 7, 8, 9, 16, 24, 31, 32, 33, 64, 1024):
+        correlation = (values[:-distance] * values[distance:]).mean() * 12
+        assert abs(float(correlation)) < 5.0 * (count - distance) ** -0.5, distance
+    # A χ² of 255 degrees of freedom for the high and the low halves.
+    for part in (bits >> 8, bits & 0xFF):
+        found = torch.bincount(part, minlength=256).double()
+        assert abs(float(((found - count / 256) ** 2).sum() * 256 / count) - 255) < 5.0 * (2 * 255) ** 0.5
 
 
 def test_dropout_keeps_the_share_it_should_and_scales_it() -> None:
@@ -205,8 +223,8 @@ def test_a_mask_is_its_seed_and_draw() -> None:
     x = torch.ones(1000)
     masks = [dmc.dropout(x, seed, draw, 0.5) for seed, draw in [(SEED, DRAW), (DRAW, SEED), (SEED, SEED), (DRAW, DRAW)]]
     assert all(not torch.equal(masks[i], masks[j]) for i in range(4) for j in range(i))
-    words = uniform_words([1000], SEED, DRAW)
-    assert torch.equal(masks[0] != 0, words >= 2**31), "the key is the seed, the counter has the draw"
+    bits = uniform_bits([1000], SEED, DRAW)
+    assert torch.equal(masks[0] != 0, bits >= 2**15), "the key is the seed, the counter has the draw"
 
 
 def test_dropout_is_its_own_gradient() -> None:

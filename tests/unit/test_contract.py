@@ -66,8 +66,8 @@ def test_what_keeps_to_its_launch(commands: tuple[KernelCommand, ...], launch: L
     [
         ((_dispatch(("ro", X), ("rw", Y), ("wo", OUT)),), APART, "writes operand 1, which the launch only reads"),
         ((SUM, Copy(OUT, X)), APART, "writes operand 0, which the launch only reads"),
-        ((_dispatch(("ro", X), ("rw", OUT)),), APART, "reads result 0 before it has written anything there"),
-        ((Group((Copy(X, SCRATCH), Copy(SCRATCH, OUT))),), APART, "reads its scratch before it has written anything"),
+        ((_dispatch(("ro", X), ("rw", OUT)),), APART, "reads result 0 before writing anything there"),
+        ((Group((Copy(X, SCRATCH), Copy(SCRATCH, OUT))),), APART, "reads its scratch before writing anything"),
         ((Copy(X, Place("write", 0, 0, 40)),), APART, "leaves result 0 unwritten from byte 40 on"),
         ((Copy(X, SCRATCH),), APART, "leaves result 0 unwritten from byte 0 on"),
         ((Copy(Place("read", 0, 8, 64), OUT),), APART, r"uses bytes \[8, 72\) of operand 0, which has 64"),
@@ -78,10 +78,10 @@ def test_what_keeps_to_its_launch(commands: tuple[KernelCommand, ...], launch: L
         (
             (SUM,),
             Launch(0, "k", tuple(AT[:2]), (Range("device", 32, 64),)),
-            "writes result 0 over a part of an operand",
+            "writes result 0 over part of an operand",
         ),
-        ((SUM,), Launch(0, "k", tuple(AT[:2]), (AT[2],), AT[2]), "where another result or its scratch lies"),
-        ((SUM,), Launch(0, "k", tuple(AT[:2]), (AT[2],), AT[1]), "has its scratch where an operand lies"),
+        ((SUM,), Launch(0, "k", tuple(AT[:2]), (AT[2],), AT[2]), "over another result or its scratch"),
+        ((SUM,), Launch(0, "k", tuple(AT[:2]), (AT[2],), AT[1]), "has scratch that overlaps an operand"),
         ((SUM,), Launch(0, "other", tuple(AT[:2]), (AT[2],)), "has no code"),
     ],
 )
@@ -133,5 +133,5 @@ def test_code_that_does_what_it_does_not_declare(monkeypatch: pytest.MonkeyPatch
     made = kernels.stream_text
     # The operand's buffer, which the code stores to.
     monkeypatch.setattr(kernels, "stream_text", lambda *given: made(*given).replace("rw %arg4[", "ro %arg4["))
-    with pytest.raises(DmcError, match=r"kernel @k: .*does 'w' with a buffer of which it says 'r'"):
+    with pytest.raises(DmcError, match=r"kernel @k: .*accesses a buffer as 'w' but declares 'r'"):
         _compiled(INSERTED.replace("[0] [8]", "[1] [8]"))

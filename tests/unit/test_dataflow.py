@@ -161,7 +161,7 @@ class TestElements:
         assert one == other != wrong
 
     def test_what_cannot_be_followed_is_an_error(self) -> None:
-        with pytest.raises(DmcError, match=r"builtin.unrealized_conversion_cast: is no operation whose meaning"):
+        with pytest.raises(DmcError, match=r"builtin.unrealized_conversion_cast: is an operation whose dataflow"):
             _values(f"%a = builtin.unrealized_conversion_cast %x : {X} to {X}" + END)
 
 

@@ -81,9 +81,9 @@ def test_launches_are_refused_of_which_something_else_holds(library: CodeLibrary
     code = device_code(_job((0, 8192)), library, CUDA)
     check_device_code(_job((256, 12288)), code)
     for places, fact in {
-        (36, 8192): "takes parameter 0 to be a multiple of 16, but gets one of 4",
-        (0, 8200): "takes parameter 1 to be a multiple of 16, but gets one of 8",
-        (0, 0): "reads parameter 0 as if nobody wrote there, but writes there",
+        (36, 8192): "assumes that parameter 0 is a multiple of 16, but gets a multiple of 4",
+        (0, 8200): "assumes that parameter 1 is a multiple of 16, but gets a multiple of 8",
+        (0, 0): "reads parameter 0 as if it were read-only, but writes there",
     }.items():
         with pytest.raises(ProofError, match=f"kernel @negated, entry .*: V12: {fact}"):
             check_device_code(_job((0, 8192), places), code)
@@ -95,7 +95,7 @@ def test_code_is_refused_whose_accesses_are_wider_than_it_says(library: CodeLibr
     load = re.search(r"ld\.global\.nc\.b32\s+(%r\d+),", code.modules[MAIN].ptx)
     assert load
     made = code.modules[MAIN].ptx.replace(load[0], f"ld.global.nc.v2.b32 {{{load[1]}, _}},")
-    with pytest.raises(ProofError, match="V12: takes parameter 0 to be a multiple of 8, but gets one of 4"):
+    with pytest.raises(ProofError, match="V12: assumes that parameter 0 is a multiple of 8, but gets a multiple of 4"):
         check_device_code(job, replace(code, modules={MAIN: CodeModule(made)}))
 
 

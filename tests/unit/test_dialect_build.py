@@ -223,7 +223,7 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
         lambda x: dm.mesh(sym_name="m", axes=["dp"], sizes=[1], device="cpu", links=["rope"]),
         "one of memory, nvlink, pcie, network",
     ),
-    "axes": (lambda x: dm.group("mesh", []), "names no axis"),
+    "axes": (lambda x: dm.group("mesh", []), "has no axis"),
     "parameters": (
         lambda x: dm.send(x, target=1, instance=0, group=dm.GroupAttr.get(ir.UnitAttr.get(), ir.ArrayAttr.get([]))),
         "it must be #dm.group",
@@ -237,7 +237,7 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
     "range": (lambda x: dm.byte_range("device", 0, 0), "bounds are [0, 0]"),
     "program": (
         lambda x: dm.program(0, lambda: dm.lane(sym_name="c", queue="comm")),
-        "dm.lane: is of queue comm and has channel None",
+        "dm.lane: has queue comm and channel None",
     ),
     "movement": (
         lambda x: dm.start(
@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
     "nested": (lambda x: dm.mesh(sym_name="m", axes=["a"], sizes=[1], device="cpu", links=["pcie"]), "builtin.module"),
     "runs": (
         lambda x: dm.kernel([x, _number()] * runs.GROUPS, outputs=[], body="f"),
-        f"has {2 * runs.GROUPS} runs of operands of equal type; it can have {runs.GROUPS}",
+        f"has {2 * runs.GROUPS} runs of operands of equal type; the limit is {runs.GROUPS}",
     ),
 }
 

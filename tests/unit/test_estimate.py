@@ -40,13 +40,13 @@ class Made(TorchDispatchMode):
 
 def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
     words: list[int] = []
-    draw = dropout.uniform_words
+    draw = dropout.uniform_bits
 
     def drawn(count: int, seed: int, number: int) -> Any:
         words.append(count)
         return draw(count, seed, number)
 
-    monkeypatch.setattr(dropout, "uniform_words", drawn)
+    monkeypatch.setattr(dropout, "uniform_bits", drawn)
     with FlopCounterMode(display=False) as flops, Made() as made:
         eager_step(request, 0)
     return Amount(flops.get_total_flops(), made.elements, sum(words))

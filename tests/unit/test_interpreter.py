@@ -122,7 +122,7 @@ def test_a_race_goes_both_ways_on_request() -> None:
     with pytest.raises(Deadlock) as caught:
         step(ordered, held={(0, 0): (0, 3)})
     assert caught.value.fact.splitlines()[1:] == [
-        "  rank 0, lane compute, command 0 waits for command 3 of rank 0, as was asked",
+        "  rank 0, lane compute, command 0 waits for command 3 of rank 0, as requested",
         "  rank 0, lane out, command 2 waits for event 0, which lane compute records at its command 1",
     ]
 
@@ -188,10 +188,13 @@ def test_arrays_fit_their_slots(given: dict[str, Array], message: str) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (Move(1, Range("device", 1020, 16), OUT), "device [1020, 1036): lies outside: the rank has an arena of 1024"),
-        (Move(1, Range("host", 0, 16), OUT), "host [0, 16): lies outside: the rank has no arena"),
+        (
+            Move(1, Range("device", 1020, 16), OUT),
+            "device [1020, 1036): is out of bounds: the rank has an arena of 1024",
+        ),
+        (Move(1, Range("host", 0, 16), OUT), "host [0, 16): is out of bounds: the rank has no arena"),
         (Move(1, Range("device", 0, 8), OUT), "pinned_host [0, 16): 8 bytes are written to 16"),
-        (Launch(0, "double", (Range("device", 0, 12),), (Y,)), "12 bytes are no tensor of i32 and shape [4]"),
+        (Launch(0, "double", (Range("device", 0, 12),), (Y,)), "12 bytes do not form a tensor of i32 and shape [4]"),
     ],
 )
 def test_ranges_are_checked(command: Command, message: str) -> None:

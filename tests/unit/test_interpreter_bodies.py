@@ -281,7 +281,7 @@ def test_results_are_memory_of_their_own(context: Any) -> None:
 
 
 def test_what_is_not_known_is_refused(context: Any) -> None:
-    with pytest.raises(DmcError, match=r"math\.fma: the interpreter does not know it"):
+    with pytest.raises(DmcError, match=r"math\.fma: the interpreter does not support it"):
         call(
             "%r = math.fma %0, %0, %0 : tensor<2xf32>\nreturn %r : tensor<2xf32>",
             "(tensor<2xf32>) -> tensor<2xf32>",

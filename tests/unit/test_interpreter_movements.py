@@ -130,10 +130,10 @@ def test_a_member_that_never_comes() -> None:
         (
             part("all_reduce", ranks=(1, 2), **SUM),
             part("all_to_all"),
-            "rank 0 has a part in it, but it is of ranks [1, 2]",
+            "rank 0 takes part in it, but its members are ranks [1, 2]",
         ),
-        (part("all_reduce", ranks=(0, 0), **SUM), part("all_to_all"), "but it is of ranks [0, 0]"),
-        (part("send", peer=0, target=None), part("all_to_all"), "but it is of ranks [0, 0]"),
+        (part("all_reduce", ranks=(0, 0), **SUM), part("all_to_all"), "but its members are ranks [0, 0]"),
+        (part("send", peer=0, target=None), part("all_to_all"), "but its members are ranks [0, 0]"),
         (part("all_reduce", reduction="sum"), part("all_reduce", reduction="sum"), "by sum in None"),
         (part("all_gather"), part("all_gather"), "16 bytes are written to 8"),
     ],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import repeat
 
+import msgspec
 import pytest
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.errors import ArtifactError, DmcError
+from dmc.mesh import Mesh
 from dmc.passes.shared.programs import write_program
 from dmc.program import (
     Await,
@@ -27,6 +29,7 @@ from dmc.program import (
     Record,
     Slot,
 )
+from tests.random_jobs import random_job
 
 MODULE = """
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
@@ -99,3 +102,20 @@ def test_a_module_without_programs_is_no_job() -> None:
         dm.load(context)
         with pytest.raises(DmcError, match="dm-lower-to-plan"):
             job_of(ir.Module.parse("module {}"))
+
+
+def test_only_some_commands() -> None:
+    job = random_job(3)
+    kept = job.only(Launch, Record)
+    for whole, part in zip(job.programs, kept.programs, strict=True):
+        assert part.commands == tuple(each for each in whole.commands if isinstance(each, Launch | Record))
+        assert (part.lanes, part.slots, part.buffers) == (whole.lanes, whole.slots, ())
+
+
+def test_groups_are_those_of_the_mesh() -> None:
+    job = msgspec.structs.replace(random_job(0), mesh={"a": 2, "b": 3, "c": 2})
+    mesh = Mesh(a=2, b=3, c=2)
+    for axes in (("a",), ("c", "a"), ("a", "b", "c"), ("b", "c")):
+        assert job.groups(Channel("x", axes)) == mesh.groups(axes)
+    listed = ((0, 1), (1, 0))
+    assert job.groups(Channel("x", groups=listed)) == listed

@@ -71,9 +71,10 @@ def test_attention(rows: int, columns: int, width: int, causal: bool, bias: tupl
         assert_right(each)
 
 
-@pytest.mark.parametrize(("columns", "bits", "rounds"), [(36, 32, 10), (35, 32, 10), (32, 16, 7), (48, 8, 7)])
-def test_attention_drops_the_same_elements_in_both_passes(columns: int, bits: int, rounds: int) -> None:
-    for each in attention((2, 1, 33, 8), columns, 1, p=0.25, bits=bits, rounds=rounds):
+# Rows that begin with a group of draws, in whole tiles and not, and rows that begin within one.
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (33, 96), (33, 35)])
+def test_attention_drops_the_same_elements_in_both_passes(rows: int, columns: int) -> None:
+    for each in attention((2, 1, rows, 8), columns, 1, p=0.25):
         assert_right(each)
 
 
@@ -116,7 +117,7 @@ def test_attention_refuses_views_that_its_kernels_do_not_follow() -> None:
     spread = TensorType("f32", (1, 1, 8, 1), (16, 16, 2, 1))
     for operands, results, why in (
         ((turned, *forward.operands[1:]), forward.results, "rows are not contiguous"),
-        (forward.operands, (forward.results[0], spread), "the log-sum-exp, or what is drawn by, is not contiguous"),
+        (forward.operands, (forward.results[0], spread), "the log-sum-exp, seed or draw is not contiguous"),
     ):
         with pytest.raises(DmcError, match=why):
             implementation_of(problem("attention", operands, results, scale=1.0))

@@ -21,6 +21,6 @@ def test_as_many_as_there_are(target: Target) -> None:
 
 @pytest.mark.parametrize(("target", "most"), [(CPU, 32), (CUDA_BY_IREE, 16)])
 def test_one_more(target: Target, most: int) -> None:
-    fact = f"@kernel::@step: IREE makes one kernel of {most + 1} buffers, and its runtime binds {most} at most"
+    fact = f"@kernel::@step: IREE forms a kernel with {most + 1} buffers, but its runtime binds at most {most}"
     with pytest.raises(DmcError, match=fact):
         check_bindings("\n".join([_dispatch(1), _dispatch(most + 1)]), target)

@@ -103,7 +103,7 @@ def test_an_axis_of_one_rank_is_not_seen() -> None:
 
 def test_refuses_to_become_partial_by_other_kinds() -> None:
     for kind in ("mean", "prod", "min", "max"):
-        with pytest.raises(PlanError, match="a value becomes partial by sum only"):
+        with pytest.raises(PlanError, match="a value can only become partial by sum"):
             cheapest_path(_sum("dp"), Placement([[], []], {"dp": kind}), TENSOR)
 
 

@@ -52,8 +52,8 @@ def test_kernels_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(form_kernels._Step, "kernel", kernel)  # pyright: ignore[reportPrivateUsage]
     story = _refused(context)
-    assert story.startswith("stage scheduled, @") and "computes, of " in story
-    assert "is not what form placed says" in story and len(swapped) == 1
+    assert story.startswith("stage scheduled, @") and "computes from " in story
+    assert "differs from form placed" in story and len(swapped) == 1
 
 
 def test_composites_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:

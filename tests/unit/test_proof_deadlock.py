@@ -104,10 +104,10 @@ def test_a_square_of_groups_of_a_mesh() -> None:
 @pytest.mark.parametrize(
     ("channel", "story"),
     [
-        (Channel("pairs"), "channel pairs: V3: has either axes of the mesh or groups of ranks, not both"),
-        (Channel("pairs", ("x",), ((0, 1),)), "channel pairs: V3: has either axes of the mesh or groups"),
-        (Channel("pairs", groups=((0, 3),)), "its group (0, 3) is not of different ranks of the 3"),
-        (Channel("pairs", groups=((0, 0),)), "its group (0, 0) is not of different ranks of the 3"),
+        (Channel("pairs"), "channel pairs: V3: must have either axes of the mesh or groups of ranks, not both"),
+        (Channel("pairs", ("x",), ((0, 1),)), "channel pairs: V3: must have either axes of the mesh or groups"),
+        (Channel("pairs", groups=((0, 3),)), "its group (0, 3) does not consist of distinct ranks of the 3"),
+        (Channel("pairs", groups=((0, 0),)), "its group (0, 0) does not consist of distinct ranks of the 3"),
         (Channel("pairs", groups=((0, 1), (1, 0))), "has two groups of the same ranks"),
         (
             Channel("pairs", groups=((0, 1), (1, 2))),

@@ -76,6 +76,9 @@ class Others:
     def open(self) -> None:
         self._device.calls.append("open channels")
 
+    def follow(self, unfinished: Any) -> None:
+        self.unfinished = unfinished
+
     def begin(self, step: int) -> None:
         self._device.calls.append(f"begin {step}")
 

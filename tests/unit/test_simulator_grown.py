@@ -73,7 +73,7 @@ def test_what_cannot_grow_is_refused() -> None:
     wire = round_machine()
     with pytest.raises(DmcError, match="6 ranks: do not fit a job of 4 ranks"):
         simulate(_training(1, 4), wire, ranks=6)
-    with pytest.raises(DmcError, match="8 ranks: cannot be played from a job without communication"):
+    with pytest.raises(DmcError, match="8 ranks: cannot be simulated from a job without communication"):
         simulate(_training(1, 4), wire, ranks=8)
     uneven = job_of(Rank(0).launch(5), Rank(1).launch(6))
     with pytest.raises(DmcError, match="ranks 0 and 1: differ in command 0"):

@@ -117,7 +117,7 @@ def test_a_grown_job_says_so() -> None:
     played = simulate(gpt_job(Shape(layers=1, width=64, tokens=128), 2), machine("node8"), ranks=1024)
     page = timeline_page(played)
     assert "Predicted for 1,024 ranks" in page
-    assert "stands for 1,024 that do the same" in page
+    assert "represents 1,024 equivalent ones" in page
 
 
 def test_equal_simulations_give_equal_pages(played: Simulation) -> None:

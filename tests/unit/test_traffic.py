@@ -87,5 +87,5 @@ def test_loops_count_every_round(context: Any) -> None:
 
 
 def test_rounds_that_nobody_knows_are_refused(context: Any) -> None:
-    with pytest.raises(DmcError, match=r"dm.all_reduce: is in a loop whose number of rounds is not constant"):
+    with pytest.raises(DmcError, match=r"dm.all_reduce: is in a loop whose trip count is not constant"):
         _movements(_loop("%n"), Mesh(x=2))

@@ -47,11 +47,11 @@ def state(seed: int) -> list[np.ndarray]:
 
 
 def save(folder: Path, steps: dict[int, list[np.ndarray]]) -> None:
-    """All ranks write checkpoints of these steps."""
+    """All ranks write checkpoints of these steps; with {rank} in the folder, each to its own."""
     opened, ranks = stores(4), Ranks(SIGNATURE)
 
     def keep(rank: int) -> None:
-        keeper = CheckpointWriter(folder, opened[rank], SIGNATURE)
+        keeper = CheckpointWriter(Path(str(folder).format(rank=rank)), opened[rank], SIGNATURE)
         for step, arrays in steps.items():
             parts = [ranks.spreads[spec.name].parts(each)[rank] for spec, each in zip(SPECS, arrays, strict=True)]
             keeper.save(step, parts)
@@ -114,6 +114,21 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: p
     assert error.value.fact == f"rank 2 could not write it: {path}: No space left on device"
     assert error.value.hint == f"free disk space, then resume from {tmp_path / 'step-00000001'}"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_directory_that_ranks_do_not_share_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DmcError, match=r"rank 0 could not write it: .*rank-00001.safetensors: No such file"):
+        save(tmp_path / "{rank}", {1: state(1)})
+    assert not list(tmp_path.glob("*/step-*"))
+
+
+def test_any_failure_is_told_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, tensors: dict[str, np.ndarray]) -> str:
+        raise MemoryError(path.name)
+
+    monkeypatch.setattr(checkpoint, "write_shard", full)
+    with pytest.raises(DmcError, match=r"rank 0 could not write it: MemoryError: rank-00000.safetensors; rank 1 "):
+        save(tmp_path, {1: state(1)})
 
 
 @pytest.mark.parametrize(

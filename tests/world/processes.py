@@ -87,7 +87,7 @@ def _ended(processes: list[subprocess.Popen[str]]) -> list[Ended]:
             process.send_signal(signal.SIGKILL)
         output, errors = process.communicate()
         lines = [json.loads(line) for line in output.splitlines()]
-        seconds = ends.get(rank, float("inf")) - min(ends.values())
+        seconds = ends.get(rank, float("inf")) - min(ends.values(), default=start)
         found.append(Ended(process.returncode, seconds, lines, errors))
     return found
 

@@ -49,7 +49,7 @@ class Task:
     """What a rank is to do.
 
     file: with {rank} in it, each has its own. board: where the test keeps the values; without it, the launcher does.
-    trouble: what keeps rank 1 from starting. checkpoints: where one is written every second step, and resumed from.
+    checkpoints: where one is written every second step, and resumed from.
     """
 
     file: str
@@ -57,7 +57,6 @@ class Task:
     timeout_s: float
     board: tuple[str, int] | None = None
     fault: Fault | None = None
-    trouble: str = ""
     checkpoints: str = ""
 
 
@@ -81,7 +80,7 @@ def main() -> None:
     assert world is not None, "started with others"
     store = open_store(world) if task.board is None else Store(world, BoardKeys(task.board, SECRET))
     artifact = Artifact.read(task.file.format(rank=world.rank), to_run=False)
-    agree(store, facts_of(artifact), task.trouble if world.rank == 1 else "", task.timeout_s)
+    agree(store, facts_of(artifact), timeout_s=task.timeout_s)
     recorder = Recorder(artifact.job.programs[world.rank])
     with Watch(store, recorder, timeout_s=task.timeout_s) as watch:
         train(task, world, artifact, recorder, store, watch)

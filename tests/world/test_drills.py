@@ -47,6 +47,7 @@ def test_a_fault_ends_all_ranks(
     first, second = drill(files.ranks, kind, step, place)
     here = rf"this rank is in step {step}, command \d+ of \d+: reduce_scatter of gradient of [02]\.\w+ over dp"
     assert re.search(rf"rank 0: {said}.*\n  {here} \(ranks 0, 1\)", first.errors), first.errors
+    assert first.errors.startswith("dmc: error: rank 0: ")
     assert len(first.losses) == step - 1
     # A main thread that hangs does not keep its process alive.
     assert bool(re.search(f"dmc: error: rank 1: {said}", second.errors)) == also_there

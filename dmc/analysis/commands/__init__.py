@@ -1,7 +1,7 @@
-"""Form planned as plain data, and the events that its lanes need.
+"""Form planned as plain data, and the events that its lanes require.
 
 * jobs: a module in form planned → `dmc.program.Job`
-* conflicts: which earlier commands touch the same bytes
-* clocks: which commands are ordered already
-* events: the events that are still needed
+* conflicts: earlier commands that access the same bytes
+* clocks: commands that are already ordered
+* events: the events still required
 """

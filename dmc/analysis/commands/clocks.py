@@ -1,4 +1,4 @@
-"""Which commands of a rank are ordered before which, by its lanes and events alone."""
+"""The order of a rank's commands, implied by its lanes and events."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from dmc.program.program import Await, Command, Record
 
-# For each lane, how many of its commands are done.
+# For each lane, the number of its commands that are done.
 Clock = tuple[int, ...]
 
 
 class Clocks:
     """Vector clocks of one rank's lanes, fed command by command in the order of issue.
 
-    Before a command begins, its lane knows `before`: so many commands of each lane are done. Lanes are in order, so a
-    lane knows all of its own earlier commands. (Fidge, Mattern: vector time.)
+    Before a command begins, its lane knows `before`: the number of commands of each lane that are done. Lanes are in
+    order, so a lane knows all of its own earlier commands. (Fidge, Mattern: vector time.)
     """
 
     def __init__(self, lanes: int) -> None:
@@ -22,15 +22,16 @@ class Clocks:
         self._events: dict[int, Clock] = {}
 
     def before(self, lane: int) -> Clock:
-        """What is done when the next command of `lane` begins."""
+        """The clock when the next command of `lane` begins."""
         return tuple(self._known[lane])
 
     def join(self, lane: int, clock: Iterable[int]) -> None:
-        """From here on, `lane` also knows `clock`."""
+        """Joins `clock` into that of `lane`."""
         self._known[lane] = [max(pair) for pair in zip(self._known[lane], clock, strict=True)]
 
     def issue(self, command: Command) -> Clock:
-        """Passes `command`; gives what is done when it has ended. Raises KeyError for an event not recorded before."""
+        """Processes `command`; returns the clock when it has ended. Raises KeyError for an event not recorded
+        before."""
         lane = command.lane
         if isinstance(command, Await):
             self.join(lane, self._events[command.event])
@@ -47,9 +48,9 @@ def is_before(lane: int, place: int, clock: Clock) -> bool:
 
 
 def uncovered(needed: Mapping[int, int], after: Mapping[tuple[int, int], Clock], clock: Clock) -> dict[int, int]:
-    """Of the commands that are `needed` (lane -> place), those that neither `clock` nor another of them implies.
+    """Of the `needed` commands (lane -> place), those implied neither by `clock` nor by another.
 
-    after: what is done when a needed command has ended. The result is the least set: the transitive reduction.
+    after: the clock when a needed command has ended. The result is the minimal set: the transitive reduction.
     """
     open_ = {lane: place for lane, place in needed.items() if not is_before(lane, place, clock)}
     return {

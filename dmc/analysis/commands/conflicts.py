@@ -1,4 +1,4 @@
-"""Which earlier commands touch the bytes of a command, so that it must come after them."""
+"""Earlier commands that conflict with a command, so that it must come after them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from dmc.program import Range
 
-# A command by its lane and its place on it.
+# A command by its lane and its index on it.
 Place = tuple[int, int]
 
 
 @dataclass
 class _Segment:
-    """Bytes [start, end) with one history: who wrote them last, and who has read them since, at most once a lane."""
+    """Bytes [start, end) with the same history: their last writer and the readers since, at most one per lane."""
 
     start: int
     end: int
@@ -22,29 +22,29 @@ class _Segment:
     readers: dict[int, int] = field(default_factory=dict)
 
     def part(self, start: int, end: int) -> _Segment:
-        """The same history, for some of the bytes."""
+        """The same history, for a subrange."""
         return _Segment(start, end, self.writer, dict(self.readers))
 
 
 class Memory:
-    """The last accesses to every byte of one memory space; each access costs the number of segments that it meets."""
+    """The last accesses to every byte of one memory space; an access takes time linear in the segments it overlaps."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._segments: list[_Segment] = []
 
     def read(self, where: Range, by: Place) -> Iterator[Place]:
-        """Notes a read; yields the writes that it must come after."""
+        """Records a read; yields the writes that it must come after."""
         for segment in self._cut(where):
             if segment.writer is not None:
                 yield segment.writer
             segment.readers[by[0]] = by[1]
 
     def write(self, where: Range, by: Place) -> Iterator[Place]:
-        """Notes a write; yields the accesses that it must come after."""
+        """Records a write; yields the accesses that it must come after."""
         touched = self._cut(where)
         for segment in touched:
-            # Whoever read the bytes has waited for their writer.
+            # Readers have already waited for the writer.
             yield from segment.readers.items()
             if not segment.readers and segment.writer is not None:
                 yield segment.writer
@@ -53,7 +53,7 @@ class Memory:
         self._starts[first : first + len(touched)] = [where.offset]
 
     def _cut(self, where: Range) -> Sequence[_Segment]:
-        """The segments that make up exactly `where`, after cutting those at its ends and filling the gaps."""
+        """The segments that make up exactly `where`, after splitting those at its ends and filling gaps."""
         first = max(bisect_right(self._starts, where.offset) - 1, 0)
         last = bisect_left(self._starts, where.end)
         pieces: list[_Segment] = []

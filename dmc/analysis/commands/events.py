@@ -1,4 +1,4 @@
-"""The events that a rank's lanes need so that commands that touch the same bytes run in the order of issue."""
+"""The events that a rank's lanes require so that conflicting commands run in the order of issue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Edge:
 def needed_edges(programs: Sequence[Program]) -> tuple[Edge, ...]:
     """The fewest edges between lanes that order all conflicting accesses, for ranks that run one program.
 
-    The programs have the same commands on the same lanes; bytes may differ between ranks, and an edge that one rank
-    needs all get, so that ranks stay alike. Two accesses conflict where they share a byte and one of them writes; each
-    edge goes along the order of issue. Events that the programs have already count as given. Linear in commands, times
-    the logarithm of the arena's segments.
+    The programs have the same commands on the same lanes; bytes may differ between ranks, and an edge needed by one
+    rank is added to all, so that ranks stay alike. Two accesses conflict where they share a byte and one of them
+    writes; each edge follows the order of issue. Existing events of the programs are taken into account. Linear in
+    commands, times the logarithm of the arena's segments.
     """
     first = programs[0]
     memories: defaultdict[Space, Memory] = defaultdict(Memory)
@@ -52,9 +52,9 @@ def needed_edges(programs: Sequence[Program]) -> tuple[Edge, ...]:
 
 
 def with_events(program: Program, edges: Sequence[Edge]) -> Program:
-    """The program with an event for every edge: recorded behind its source, awaited before its target.
+    """The program with an event for every edge: recorded after its source, awaited before its target.
 
-    Edges from one source share one event. Buffers keep naming the commands that they named.
+    Edges from one source share one event. Buffers still refer to the same commands.
     """
     used = {command.event for command in program.commands if isinstance(command, Record)}
     fresh = iter(range(max(used, default=-1) + 1, max(used, default=-1) + 1 + len(edges)))
@@ -80,7 +80,7 @@ def with_events(program: Program, edges: Sequence[Edge]) -> Program:
 
 
 def _accesses(programs: Sequence[Program], index: int) -> tuple[set[Range], set[Range]]:
-    """What the command with this number reads and writes, on any rank."""
+    """The reads and writes of the command with this number, on any rank."""
     reads: set[Range] = set()
     writes: set[Range] = set()
     for program in programs:
@@ -94,7 +94,7 @@ def _conflicts(
     memories: defaultdict[Space, Memory], touched: tuple[set[Range], set[Range]], by: Place
 ) -> Iterator[Place]:
     reads, writes = touched
-    # Reads first: a command that works in place comes after whoever wrote what it reads.
+    # Reads first: an in-place command must come after the writer of what it reads.
     for where in sorted(reads):
         yield from memories[where.space].read(where, by)
     for where in sorted(writes):

@@ -30,21 +30,20 @@ from dmc.program import (
 )
 from dmc.step_function import functions, symbol
 
-# On the function of a kernel: what dominates its time, and the attributes of `dm.kernel` that are the same for all
-# launches.
+# On a kernel's function: what dominates its time, and the attributes of `dm.kernel` common to all launches.
 KIND, FLOPS, BYTES, SCRATCH, IMPLEMENTATION = "dm.kind", "dm.flops", "dm.bytes", "dm.scratch", "dm.implementation"
 # The mesh of a job without one.
 ONE_RANK = {"rank": 1}
 
-# By name: which lane it is, and the lane.
+# By name: the lane's index, and the lane.
 _Lanes = Mapping[str, tuple[int, Lane]]
 
 
 def job_of(module: ir.Module) -> Job:
-    """The job that a module in form planned describes. Raises DmcError where it holds no program."""
+    """The job that a module in form planned describes. Raises DmcError if it contains no program."""
     programs = [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]
     if not programs:
-        raise DmcError(module.operation, "holds no dm.program", "lower it to form planned first (dm-lower-to-plan)")
+        raise DmcError(module.operation, "contains no dm.program", "lower it to form planned first (dm-lower-to-plan)")
     meanings = decompositions(module)
     kernels = [op for op in functions(module) if symbol(op) not in meanings]
     return Job(
@@ -61,7 +60,7 @@ def operand_of(type_: ir.RankedTensorType) -> Operand:
 
 
 def kernel_of(function: func.FuncOp) -> Kernel:
-    """What launches of the function need to know of it."""
+    """The properties of the function that its launches need."""
     attributes = function.operation.attributes
     return Kernel(
         name=symbol(function),

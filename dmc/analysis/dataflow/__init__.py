@@ -1,9 +1,9 @@
-"""What a module computes, as plain data in which no pass from placed to planned changes a value.
+"""A module's dataflow as plain data that is invariant under the passes from placed to planned.
 
-* recorder: looks at the module at each point of its way
-* dataflow: what a module computes
-* reader: node by node: what all rules write with
-* elements: what computations make of elements
-* moves: what moves elements
+* recorder: records the module at each point of the pipeline
+* dataflow: the dataflow of a module
+* reader: node by node: the builder used by all rules
+* elements: computations, element by element
+* moves: operations that move elements
 * text: operations as text
 """

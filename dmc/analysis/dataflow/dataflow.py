@@ -1,4 +1,4 @@
-"""What a module computes as plain data, in which passes that fuse, outline, bucket and schedule change no value."""
+"""A module's dataflow as plain data, invariant under fusion, outlining, bucketing and scheduling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmc.step_function import STATE_ROLES, arguments, find_step, functions, muta
 from dmc.walk import walk
 
 _ARITHMETIC = ("arith", "math")
-# Of other operations of these dialects, which have no effect, no more is known than what they are and what they take.
+# Other operations of these dialects, which have no effects, are opaque: known by name, attributes and operands.
 _OPAQUE = ("linalg", "tensor")
 
 
@@ -30,10 +30,10 @@ def mesh_of_module(module: ir.Module) -> Mesh:
 
 
 def step_dataflow(module: ir.Module) -> Step:
-    """What `@step` computes, with the decompositions of its composites and the bodies of its loops.
+    """The dataflow of `@step`, with the decompositions of its composites and the bodies of its loops.
 
-    Kernels of form scheduled are called, too, but not looked at (`kernel_bodies`). Raises DmcError for an operation
-    that cannot be followed. Linear in the operations.
+    Kernels of form scheduled are called, but their bodies are not read (`kernel_bodies`). Raises DmcError for an
+    unsupported operation. Linear in the operations.
     """
     step = find_step(module)
     own = Module({symbol(function): function for function in functions(module)}, mesh_of_module(module))
@@ -54,7 +54,7 @@ def step_dataflow(module: ir.Module) -> Step:
 
 
 def kernel_bodies(module: ir.Module, names: Iterable[str]) -> dict[str, Body]:
-    """What each of these functions of the module computes."""
+    """The dataflow of each of these functions of the module."""
     own = Module({symbol(function): function for function in functions(module)}, mesh_of_module(module))
     for name in names:
         _read_function(own, name)
@@ -89,7 +89,7 @@ def _default(op: ir.Operation) -> Rule:
         return elements.read_arithmetic
     if dialect in _OPAQUE:
         return Reader.opaque
-    raise DmcError(op, "is no operation whose meaning can be followed", "lower it to operations of linalg or tensor")
+    raise DmcError(op, "is an operation whose dataflow is not known", "lower it to operations of linalg or tensor")
 
 
 def _read_composite(reader: Reader, op: ir.Operation) -> None:
@@ -115,7 +115,7 @@ def _add_call(reader: Reader, op: ir.Operation, call: Call | Choice) -> None:
 
 
 def _read_loop(reader: Reader, op: ir.Operation) -> None:
-    """A loop of constant bounds is its iterations, one behind the other."""
+    """A loop with constant bounds is the sequence of its iterations."""
     first, last, step = (_bound(op, i) for i in range(3))
     block = op.regions[0].blocks[0]
     *body, terminator = (view.operation for view in block.operations)
@@ -135,12 +135,12 @@ def _read_loop(reader: Reader, op: ir.Operation) -> None:
 def _bound(op: ir.Operation, index: int) -> int:
     owner = op.operands[index].owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        raise DmcError(op, "is a loop whose bounds are not constant", "write it with a fixed length")
+        raise DmcError(op, "is a loop whose bounds are not constant", "give the loop a fixed length")
     return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
-    """What the regions of an operation take from outside of it, each once."""
+    """The values that the regions of an operation use from outside it, each once."""
     inside: set[ir.Value] = set()
     found: dict[ir.Value, None] = {}
     for inner in walk(op):

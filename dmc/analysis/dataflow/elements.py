@@ -1,8 +1,7 @@
-"""What computations make of elements: whether loops are fused, and which results one of them gives, is nothing.
+"""Computations, element by element: independent of how loops are fused and results are grouped.
 
-A scalar operation inside of a `linalg.generic` is an operation on all places of its loops at once. So a generic over
-parallel loops is what its scalars are, one by one, and what two generics compute one behind the other is what one
-computes that holds the scalars of both.
+A scalar operation inside a `linalg.generic` is an operation on all iterations at once. So a generic over parallel loops
+equals its scalar operations, one by one, and two generics in sequence equal one that contains the scalars of both.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dmc.program.dataflow import Apply
 
 
 def read_constant(reader: Reader, op: ir.Operation) -> None:
-    """A constant; one that is the same everywhere is its element."""
+    """A constant; a splat is its element."""
     value = op.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
         reader.opaque(op)
@@ -45,24 +44,24 @@ def read_extract(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_fill(reader: Reader, op: ir.Operation) -> None:
-    """A tensor that is the same everywhere is its element."""
+    """A splat tensor is its element."""
     reader[op.results[0]] = reader[op.operands[0]]
 
 
 def read_empty(reader: Reader, op: ir.Operation) -> None:
-    """A tensor that nobody has written."""
+    """An uninitialised tensor."""
     reader[op.results[0]] = reader.unwritten(reader.module.size(op.results[0].type))
 
 
 def read_generic(reader: Reader, op: ir.Operation) -> None:
-    """Each result by itself."""
+    """Each result separately."""
     loops = _Loops.of(reader.module, op)
     for index, result in enumerate(op.results):
         reader[result] = _Result(reader, op, loops, [index]).read()
 
 
 def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], places: int) -> None:
-    """An operation on scalars, at so many places."""
+    """An operation on scalars, over a number of iterations."""
     for number, result in enumerate(op.results):
         element = getattr(result.type, "element_type", result.type)
         which = f"#{number}" if number else ""
@@ -72,16 +71,16 @@ def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], place
 
 
 def _table(reader: Reader, tensor: ir.Value) -> int:
-    """A tensor of which any place may take any element."""
+    """A tensor of which each iteration may read any element."""
     return reader.read(f"table {tensor.type}", reader[tensor], reader.module.size(tensor.type), everywhere=True)
 
 
 @dataclass(frozen=True)
 class _Loops:
-    """The loops of generics of one kind. places: how often they go round. inputs: operands before those written.
+    """The loops of generics of one kind. places: the number of iterations. inputs: the number of inputs.
 
-    reads: for each operand how it is read at places other than where the loops are, or "" where it is at these.
-    writes: how each result is written, likewise. everywhere: which operands are one element, at every place the same.
+    reads: for each operand its indexing map, or "" for the identity. writes: likewise for each result. everywhere:
+    which operands are a single element, the same in every iteration.
     """
 
     sizes: tuple[int, ...]
@@ -94,7 +93,7 @@ class _Loops:
 
     @staticmethod
     def of(module: Module, op: ir.Operation) -> _Loops:
-        """Generics with the same maps and types are of one kind."""
+        """Generics with the same maps and types are of the same kind."""
         maps, kinds = op.attributes["indexing_maps"], op.attributes["iterator_types"]
         types = tuple(operand.type for operand in op.operands)
         key = maps, kinds, types, len(op.results)
@@ -112,13 +111,13 @@ class _Loops:
 
 
 def _is_identity(each: ir.AffineMap) -> bool:
-    """Whether an operand is read, or a result written, at the place at which the loops are."""
+    """Whether an operand is read, or a result written, by the identity map."""
     return each == ir.AffineMap.get_identity(each.n_dims)
 
 
 @dataclass
 class _Result:
-    """One result of a generic. together: it, and the results whose values so far it is made of, by their numbers."""
+    """One result of a generic. together: it, and the results whose partial values it depends on, by index."""
 
     reader: Reader
     op: ir.Operation
@@ -130,12 +129,12 @@ class _Result:
         self.block: Any = self.op.regions[0].blocks[0]
 
     def read(self) -> int:
-        """Writes the nodes of this result; gives the number of the result."""
+        """Adds the nodes of this result; returns its number."""
         loops, reader, index = self.loops, self.reader, self.together[0]
         yielded = self.block.operations[len(self.block.operations) - 1].operation.operands
         if loops.is_parallel and not loops.reads[loops.inputs + index]:
             return self._scalar(yielded[index])
-        # More results may turn out to be made together with this one while the elements of these are looked at.
+        # More results may join this one while their elements are visited.
         done = [self._scalar(yielded[each]) for each in self.together]
         outputs = [loops.inputs + each for each in self.together]
         written = "; ".join(f"{loops.reads[i]} {self.op.operands[i].type}" for i in outputs)
@@ -144,7 +143,7 @@ class _Result:
         return reader.add(Apply(shortened(code), operands, (reader.module.size(self.op.results[index].type),)))
 
     def _scalar(self, value: ir.Value) -> int:
-        """What a scalar is at every place of the loops."""
+        """The value of a scalar in all iterations."""
         if value not in self.scalars:
             self.scalars[value] = self._made(value)
         return self.scalars[value]
@@ -168,7 +167,7 @@ class _Result:
         return self.scalars[value]
 
     def _argument(self, index: int) -> int:
-        """An element of an operand; of a result of a reduction, what it is so far."""
+        """An element of an operand; for the result of a reduction, its partial value."""
         loops, value = self.loops, self.op.operands[index]
         if index >= loops.inputs and not loops.is_parallel:
             result = index - loops.inputs

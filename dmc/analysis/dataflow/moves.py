@@ -1,4 +1,4 @@
-"""What moves elements: slices, transpositions, buckets, and collectives along any dimension."""
+"""Operations that move elements: slices, transpositions, buckets, and collectives along any dimension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmc.errors import DmcError
 from dmc.program.dataflow import NOBODY, Choice, Local, Moved, Movement, Moving, Read, Rows, Transpose
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
-# A stretch of a tensor: its first byte, and how many.
+# A contiguous range of a tensor: its first byte and its length.
 _Stretch = tuple[int, int]
 
 
@@ -26,7 +26,7 @@ def read_same(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_slice(reader: Reader, op: ir.Operation) -> None:
-    """A slice is the stretches of memory that it is made of; one of very many is told by its bounds."""
+    """A slice is the memory ranges that it consists of; one of very many is known by its bounds."""
     bounds = _bounds(op)
     if bounds is None:
         reader.opaque(op)
@@ -37,7 +37,7 @@ def read_slice(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_insert(reader: Reader, op: ir.Operation) -> None:
-    """A tensor with stretches of another one in it."""
+    """A tensor with ranges replaced by those of another."""
     source, target, *_ = op.operands
     bounds = _bounds(op)
     if bounds is None or _count(target.type.shape, bounds[1]) > reader.module.most_pieces:
@@ -72,10 +72,10 @@ def read_all_slice(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_start(reader: Reader, op: ir.Operation) -> None:
-    """What is on its way is what it will deliver."""
+    """A movement in flight is the value it will deliver."""
     movement = movement_of(op.opview).operation
     if movement.name not in MOVEMENTS:
-        raise DmcError(movement, "is no movement whose meaning can be followed", "use a collective")
+        raise DmcError(movement, "is a movement whose dataflow is not known", "use a collective")
     arguments = op.regions[0].blocks[0].arguments
     reader.numbers.update(
         (argument, reader[operand]) for argument, operand in zip(arguments, op.operands, strict=False)
@@ -85,7 +85,7 @@ def read_start(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_pack(reader: Reader, op: ir.Operation) -> None:
-    """A bucket is its members, and what nobody has written between them."""
+    """A bucket is its members, with uninitialised padding between them."""
     pieces: list[tuple[int, int, int]] = []
     end = 0
     parts = sorted(zip(member_offsets(op), op.operands, strict=True), key=lambda part: part[0])
@@ -98,7 +98,7 @@ def read_pack(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_unpack(reader: Reader, op: ir.Operation) -> None:
-    """A member of a bucket is a part of it."""
+    """A member of a bucket is a range of it."""
     for result, offset in zip(op.results, member_offsets(op), strict=True):
         reader[result] = reader.rows([(reader[op.operands[0]], offset, reader.module.size(result.type))])
 
@@ -108,7 +108,7 @@ def _all_reduce(reader: Reader, op: ir.Operation) -> None:
 
 
 def _all_gather(reader: Reader, op: ir.Operation) -> None:
-    """Pieces behind each other, then along their dimension."""
+    """Pieces concatenated, then moved to their dimension."""
     type_, axes = op.operands[0].type, _axes(op)
     size = reader.module.size(type_)
     members = reader.module.mesh.group_size(axes)
@@ -118,7 +118,7 @@ def _all_gather(reader: Reader, op: ir.Operation) -> None:
 
 
 def _reduce_scatter(reader: Reader, op: ir.Operation) -> None:
-    """The rank's own of the pieces along a dimension, reduced."""
+    """The rank's own piece along a dimension, reduced."""
     pieces = _pieces(reader, op, op.attributes["dim"].value, _axes(op))
     reader[op.results[0]] = _reduced(reader, op, "reduce_scatter", pieces)
 
@@ -152,7 +152,7 @@ def _reduced(reader: Reader, op: ir.Operation, kind: Movement, operand: int) -> 
 
 
 def _pieces(reader: Reader, op: ir.Operation, dim: int, axes: tuple[str, ...]) -> int:
-    """The operand as what belongs to each member along `dim`, one behind the other."""
+    """The operand as each member's piece along `dim`, concatenated."""
     type_, members = op.operands[0].type, reader.module.mesh.group_size(axes)
     shape = list(type_.shape)
     split = [*shape[:dim], members, shape[dim] // members, *shape[dim + 1 :]]
@@ -165,14 +165,14 @@ def _axes(op: ir.Operation) -> tuple[str, ...]:
 
 
 def _from_first(dim: int, rank: int) -> list[int]:
-    """The order in which the first of `1 + rank` dimensions stands before what was dimension `dim` without it."""
+    """The permutation that moves the first of `1 + rank` dimensions to before dimension `dim`."""
     order = list(range(1, rank + 1))
     order.insert(dim, 0)
     return order
 
 
 def _transposed(reader: Reader, value: int, type_: ir.Type, shape: Sequence[int], order: Sequence[int]) -> int:
-    """A value of this shape with its dimensions in another order."""
+    """A value of this shape with permuted dimensions."""
     size = prod(shape) * reader.module.element_bytes(type_)
     return reader.add(Transpose(value, tuple(shape), tuple(order), str(type_.element_type), size))
 
@@ -186,14 +186,14 @@ def _taken(reader: Reader, whole: ir.Type, offsets: Sequence[int], sizes: Sequen
 
 
 def _bounds(op: ir.Operation) -> tuple[list[int], list[int]] | None:
-    """Offsets and sizes of a slice, where they are static and leave nothing out."""
+    """Offsets and sizes of a slice, if static and with unit strides."""
     offsets, sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides"))
     is_static = all(stride == 1 for stride in strides) and _DYNAMIC not in (*offsets, *sizes)
     return (offsets, sizes) if is_static else None
 
 
 def _stretches(reader: Reader, whole: ir.Type, offsets: Sequence[int], sizes: Sequence[int]) -> Iterator[_Stretch]:
-    """The stretches of memory of a tensor of type `whole` that a slice is made of, in order."""
+    """The memory ranges of a tensor of type `whole` that make up a slice, in order."""
     shape, element = list(whole.shape), reader.module.element_bytes(whole)
     steps = [prod(shape[dim + 1 :]) * element for dim in range(len(shape))]
     inner = _inner(shape, sizes)
@@ -208,7 +208,7 @@ def _count(shape: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def _inner(shape: Sequence[int], sizes: Sequence[int]) -> int:
-    """The first of the dimensions that lie in one stretch together: all but itself are whole."""
+    """The first of the dimensions that are contiguous together: all after it are whole."""
     inner = max(len(shape) - 1, 0)
     while inner > 0 and sizes[inner] == shape[inner]:
         inner -= 1

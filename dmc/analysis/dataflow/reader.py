@@ -1,4 +1,4 @@
-"""Writes down what a function computes, node by node: what all rules of `dmc.analysis.dataflow` write with."""
+"""Records a function's dataflow, node by node: the builder used by all rules of `dmc.analysis.dataflow`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dmc.mesh import Mesh
 from dmc.program.dataflow import NOBODY, Apply, Body, Node, Pointwise, Read, Rows
 from dmc.program.sizes import element_bytes
 
-# A slice of more pieces than this, and than the mesh has ranks, is told by its bounds.
+# A slice of more ranges than this, and than the mesh has ranks, is known by its bounds.
 _MOST_PIECES = 256
 
 
 @dataclass
 class Module:
-    """What functions of a module need to know of each other; `bodies`: those that were read, by name."""
+    """State shared by the functions of a module; `bodies`: those already read, by name."""
 
     functions: Mapping[str, func.FuncOp]
     mesh: Mesh
     bodies: dict[str, Body] = field(default_factory=dict[str, Body])
-    # Of generics that are alike in their loops, what is known of these (`dmc.analysis.dataflow.elements`).
+    # Cached properties of generics with equal loops (`dmc.analysis.dataflow.elements`).
     loops: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    # Types are few, and asking MLIR for what they say takes long.
+    # There are few types, and querying MLIR for them is slow.
     _bytes: dict[ir.Type, int] = field(default_factory=dict[ir.Type, int])
 
     @property
     def most_pieces(self) -> int:
-        """A slice of more pieces is told by its bounds."""
+        """A slice of more ranges is known by its bounds."""
         return max(_MOST_PIECES, self.mesh.size)
 
     def element_bytes(self, type_: ir.Type) -> int:
@@ -69,29 +69,29 @@ class Reader:
         return tuple(self.numbers[value] for value in values)
 
     def add(self, node: Node, results: int = 1) -> int:
-        """Writes a node; the number of its first result."""
+        """Adds a node; returns the number of its first result."""
         self.nodes.append(node)
         self.count += results
         return self.count - results
 
     def pointwise(self, code: str, operands: Sequence[int], size: int) -> int:
-        """An element of each operand makes one."""
+        """An elementwise operation."""
         return self.add(Pointwise(code, tuple(operands), size))
 
     def read(self, code: str, operand: int, size: int, everywhere: bool = False) -> int:
-        """Elements of a value at other places."""
+        """The elements of a value, rearranged."""
         return self.add(Read(code, operand, size, everywhere))
 
     def rows(self, pieces: Sequence[tuple[int, int, int]]) -> int:
-        """Pieces of values, one behind the other."""
+        """Pieces of values, concatenated."""
         return self.add(Rows(tuple(pieces)))
 
     def unwritten(self, size: int) -> int:
-        """Bytes that nobody has written."""
+        """Uninitialised bytes."""
         return self.rows([(NOBODY, 0, size)])
 
     def opaque(self, op: ir.Operation) -> None:
-        """An operation of which only its own text is known."""
+        """An opaque operation, known by its text."""
         text = Text()
         code = shortened(text.of(op))
         sizes = tuple(self.module.size(result.type) for result in op.results)

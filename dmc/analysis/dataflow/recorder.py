@@ -1,4 +1,4 @@
-"""Writes down what a step computes while the compiler carries it from form placed to a plan (`dmc.proof.dataflow`)."""
+"""Records a step's dataflow while the compiler takes it from form placed to a plan (`dmc.proof.dataflow`)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow, Step
 
-# The points at which a module is looked at, in order: where composites are gone, where upstream has simplified what is
-# left, and two forms.
+# The points at which a module is recorded, in order: after inlining composites, after upstream's simplification, and
+# two forms.
 PLACED, OPENED, SIMPLIFIED, SCHEDULED = POINTS = ("placed", "opened", "simplified", "scheduled")
 
 
 @dataclass
 class Recorder:
-    """What was seen so far, by point."""
+    """The records so far, by point."""
 
     steps: dict[str, Step] = field(default_factory=dict[str, Step])
 
     def see(self, point: str, module: ir.Module) -> None:
-        """Writes down what the module computes; other points than `POINTS` are passed by."""
+        """Records the module's dataflow; ignores points other than `POINTS`."""
         if point in POINTS:
             self.steps[point] = step_dataflow(module)
 
     def dataflow(self, planned: ir.Module, job: Job) -> Dataflow:
-        """All of it, with the kernels of `job`, which is that of the module in form planned."""
+        """All records, with the kernels of `job`, that of the module in form planned."""
         if missing := [point for point in POINTS if point not in self.steps]:
-            fact = f"nobody has seen the step at '{missing[0]}'"
-            raise DmcError(planned.operation, fact, "carry it from form placed to form planned in one run")
+            fact = f"the step was not recorded at '{missing[0]}'"
+            raise DmcError(planned.operation, fact, "run it from form placed to form planned at once")
         return Dataflow(**self.steps, kernels=kernel_bodies(planned, job.kernels))

@@ -1,4 +1,4 @@
-"""Operations as text that says all that decides their results but the values that they take."""
+"""Operations as text that determines their results, given their operands."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from hashlib import blake2b
 
 from dmc._mlir import ir
 
-# Longer text, as that of a table of constants, is known by its hash.
+# Longer text, such as a table of constants, is replaced by its hash.
 _LONGEST = 160
-# Of these attributes no result depends: labels, and how operands are grouped, which the operation's name says.
+# No result depends on these attributes: labels, and operand segment sizes, which the operation's name implies.
 _OF_NO_MATTER = ("dm.", "operandSegmentSizes")
 
 
 @dataclass
 class Text:
-    """Text that does not depend on where an operation stands; `taken`: what it takes from outside, use by use.
+    """Text independent of an operation's context; `taken`: the values it uses from outside, use by use.
 
-    Values are told by the order in which they come up, so that their names do not matter, nor whether two of them that
-    are equal are one.
+    Values are numbered in order of appearance, so names do not matter, nor whether two equal values are the same.
     """
 
     taken: list[ir.Value] = field(default_factory=list[ir.Value])
@@ -51,7 +50,7 @@ class Text:
 
 
 def attributes_text(op: ir.Operation) -> str:
-    """What the attributes of an operation say of its results."""
+    """The attributes of an operation that determine its results."""
     found = [
         f"{name}={attribute_text(op.attributes[name])}" for name in op.attributes if not name.startswith(_OF_NO_MATTER)
     ]

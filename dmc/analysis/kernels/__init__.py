@@ -1,13 +1,13 @@
-"""Which computations become one kernel, and what a kernel costs.
+"""Which computations are fused into one kernel, and the cost of a kernel.
 
 * graph: `@step` as a graph of computations and views
 * cost: floating-point operations and bytes of a kernel
-* casts: operations that cast elements and do no more
+* casts: operations that only cast elements
 * shapes: operations that can share loops
-* decompositions: the functions that say what composites mean
+* decompositions: the functions that define composites
 * layouts: tensors as strided views of others
 * problems: composites as problems for `dmc.kernels`
-* reads: what operations read from memory, and how
-* clusters: merging nodes of a graph that stays acyclic
-* fusion: which are merged: what saves the most bytes first
+* reads: operations' reads from memory
+* clusters: merging nodes of an acyclic graph
+* fusion: which are merged: greedily, by bytes saved
 """

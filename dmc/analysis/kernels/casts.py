@@ -1,4 +1,4 @@
-"""Operations that cast the elements of a tensor and do no more."""
+"""Operations that only cast the elements of a tensor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDEN, NARROW = "arith.extf", "arith.truncf"
 
 
 def is_cast(op: ir.Operation, cast: str) -> bool:
-    """Whether an operation casts each element of one tensor, in its place, by the operation `cast`."""
+    """Whether an operation casts each element of one tensor, elementwise, by the operation `cast`."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     # Every loop is one over the result, so none reduces.

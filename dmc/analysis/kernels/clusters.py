@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-# Nodes that a merge may look at: beyond that it is refused, so that many merges take linear time.
+# Nodes that a merge may visit: beyond that it is refused, so that many merges take linear time.
 BUDGET = 400
 
 
 class Clusters:
     """An acyclic graph whose nodes 0 … n-1, numbered in a topological order, are merged into clusters.
 
-    A topological order of the clusters is kept as edges are contracted, in the way of Pearce and Kelly, "A dynamic
-    topological sort algorithm for directed acyclic graphs" (2007): a merge looks at what lies between the two only.
+    A topological order of the clusters is maintained as edges are contracted, by the method of Pearce and Kelly, "A
+    dynamic topological sort algorithm for directed acyclic graphs" (2007): a merge only visits what is between the two.
     """
 
     def __init__(self, after: Sequence[Iterable[int]]) -> None:
@@ -25,21 +25,22 @@ class Clusters:
                 self.before[each].add(node)
 
     def find(self, node: int) -> int:
-        """The cluster of a node, by the number of one of its nodes."""
+        """The cluster of a node, identified by one of its nodes."""
         while self._parent[node] != node:
             self._parent[node] = self._parent[self._parent[node]]
             node = self._parent[node]
         return node
 
     def merge(self, one: int, other: int) -> tuple[int, int] | None:
-        """Makes two clusters one; gives the number that it goes by and the other, which is no cluster any more.
+        """Merges two clusters; returns the merged one's number and the other, which ceases to exist.
 
-        None, and nothing is changed, where another path leads from one to the other, or where it takes too long to see.
+        None, without changes, if another path leads from one to the other, or if the search takes too long.
         """
         first, last = sorted((one, other), key=self.order.__getitem__)
         low, high = self.order[first], self.order[last]
-        later = self._reached(first, last, self.after, range(low, high))
-        earlier = None if later is None else self._reached(last, first, self.before, range(low + 1, high + 1))
+        earlier = self._reached(last, first, self.before, range(low + 1, high + 1))
+        # With nothing before it in between, the last moves up to the first, and what is behind the first may stay.
+        later = self._reached(first, last, self.after, range(low, high)) if earlier else []
         if later is None or earlier is None:
             return None
         places = sorted([low, high, *(self.order[node] for node in (*earlier, *later))])
@@ -53,7 +54,7 @@ class Clusters:
         return kept, gone
 
     def _reached(self, start: int, end: int, edges: list[set[int]], within: range) -> list[int] | None:
-        """What is reached from `start` at places `within`, in order; None where that leads to `end` by a detour."""
+        """The nodes reachable from `start` at places `within`, in order; None if an indirect path leads to `end`."""
         found: set[int] = set()
         pending = [node for node in edges[start] if node != end and self.order[node] in within]
         while pending:

@@ -1,4 +1,4 @@
-"""What a kernel costs: floating-point operations, bytes through device memory, and what dominates its time."""
+"""The cost of a kernel: floating-point operations, bytes through device memory, and what dominates its time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.vecmat", "linalg.ma
 
 @dataclass(frozen=True)
 class Work:
-    """What one operation does.
+    """The work of one operation.
 
-    flops: floating-point operations. iterations: of its loops; of an operation without loops, the elements it makes.
-    kind: "matmul", "reduction" or "elementwise", and "other" for what moves elements only.
+    flops: floating-point operations. iterations: of its loops; without loops, the elements it produces. kind: "matmul",
+    "reduction" or "elementwise", and "other" for pure data movement.
     """
 
     flops: int
@@ -30,7 +30,7 @@ class Work:
 
 
 def work_of(op: ir.Operation) -> Work:
-    """What an operation on tensors of static shape does."""
+    """The work of an operation on tensors of static shape."""
     made = sum(prod(value.type.shape) for value in op.results if isinstance(value.type, ir.RankedTensorType))
     if not op.name.startswith("linalg.") or op.name in ("linalg.transpose", "linalg.broadcast", "linalg.fill"):
         return Work(0, made, "elementwise" if op.name.startswith(("arith.", "math.")) else "other")
@@ -69,7 +69,7 @@ def is_contraction(op: ir.Operation) -> bool:
 def traffic(graph: Graph, body: Sequence[int], inputs: Iterable[ir.Value], outputs: Iterable[ir.Value]) -> int:
     """The bytes through device memory of a kernel: what the operations `body` read of `inputs`, and `outputs`.
 
-    Of what is only cut, or looked up by places that are data, as rows of an embedding, no more counts than is taken.
+    For slices and look-ups, such as rows of an embedding, only the elements taken count.
     """
     taken: dict[ir.Value, int] = {}
     for number in body:
@@ -87,7 +87,7 @@ def _looked_up(op: ir.Operation, value: ir.Value) -> int:
 
 
 def dominant(works: Sequence[Work]) -> int:
-    """Which of several operations in one kernel takes the most time: products before the rest, then the largest."""
+    """The operation of a kernel that takes the most time: products first, then the largest."""
     ranks = {"matmul": 3, "reduction": 2, "elementwise": 1, "other": 0}
     keys = [(work.kind == "matmul", work.iterations, ranks[work.kind], -i) for i, work in enumerate(works)]
     return max(range(len(works)), key=keys.__getitem__)

@@ -1,4 +1,4 @@
-"""The functions that say what composites mean."""
+"""The functions that define composites."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc.walk import walk
 
 
 def decompositions(module: ir.Module, names: Iterable[str] | None = None) -> list[str]:
-    """What composites in the functions `names`, or in any, are decomposed to, and composites in these, each once."""
+    """The decompositions of composites in the functions `names`, or in any, and of composites in these, each once."""
     by_name = {symbol(function): function for function in functions(module)}
     pending = list(by_name if names is None else names)
     found: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Which computations become one kernel: greedily, what saves the most bytes through device memory first."""
+"""Which computations are fused into one kernel: greedily, by bytes of device memory traffic saved."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
+# The same, where several small kernels that are independent of each other share a launch.
+MOST_JOINED = 64
+# A kernel over so many elements takes hardly longer than its launch.
+_SMALL = 1 << 14
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Two kernels, by one operation of each, that stay two, the bytes that one would save, and why."""
+    """Two kernels, by one operation of each, that are not fused, the bytes that fusion would save, and why."""
 
     first: int
     second: int
@@ -38,21 +42,23 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES) -> Fusion:
+def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
-    A kernel has at most `most_values` operands and results, unless a single operation has more. Linear in the number of
-    operations but for a heap, as long as values have few readers.
+    A kernel has at most `most_values` operands and results, unless a single operation has more. Small kernels that have
+    nothing to do with each other are joined up to `most_joined`. Linear in the number of operations but for a heap, as
+    long as values have few readers.
     """
     merging = _Merging(graph, most_values)
     merging.run()
+    merging.join(most_joined)
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
     return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
 
 
 @dataclass
 class _Group:
-    """members: numbers of operations. reads, writes: the values in memory that it takes and gives."""
+    """members: numbers of operations. reads, writes: its operands and results in memory."""
 
     members: list[int]
     loops: Loops | None
@@ -70,7 +76,7 @@ class _Merging:
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
-        # What keeps two clusters apart; which nodes read a value in another order than it is written; what they make.
+        # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
         self.apart: dict[tuple[int, int], str] = {}
         self.turned: dict[ir.Value, list[int]] = {}
         self.turning: set[ir.Value] = set()
@@ -119,7 +125,7 @@ class _Merging:
                     heapq.heappush(heap, entry)
 
     def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
-        """The pairs of a kernel and those that read what it gives, give what it reads, or read the same."""
+        """The pairs of a kernel with its readers, its producers, and those that read the same."""
         near = {*self.clusters.before[node], *self.clusters.after[node]}
         for value in self.groups[node].reads:
             readers = self.readers[value]
@@ -131,7 +137,7 @@ class _Merging:
                     yield -saved, first, second
 
     def _saved(self, first: int, second: int) -> int:
-        """The bytes that are not moved where two kernels are one."""
+        """The bytes saved by fusing two kernels."""
         one, other = self.groups[first], self.groups[second]
         small, large = sorted((one.reads, other.reads), key=len)
         shared = sum(self._bytes(value) for value in small if value in large)
@@ -148,7 +154,7 @@ class _Merging:
         return value in self.held or not self.readers[value] <= {first, second}
 
     def _why_not(self, first: int, second: int) -> str:
-        """Why two kernels cannot be one, but for cycles."""
+        """Why two kernels cannot be fused, apart from cycles."""
         if (first, second) in self.apart:
             return self.apart[first, second]
         one, other = self.groups[first], self.groups[second]
@@ -174,7 +180,7 @@ class _Merging:
         return ""
 
     def _are_siblings(self, first: int, second: int) -> bool:
-        """Whether two kernels, none of which reads from the other, go through one tensor in the same loops."""
+        """Whether two independent kernels iterate over one tensor in the same loops."""
         one, other = self.groups[first], self.groups[second]
         if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
             return False
@@ -184,7 +190,7 @@ class _Merging:
         return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
-        """Whether all that a kernel with a product gives is computed from the product."""
+        """Whether all results of a kernel with a product depend on the product."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
         if not one.loops.product:
@@ -231,11 +237,44 @@ class _Merging:
             if (node, gone) in self.apart:
                 self.apart.setdefault((node, kept), self.apart[node, gone])
 
+    def join(self, most_values: int) -> None:
+        """Joins small kernels over the same loops that are independent of each other, up to so many values in each."""
+        open_: dict[Loops, int] = {}
+        for node in sorted(self.groups, key=self.clusters.order.__getitem__):
+            group = self.groups[node]
+            if group.loops is None or not self._is_small(node):
+                continue
+            other = open_.get(group.loops)
+            merged = None if other is None else self._join(other, node, most_values)
+            open_[group.loops] = node if merged is None else merged
+
+    def _join(self, first: int, second: int, most_values: int) -> int | None:
+        is_after = second in self.clusters.after[first]
+        reads, writes = self._joined(first, second)
+        return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
+
+    def _is_small(self, node: int) -> bool:
+        """Whether a kernel takes no longer than its launch, and no movement before or behind it would have to wait."""
+        group = self.groups[node]
+        values = group.reads | group.writes
+        assert group.loops is not None
+        if group.loops.product or not 1 < prod(group.loops.over) <= _SMALL:
+            return False
+        if any(not _is_float(value.type) for value in values) or any(value in self.turning for value in values):
+            return False
+        return all(each in self.groups for each in self.clusters.before[node] | self.clusters.after[node])
+
     def refusals(self) -> Iterator[Refusal]:
-        """What stopped the fusions that remain."""
+        """What stopped the remaining fusions."""
         for first in sorted(self.groups):
             for second in sorted(self.clusters.after[first]):
                 if second in self.groups and (saved := self._saved(first, second)):
                     why = self._why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")
+
+
+def _is_float(type_: ir.Type) -> bool:
+    """Whether elements are floating-point numbers or truth values, for which kernels are always generated."""
+    element = ir.RankedTensorType(type_).element_type
+    return isinstance(element, ir.FloatType) or element == ir.IntegerType.get_signless(1)

@@ -1,4 +1,4 @@
-"""`@step` as a graph: which operations compute, which are views, and which every kernel makes for itself."""
+"""`@step` as a graph: which operations compute, which are views, and which every kernel recomputes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dmc.walk import walk
 
 
 class Kind(Enum):
-    """What an operation of `@step` is to kernels."""
+    """The role of an operation of `@step` for kernels."""
 
-    CONSTANT = auto()  # constants, and what is computed of them element by element: every kernel has its own
-    SCALAR = auto()  # computes scalars: a part of whichever kernel reads them
-    INLINED = auto()  # a transposition or a cast on its way into products: a part of each
-    VIEW = auto()  # its result lies in its operand's memory
+    CONSTANT = auto()  # constants, and elementwise computations on them: rematerialised in every kernel
+    SCALAR = auto()  # computes scalars: part of the kernels that read them
+    INLINED = auto()  # a transposition or cast of a product's operand: part of each product
+    VIEW = auto()  # its result aliases its operand
     COMPUTE = auto()
     MOVEMENT = auto()  # stays in the step: collectives, each rank's contiguous slice, kernels of whole composites
-    BARRIER = auto()  # what computes a value and what reads it stay apart
+    BARRIER = auto()  # separates the producer and the readers of a value
 
 
 _ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
@@ -34,8 +34,8 @@ _ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
 class Graph:
     """The operations of `@step` but its terminator, in order.
 
-    reads: what each takes from outside of it, operands first, then what its regions read. made_by: for each result the
-    number of its operation. returned: what the step returns.
+    reads: the values each uses from outside, operands first, then those of its regions. made_by: for each result the
+    index of its operation. returned: the values that the step returns.
     """
 
     ops: tuple[ir.Operation, ...]
@@ -45,12 +45,12 @@ class Graph:
     returned: tuple[ir.Value, ...]
 
     def kind_of(self, value: ir.Value) -> Kind | None:
-        """What makes the value; None for an argument."""
+        """The producer of the value; None for an argument."""
         number = self.made_by.get(value)
         return None if number is None else self.kinds[number]
 
     def base(self, value: ir.Value) -> ir.Value:
-        """The value in whose memory this one lies, through views and barriers."""
+        """The value that this one aliases, through views and barriers."""
         while self.kind_of(value) in (Kind.VIEW, Kind.BARRIER):
             value = self.ops[self.made_by[value]].operands[0]
         return value
@@ -74,7 +74,7 @@ def step_graph(step: func.FuncOp) -> Graph:
 
 
 def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
-    """What `op` and its regions read that is made outside of it, each once."""
+    """The values that `op` and its regions use from outside it, each once."""
     seen: set[ir.Value] = set()
     for inner in walk(op):
         for operand in inner.operands:
@@ -93,8 +93,8 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
     if op.name.startswith("dm."):
         return Kind.MOVEMENT
     if op.name.startswith(("scf.", "func.")):
-        hint = "run dm-unroll-loops and dm-inline-composites before"
-        raise DmcError(op, "cannot be part of a kernel: a step is straight line here", hint)
+        hint = "run dm-unroll-loops and dm-inline-composites first"
+        raise DmcError(op, "cannot be part of a kernel: a step must be straight-line code here", hint)
     makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view(op)
     is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and _is_parallel(op))
     if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
@@ -109,7 +109,7 @@ def _is_parallel(op: ir.Operation) -> bool:
 
 
 def _is_for_products(op: ir.Operation) -> bool:
-    """Whether all that read it are matrix products, which can as well read what it reads."""
+    """Whether all its readers are matrix products, which can read its operand instead."""
     if op.name != "linalg.transpose" and not is_cast(op, WIDEN):
         return False
     in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]

@@ -1,4 +1,4 @@
-"""Where the elements of one tensor lie in the memory of another: through slices, reshapes and transpositions.
+"""Tensors as strided views of others: through slices, reshapes and transpositions.
 
 Sizes, strides and offsets are in elements.
 """
@@ -17,7 +17,7 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 @dataclass(frozen=True)
 class Layout:
-    """A strided view: where its first element lies, and its dimensions."""
+    """A strided view: the offset of its first element, and its dimensions."""
 
     offset: int
     sizes: tuple[int, ...]
@@ -30,26 +30,26 @@ class Layout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie one behind the other; along a dimension of size 1 the stride does not matter."""
+        """Whether the elements are contiguous; the stride of a dimension of size 1 does not matter."""
         pairs = zip(self.sizes, self.strides, _row_major(self.sizes), strict=True)
         return all(size == 1 or stride == dense for size, stride, dense in pairs)
 
     @property
     def span(self) -> int:
-        """How many elements lie between the first and the one behind the last."""
+        """The extent in elements, from the first to past the last."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     def permuted(self, order: Sequence[int]) -> Layout:
-        """Dimension `i` is what was dimension `order[i]`."""
+        """Permutes dimensions: dimension `i` was `order[i]`."""
         return replace(self, sizes=tuple(self.sizes[i] for i in order), strides=tuple(self.strides[i] for i in order))
 
     def part(self, offsets: Sequence[int], sizes: Sequence[int]) -> Layout:
-        """So many elements of each dimension, from one on."""
+        """A slice with these offsets and sizes."""
         start = sum(offset * stride for offset, stride in zip(offsets, self.strides, strict=True))
         return Layout(self.offset + start, tuple(sizes), self.strides)
 
     def reshaped(self, sizes: Sequence[int]) -> Layout | None:
-        """The same elements in the same order as another shape; None where no strides say so."""
+        """A reshape to another shape; None if no strides express it."""
         runs, strides = self._runs(), list[int]()
         for size in reversed(sizes):
             count, stride = runs.pop() if runs else (1, 1)
@@ -61,7 +61,7 @@ class Layout:
         return Layout(self.offset, tuple(sizes), tuple(reversed(strides)))
 
     def _runs(self) -> list[tuple[int, int]]:
-        """Sizes and strides, where the inner of two dimensions ends where the outer goes on, of both as one."""
+        """Sizes and strides, with contiguous neighbouring dimensions merged."""
         runs: list[tuple[int, int]] = []
         for size, stride in zip(self.sizes, self.strides, strict=True):
             if runs and runs[-1][1] == size * stride:
@@ -72,22 +72,22 @@ class Layout:
 
 
 def seen_through(op: ir.Operation, layout: Layout) -> Layout | None:
-    """How the result of `op` lies where its operand lies so; None where the result has to be written anew."""
+    """The layout of the result of `op`, given its operand's; None if the result must be copied."""
     rule = _FORWARD.get(op.name)
     return None if rule is None else rule(op, layout)
 
 
 def written_through(op: ir.Operation, index: int, layout: Layout) -> Layout | None:
-    """How operand `index` of `op` has to lie for the result to lie so; None where no strides say so.
+    """The layout of operand `index` of `op` for a given result layout; None if no strides express it.
 
-    What is padded with zeros at its ends lies as all of the result: its layout has larger sizes than it.
+    An operand padded with zeros at its ends has the layout of the whole result, with larger sizes.
     """
     rule = _BACKWARD.get(op.name)
     return None if rule is None else rule(op, index, layout)
 
 
 def permutation(op: ir.Operation) -> list[int]:
-    """Of a `linalg.transpose`: which dimension of the operand each of the result is."""
+    """For a `linalg.transpose`: the operand dimension of each result dimension."""
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
 
 
@@ -95,12 +95,12 @@ def _slice(op: ir.Operation, layout: Layout) -> Layout | None:
     offsets, sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides"))
     if _DYNAMIC in (*offsets, *sizes) or any(stride != 1 for stride in strides):
         return None
-    # A slice may leave out dimensions of size 1.
+    # A slice may drop dimensions of size 1.
     return layout.part(offsets, sizes).reshaped(_shape(op.results[0]))
 
 
 def _padded(op: ir.Operation, _index: int, layout: Layout) -> Layout | None:
-    """As the result: whoever writes the operand writes the zeros behind it, too, as a part of it."""
+    """The result's layout: the writer of the operand also writes the zeros after it."""
     *_, terminator = op.regions[0].blocks[0].operations
     is_behind = all(low == 0 for low in op.attributes["static_low"])
     return layout if is_behind and is_zero(terminator.operation.operands[0]) else None
@@ -113,7 +113,7 @@ def _part_of_concat(op: ir.Operation, index: int, layout: Layout) -> Layout:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """The order that puts back what `order` has moved."""
+    """The inverse permutation of `order`."""
     return sorted(range(len(order)), key=order.__getitem__)
 
 

@@ -13,20 +13,20 @@ from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import ITEM_BYTES, Parameter, Problem, TensorType, problem
 from dmc.program.code import Place, Role
 
-# How many results at the end a problem leaves out where nothing reads them.
+# The number of trailing results that a problem omits if they are unused.
 _OPTIONAL_RESULTS = {"attention_backward": 1}
-# Composites whose kernels write zeros behind each row of a result that is padded.
+# Composites whose kernels write zeros after each row of a padded result.
 _PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward",))
-# Pointers that kernels take are multiples of this.
+# Kernels' pointers are multiples of this.
 _ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
 class PlacedProblem:
-    """What the body of a kernel computes: a problem, and where its operands and results lie.
+    """The computation of a kernel's body: a problem, and the places of its operands and results.
 
-    Each place is in an operand ("read") or a result ("write") of the body, from its first element's first byte on; the
-    strides of the problem's types lead from there. Several of them may lie in one, as q, k and v in one projection.
+    Each place is in an operand ("read") or a result ("write") of the body, given by the first element's first byte; the
+    strides are in the problem's types. Several may share one, like q, k and v in one projection.
     """
 
     problem: Problem
@@ -36,7 +36,7 @@ class PlacedProblem:
 
 @dataclass(frozen=True)
 class _Lying:
-    """Where a value lies: in operand or result `index` of a body."""
+    """The place of a value: in operand or result `index` of a body."""
 
     index: int
     layout: Layout
@@ -53,21 +53,21 @@ def problem_of(op: CompositeOp) -> Problem:
 
 
 def problem_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout]) -> Problem:
-    """The problem of a composite whose operands and results lie so in whatever they are views of."""
+    """The problem of a composite whose operands and results have these layouts."""
     taken = tuple(_type(value, layout) for value, layout in zip(op.inputs, operands, strict=True))
     made = tuple(_type(value, layout) for value, layout in zip(wanted_results(op), results, strict=False))
     return problem(op.kind.value, taken, made, **dict(_parameters(op)))
 
 
 def wanted_results(op: CompositeOp) -> list[ir.Value]:
-    """What its problem gives: all results, but optional ones that nothing reads."""
+    """The results of its problem: all, except optional ones that are unused."""
     results = list(op.outputs)
     optional = results[len(results) - _OPTIONAL_RESULTS.get(op.kind.value, 0) :]
     return results if any(list(value.uses) for value in optional) else results[: len(results) - len(optional)]
 
 
 def refusal(given: Problem) -> str | None:
-    """Why no implementation takes a problem; None where one does."""
+    """Why no implementation supports a problem; None if one does."""
     try:
         implementation_of(given)
     except DmcError as error:
@@ -76,7 +76,7 @@ def refusal(given: Problem) -> str | None:
 
 
 def refusal_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout]) -> str | None:
-    """Why no implementation takes a composite whose operands and results lie so; None where one does."""
+    """Why no implementation supports a composite with these layouts; None if one does."""
     is_padded = any(tuple(value.type.shape) != each.sizes for value, each in zip(op.outputs, results, strict=False))
     if is_padded and op.kind.value not in _PADDED_RESULTS:
         return "a result is padded"
@@ -84,14 +84,14 @@ def refusal_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[
 
 
 def is_aligned(value: ir.Value, layout: Layout) -> bool:
-    """Whether a view of a tensor begins where a kernel's pointer may point to, if the tensor does."""
+    """Whether a view of an aligned tensor begins at an aligned address."""
     return layout.offset * ITEM_BYTES[_dtype(value)] % _ALIGNMENT == 0
 
 
 def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
-    """The problem of a function that holds one composite, and views of its own operands and results beside it.
+    """The problem of a function that contains one composite, and views of its own operands and results.
 
-    None for another function, and where no implementation takes the problem.
+    None for other functions, and if no implementation supports the problem.
     """
     *ops, terminator = [view.operation for view in body.entry_block.operations]
     composites = [op.opview for op in ops if op.name == CompositeOp.OPERATION_NAME]
@@ -101,7 +101,7 @@ def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
     wanted = wanted_results(composites[0])
     written = dict(_written(list(terminator.operands)))
     made = _all(written.pop(value, None) for value in wanted)
-    # What is left in `written` comes of something else.
+    # The rest of `written` is produced otherwise.
     if taken is None or made is None or written:
         return None
     layouts = [each.layout for each in taken], [each.layout for each in made]
@@ -114,7 +114,7 @@ def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
 
 
 def _read(value: ir.Value) -> _Lying | None:
-    """Where a value lies that is a view of an operand of the body."""
+    """The place of a value that is a view of an operand of the body."""
     if isinstance(value.owner, ir.Block):
         return _Lying(ir.BlockArgument(value).arg_number, Layout.dense(value.type.shape))
     op = value.owner.operation
@@ -124,7 +124,7 @@ def _read(value: ir.Value) -> _Lying | None:
 
 
 def _written(returned: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, _Lying | None]]:
-    """The values of which the returned ones are made by views, and where each lies; None for one that is in two."""
+    """The values from which views derive the returned ones, and their places; None for one with two places."""
     pending = [(value, _Lying(i, Layout.dense(value.type.shape))) for i, value in enumerate(returned)]
     seen: set[ir.Value] = set()
     while pending:
@@ -137,7 +137,7 @@ def _written(returned: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, _Lying | 
 
 
 def _parts(op: ir.Operation, lying: _Lying) -> Iterator[tuple[ir.Value, _Lying]]:
-    """The operands of which an operation that only moves elements makes its result, and where they have to lie."""
+    """The operands that a data-moving operation places in its result, and their required layouts."""
     operands = list(op.operands) if op.name == "tensor.concat" else list(op.operands)[:1]
     layouts = [written_through(op, i, lying.layout) for i in range(len(operands))]
     for operand, layout in zip(operands, layouts, strict=True):
@@ -161,6 +161,6 @@ def _dtype(value: ir.Value) -> str:
 
 def _parameters(op: CompositeOp) -> Iterator[tuple[str, Parameter]]:
     for each in op.parameters:
-        # An optional operand that is not given is a flag.
+        # A missing optional operand is a flag.
         if not isinstance(each.attr, ir.UnitAttr):
             yield each.name, each.attr.value

@@ -1,4 +1,4 @@
-"""What the operations of a step read from memory, and how."""
+"""The reads from memory of a step's operations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.shapes import keeps_order
 from dmc.analysis.storage.pieces import RESHAPES
 
-ORDER, APART = "elements in another order", "read as a part, by place, or behind a barrier"
+ORDER, APART = "elements in another order", "read as a part, by index, or after a barrier"
 
 
 class Read(NamedTuple):
-    """A read of `value`: what is computed into memory, or, where only a part is read, the part; `base` is the whole.
+    """A read of `value`: a value computed into memory, or, if only a part is read, the part; `base` is the whole.
 
-    why_apart: what keeps the reader out of the kernel that computes it: nothing, ORDER, which only some kernels cannot
-    take, or APART.
+    why_apart: what keeps the reader out of the producer's kernel: nothing, ORDER, which only some kernels cannot fuse,
+    or APART.
     """
 
     base: ir.Value
@@ -26,7 +26,7 @@ class Read(NamedTuple):
 
 
 def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
-    """What operation `number` reads, constants aside, also through what is made anew for it."""
+    """The reads of operation `number`, except constants, including those of rematerialised operands."""
     op = graph.ops[number]
     operands = len(op.operands)
     for i, value in enumerate(graph.reads[number]):

@@ -9,17 +9,17 @@ from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.cost import is_contraction, loop_sizes
 
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
-# Fewer rows than this are too few for a kernel that works row by row.
+# With fewer rows than this, a row-wise kernel does not pay.
 ROWS = 16
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of a kernel, as far as they decide what else it may hold.
+    """The loops of a kernel, as far as they restrict fusion.
 
-    sizes: how many elements its elementwise operations make. product: how many its matrix product or convolution makes.
-    rows: how many results its reductions give, and of how many elements each, where the last dimensions are reduced;
-    columns: likewise for other dimensions.
+    sizes: the result sizes of its elementwise operations. product: that of its matrix product or convolution. rows: the
+    number of results of its reductions, and elements per result, where the last dimensions are reduced; columns:
+    likewise for other dimensions.
     """
 
     sizes: frozenset[int] = frozenset()
@@ -29,11 +29,11 @@ class Loops:
 
     @property
     def over(self) -> tuple[int, ...]:
-        """The loops over all elements that it goes through, reductions apart from others."""
+        """The loops over all its elements, with reductions separate."""
         return self.rows or self.columns or ((self.product or max(self.sizes)),)
 
     def joined(self, other: Loops) -> Loops | str:
-        """The loops of one kernel that does the work of two, or why that cannot be."""
+        """The loops of the fusion of two kernels, or why they cannot be fused."""
         if self.product and other.product:
             return "two products"
         both = replace(
@@ -49,12 +49,12 @@ class Loops:
         if len(reductions) > 1 or (both.rows and both.columns):
             return "reductions over different loops"
         if any(count == 1 for count, _ in reductions) and 1 in both.sizes:
-            return "computation on what is reduced to one element"
+            return "computation on a value reduced to one element"
         allowed = {both.product} if both.product else {prod(each) for each in reductions} | {r[0] for r in reductions}
         return both if not allowed or both.sizes <= allowed else "elementwise over other loops"
 
     def may_give(self, size: int) -> bool:
-        """Whether the kernel may give a result of so many elements: one that no later loop would have to make again."""
+        """Whether the kernel may return a result of this size: one that no later loop would recompute."""
         if self.rows and self.rows[0] >= ROWS:
             return True
         reduction = self.rows or self.columns
@@ -62,7 +62,7 @@ class Loops:
 
 
 def loops_of(op: ir.Operation) -> Loops | None:
-    """The loops of an operation; None for one that has a kernel of its own."""
+    """The loops of an operation; None for one that needs its own kernel."""
     if op.name in MOVES:
         return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
     if is_contraction(op):
@@ -81,7 +81,7 @@ def loops_of(op: ir.Operation) -> Loops | None:
 
 
 def keeps_order(op: ir.Operation, index: int) -> bool:
-    """Whether operand `index` is read, and results are written, in the order of the loops."""
+    """Whether operand `index` is read, and results are written, in loop order."""
     if op.name == "linalg.transpose":
         return False
     if op.name != "linalg.generic":

@@ -1,8 +1,8 @@
-"""What people call values, gradients and storages.
+"""Readable names of values, gradients and storages.
 
 * values: parameters, inputs and gradients of form imported
-* updates: which value is the gradient of which parameter
+* updates: the gradient of each parameter
 * storages: the storages of form scheduled
-* gradients: where gradients lie there
-* buckets: what went into a bucket
+* gradients: the storages of gradients there
+* buckets: the members of a bucket
 """

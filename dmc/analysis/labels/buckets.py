@@ -1,4 +1,4 @@
-"""What went into the buckets of form scheduled, found again where they are taken apart."""
+"""The members of buckets of form scheduled, traced from where they are unpacked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dmc._mlir import ir
 
 
 def packed_value(result: ir.Value) -> ir.Value | None:
-    """What was put into a bucket where `result` is taken out of it, behind the bucket's movement.
+    """The value packed into a bucket from which `result` is unpacked, after the bucket's movement.
 
-    None for the result of another operation, and where it is not known what filled the bucket. Where ranks exchange
-    pieces, a kernel fills the bucket or takes it apart (dm-bucket), and what was put in has another size.
+    None for other operations' results, and where the bucket's members are unknown. Where ranks exchange pieces, a
+    kernel packs or unpacks the bucket (dm-bucket), and the packed value has another size.
     """
     op = result.owner
     if isinstance(op, ir.Block) or not isinstance(op.opview, dm.UnpackOp | dm.KernelOp) or len(op.operands) != 1:
@@ -18,13 +18,13 @@ def packed_value(result: ir.Value) -> ir.Value | None:
     filler = _before_movement(op.operands[0]).owner
     if isinstance(filler, ir.Block) or len(filler.operands) != len(op.results):
         return None
-    # One side at most is a kernel: two only compute.
+    # At most one side is a kernel: two would be mere computation.
     fillers = dm.PackOp | dm.KernelOp if isinstance(op.opview, dm.UnpackOp) else dm.PackOp
     return filler.operands[ir.OpResult(result).result_number] if isinstance(filler.opview, fillers) else None
 
 
 def _before_movement(value: ir.Value) -> ir.Value:
-    """What a movement took that delivers `value`; `value` itself where none does."""
+    """The operand of the movement that delivers `value`; `value` itself if there is none."""
     while not isinstance(value.owner, ir.Block):
         match value.owner.opview:
             case dm.WaitOp():

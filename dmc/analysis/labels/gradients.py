@@ -1,4 +1,4 @@
-"""Where gradients lie in form scheduled, where optimizer updates are kernels as any others."""
+"""The storages of gradients in form scheduled, where optimizer updates are ordinary kernels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from dmc.step_function import STATE_ROLES, arguments, mutated_state
 
 
 def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
-    """The storages that hold gradients, with the name of the parameter.
+    """The storages that hold gradients, with the parameter's name.
 
-    A gradient is what a kernel that makes a new parameter takes beside state, as large as what it makes. So is what it
-    is made of by movements, in buckets, and by kernels that take nothing else as large: by scaling. So is what a
-    movement carries that says so; a bucket has the names of all. Linear in the number of operands.
+    A gradient is an operand, other than state, of a kernel that computes a new parameter, as large as its result. So
+    are the values from which it derives by movements, buckets, and kernels with no other operand as large (scaling). So
+    is the operand of a movement labelled as one; a bucket has the names of all members. Linear in the number of
+    operands.
     """
     *_, terminator = storages.ops
     changes = [(old, terminator.operands[new.index]) for old, new in mutated_state(step)]
@@ -38,7 +39,7 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
 
 @dataclass
 class _Tracer:
-    """state: the arguments that are. new_state: storages of new values of state."""
+    """state: the arguments that are state. new_state: storages of new values of state."""
 
     storages: Storages
     state: set[ir.Value]
@@ -47,7 +48,7 @@ class _Tracer:
     _named: set[ir.Value] = field(default_factory=set)
 
     def trace_update(self, new: ir.Value, parameter: str) -> None:
-        """Names what the kernels take that make a new value, be it by way of new optimizer state."""
+        """Names the operands of kernels that compute a new value, directly or via new optimizer state."""
         open_values, seen = [new], {new}
         while open_values:
             for operand in self._inputs(_origin(open_values.pop())):
@@ -60,11 +61,11 @@ class _Tracer:
                     self.name(operand, parameter)
 
     def name(self, gradient: ir.Value, parameter: str) -> None:
-        """Names the gradient, and what it is made of by movements and by scaling."""
+        """Names the gradient, and the values from which it derives by movements and scaling."""
         while gradient not in self._named:
             for value in _path(gradient):
                 self._named.add(value)
-                # What a value is only a part of holds other things, too: a bucket.
+                # A storage larger than the value holds other values, too: a bucket.
                 if self.storages.of(value).bytes == value_bytes(value):
                     self.found.setdefault(self.storages.places[value].storage, parameter)
             inputs = self._inputs(_origin(gradient))
@@ -73,7 +74,7 @@ class _Tracer:
             gradient = inputs[0]
 
     def _inputs(self, value: ir.Value) -> list[ir.Value]:
-        """What the kernel that makes `value` takes that is as large as that, without state."""
+        """The operands, except state, of the kernel that produces `value` that are as large as `value`."""
         if isinstance(value.owner, ir.Block) or not isinstance(value.owner.opview, dm.KernelOp):
             return []
         operands = [each for each in value.owner.operands if value_bytes(each) == value_bytes(value)]
@@ -81,13 +82,13 @@ class _Tracer:
 
 
 def _origin(value: ir.Value) -> ir.Value:
-    """What movements, views and buckets bring."""
+    """The values that movements, views and buckets pass on."""
     *_, last = _path(value)
     return last
 
 
 def _path(value: ir.Value) -> Iterator[ir.Value]:
-    """`value`, and what it was before each movement, each view, and each bucket that it went through."""
+    """`value`, and its origins through each movement, view and bucket."""
     found: ir.Value | None = value
     while found is not None:
         yield found
@@ -95,7 +96,7 @@ def _path(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _before(value: ir.Value) -> ir.Value | None:
-    """One step back; None behind what is computed, and where a bucket was not made of members."""
+    """One step back; None for a computed value, and a bucket without known members."""
     if isinstance(value.owner, ir.Block):
         return None
     op = value.owner
@@ -107,6 +108,6 @@ def _before(value: ir.Value) -> ir.Value | None:
         case dm.UnpackOp() | dm.KernelOp():
             return packed_value(value)
         case _:
-            # A slice of something larger is a part of it, but what an all_slice takes is the same on all ranks.
+            # A slice of a larger value is a part of it, but the operand of an all_slice is the same on all ranks.
             is_same = is_view(op) and op.name != "tensor.extract_slice"
             return op.operands[0] if is_same else None

@@ -1,4 +1,4 @@
-"""What people call the storages of `@step`: whose gradient, which module's activation, what of the state."""
+"""Readable names of the storages of `@step`: whose gradient, which module's activation, which state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CATEGORIES = {"parameter": "parameter", "frozen": "parameter", "optimizer": "op
 
 @dataclass(frozen=True)
 class Named:
-    """A storage's name and category, one of those of `dmc.program.Buffer`."""
+    """A storage's name and category (see `dmc.program.Buffer`)."""
 
     label: str
     category: str
@@ -28,7 +28,7 @@ class Named:
 def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
     """The name and category of each storage, in order.
 
-    Gradients are those of `find_gradients`, and what a movement carries that is said to be one.
+    Gradients are those of `find_gradients`, and operands of movements labelled as such.
     """
     named: dict[int, Named] = {}
     for port in arguments(step):
@@ -50,7 +50,7 @@ def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
 
 
 def label_of_op(op: ir.Operation) -> str:
-    """What people know an op by: the tensors that it moves or packs, or the path of its module; "" if unknown."""
+    """A readable name of an op: the tensors that it moves or packs, or the path of its module; "" if unknown."""
     labels = [kernel_label_of(op), *(label_of(each).tensor for each in (op, *_movements(op)))]
     return next(filter(None, labels), "") or module_path(op.location)
 
@@ -60,7 +60,7 @@ def _gradient(parameter: str | None) -> Named | None:
 
 
 def _movements(op: ir.Operation) -> list[ir.Operation]:
-    """The movement that `op` starts, or that takes the bucket which it fills."""
+    """The movement that `op` starts, or that takes the bucket it fills."""
     match op.opview:
         case dm.StartOp():
             return [dm.movement_of(op.opview).operation]
@@ -76,7 +76,7 @@ def _category(port: Port) -> str:
 
 
 def _name_of(value: ir.Value, storages: Storages, named: Mapping[int, Named]) -> Named:
-    """The name of what an operation makes, by what is known of its operands."""
+    """The name of an operation's result, given the names of its operands."""
     op = value.owner.operation
     match op.opview:
         case dm.PackOp():

@@ -1,4 +1,4 @@
-"""The optimizer updates of `@step`: which value is the gradient of which parameter."""
+"""The optimizer updates of `@step`: the gradient of each parameter."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dmc._mlir import func, ir
 from dmc.walk import walk
 
 _UPDATE = "optimizer_update_"
-_KEEP = "optimizer_update_keep"  # Of a buffer, which has no gradient.
+_KEEP = "optimizer_update_keep"  # The update of a buffer, which has no gradient.
 
 
 def gradients(step: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Each parameter and its gradient, tensors of one type, as the composites of updates take them."""
+    """Each parameter and its gradient, of the same type, as operands of the update composites."""
     for op in walk(step):
         if op.name == dm.CompositeOp.OPERATION_NAME and _is_update(ir.StringAttr(op.attributes["kind"]).value):
             yield op.operands[0], op.operands[1]

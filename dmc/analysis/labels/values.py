@@ -1,4 +1,4 @@
-"""What the values of `@step` are to its user: which are parameters, inputs and gradients."""
+"""The user's view of the values of `@step`: parameters, inputs and gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc.dialect.labels import Label
 from dmc.program.labels import GRADIENT
 from dmc.step_function import arguments, results
 
-# What gives no elements of its own to what reads it.
+# Operations that contribute no elements of their own.
 _EMPTY = ("tensor.empty", "linalg.fill", "arith.constant")
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "linalg.transpose")
 
@@ -19,8 +19,8 @@ _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "lin
 def value_labels(step: func.FuncOp) -> dict[ir.Value, Label]:
     """The labels of values, in form imported: arguments, new values of state, and gradients.
 
-    A gradient is what an optimizer update takes, and what that is made of, element for element, as long as nothing else
-    reads it.
+    A gradient is an operand of an optimizer update, and the values from which it derives elementwise, as long as
+    nothing else reads them.
     """
     names = {port.name for port in arguments(step) if port.name}
     labels = {step.arguments[port.index]: Label(port.name) for port in arguments(step) if port.name}
@@ -45,7 +45,7 @@ def _label_gradient(value: ir.Value, label: Label, labels: dict[ir.Value, Label]
 
 
 def _made_of(value: ir.Value) -> Iterator[ir.Value]:
-    """The tensors that give each element of `value` one element."""
+    """The tensors that contribute one element to each element of `value`."""
     op = value.owner.operation
     if op.name == "scf.for":
         *_, terminator = op.regions[0].blocks[0].operations

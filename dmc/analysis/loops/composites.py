@@ -1,6 +1,6 @@
 """What may be split in each kind of composite so that every rank's part is again a composite of that kind.
 
-What is not said here is whole. Splits that a kind does not allow (classes of a cross entropy, positions of a draw) are
+Anything else is whole. Splits that a kind does not allow (classes of a cross entropy, positions of a draw) are
 possible in its decomposition.
 """
 
@@ -13,7 +13,7 @@ from dmc._mlir import ir
 from dmc.analysis.loops.loops import PARALLEL, SUM, Loop, Loops
 
 Rule = Callable[[ir.Operation], Loops | None]
-# A name for each dimension; dimensions of the same name are one loop, those named WHOLE are not split.
+# A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
 Names = Sequence[str]
 WHOLE = ""
 
@@ -45,7 +45,7 @@ def _loops(
     sums: Names = (),
     carried: Sequence[int] = (),
 ) -> Loops:
-    """sums: the names over which results that lack them are sums."""
+    """sums: the names over which results without them are sums."""
     sizes: dict[str, int] = {}
     for value, names in zip([*op.operands, *op.results], [*operands, *results], strict=True):
         for name, size in zip(names, _shape(value), strict=True):
@@ -57,12 +57,12 @@ def _loops(
 
     loops = tuple(Loop(sizes[name], SUM if name in sums else PARALLEL) for name in order)
     every = tuple(map(dims, operands)), tuple(map(dims, results))
-    return Loops(loops, *every, carried=frozenset(carried), why=f"{_kind(op)} needs the dimension whole")
+    return Loops(loops, *every, carried=frozenset(carried), why=f"{_kind(op)} requires the whole dimension")
 
 
 @_rule("gelu", "gelu_backward")
 def _elementwise(op: ir.Operation) -> Loops:
-    """Everything has the shape of the first operand, or is a scalar."""
+    """All operands and results have the shape of the first operand, or are scalars."""
     names = _numbered("d", len(_shape(op.operands[0])))
     operands = [names[: len(_shape(operand))] for operand in op.operands]
     return _loops(op, operands, [names] * len(op.results))
@@ -90,7 +90,7 @@ def _rows_and_columns(op: ir.Operation, operand: int) -> tuple[Names, Names]:
 
 @_rule("attention")
 def _attention(op: ir.Operation) -> Loops | None:
-    """Batches and heads. The part of a random mask, or of a causal one, that rows would see is no mask of its own."""
+    """Batches and heads. A part, by rows, of a random or causal mask is no mask of the same kind."""
     names = _attention_names(op, first=0)
     if names is None:
         return None
@@ -112,7 +112,7 @@ def _attention_backward(op: ir.Operation) -> Loops | None:
 
 
 def _attention_names(op: ir.Operation, first: int) -> tuple[Names, Names, list[Names]] | None:
-    """Names of queries, of keys and values, and of a bias if there is one; `first` is the operand that is the query."""
+    """Names of queries, of keys and values, and of the bias if any; `first` is the operand index of the query."""
     if ir.FloatAttr(_parameter(op, "p")).value > 0.0:
         return None
     q, k, v = (_shape(op.operands[first + i]) for i in range(3))
@@ -134,7 +134,7 @@ def _cross_entropy_backward(op: ir.Operation) -> Loops:
 
 @_rule("embedding")
 def _embedding(op: ir.Operation) -> Loops:
-    """A rank has some rows, and what it finds of others is zero (`dmc/passes/placed/partition/vocabulary.py`)."""
+    """A rank has some rows, and contributes zero for others (`dmc/passes/placed/partition/vocabulary.py`)."""
     index = _numbered("i", len(_shape(op.operands[1])))
     return _rows_in_order(_loops(op, [["v", "d"], index], [[*index, "d"]], sums=["v"]), 0)
 
@@ -143,12 +143,13 @@ def _embedding(op: ir.Operation) -> Loops:
 def _embedding_backward(op: ir.Operation) -> Loops:
     index = _numbered("i", len(_shape(op.operands[1])))
     loops = _rows_in_order(_loops(op, [[*index, "d"], index], [["v", "d"]], sums=index), len(index) + 1)
-    # Linear in what is embedded: where that is a partial sum, as the gradient of positions is, so is the table's.
+    # Linear in the embedded values: if they are a partial sum, as the gradient of positions is, so is the table's
+    # gradient.
     return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1,)))
 
 
 def _rows_in_order(loops: Loops, row: int) -> Loops:
-    """A rank knows its rows by the number of the first."""
+    """A rank knows its rows by the index of the first."""
     ordered = replace(loops.loops[row], in_order=True)
     return replace(loops, loops=(*loops.loops[:row], ordered, *loops.loops[row + 1 :]))
 

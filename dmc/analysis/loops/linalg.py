@@ -13,14 +13,14 @@ _DIM = re.compile(r"d(\d+)")
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw")
 _MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
 _ANY_KIND = frozenset((SUM, MAX, MIN))
-_WHY = "a window, or a reduction that is no sum, maximum or minimum"
+_WHY = "a window, or a reduction other than sum, maximum or minimum"
 
 
 def linalg_loops(op: ir.Operation) -> Loops | None:
     """The loops of a linalg operation on tensors, or None where it has no rule here.
 
-    A loop can be split where every indexing map that has it has it as a dimension of its own: not in windows that
-    overlap (`d2 * 2 + d5`), not twice. A loop that the result lacks is a reduction. Loops have linalg's numbers.
+    A loop can be split if every indexing map that uses it has it as a dimension by itself: not in overlapping windows
+    (`d2 * 2 + d5`), not twice. A loop missing in the result is a reduction. Loops are numbered as in linalg.
     """
     if op.name not in ("linalg.generic", *_PRODUCTS, *_MOVES):
         return None
@@ -49,7 +49,7 @@ def linalg_loops(op: ir.Operation) -> Loops | None:
 
 
 def _sizes(op: ir.Operation, maps: Sequence[Sequence[str]]) -> dict[int, int]:
-    """The iterations of each loop that is a dimension of its own somewhere."""
+    """The iterations of each loop that is a dimension by itself somewhere."""
     sizes: dict[int, int] = {}
     for operand, places in zip(op.operands, maps, strict=True):
         for place, size in zip(places, getattr(operand.type, "shape", ()), strict=True):
@@ -67,7 +67,7 @@ def _is_plain(loop: int, maps: Sequence[Sequence[str]]) -> bool:
 
 
 def _kind(op: ir.Operation, loop: int, outputs: Sequence[Sequence[str]]) -> str | None:
-    """PARALLEL, or how the results that are used reduce over this loop; None where they differ or it is unknown."""
+    """PARALLEL, or how the used results reduce over this loop; None if they differ or it is unknown."""
     if all(f"d{loop}" in places for places in outputs):
         return PARALLEL
     if op.name in _PRODUCTS:
@@ -97,7 +97,7 @@ def _passes(op: ir.Operation) -> frozenset[str]:
     if op.name in _MOVES:
         return _ANY_KIND
     if op.name in _PRODUCTS:
-        # A product is linear in each factor, but its result may be larger than the factor, and is read by more.
+        # A product is linear in each factor, but its result may be larger than the factor and have more readers.
         return frozenset()
     (block,) = op.regions[0].blocks
     return frozenset((SUM,)) if is_linear(block, _used(op)) else frozenset()

@@ -1,4 +1,4 @@
-"""An operation as loops over the dimensions of what it reads and gives: what may be split, and what that makes."""
+"""An operation as loops over the dimensions of its operands and results: what may be split, and the outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 
-# FIXED: which piece of several, as of a dimension of which a slice is taken; it cannot be split.
+# FIXED: the index of one piece of several, as in a slice of a dimension; it cannot be split.
 PARALLEL, FIXED, SUM, MAX, MIN = "parallel", "fixed", "sum", "max", "min"
 
 # For each dimension of a tensor the loops that run over it, major first. None: the dimension must be whole.
@@ -17,9 +17,9 @@ Dims = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Loop:
-    """`size` iterations. Where a result lacks the loop it is a reduction of this `kind`, or, for PARALLEL, the same.
+    """`size` iterations. A result without the loop is a reduction of this `kind`, or, for PARALLEL, the same in all.
 
-    in_order: a rank's iterations must follow one another, so that no axis may split within blocks.
+    in_order: a rank's iterations must be contiguous, so no axis may split within blocks.
     """
 
     size: int
@@ -29,10 +29,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Split:
-    """Which mesh axes split each loop, major first, and which partial placements the operands hand on to the results.
+    """The mesh axes that split each loop, major first, and the partial placements passed from operands to results.
 
-    partial: (axis, kind of reduction). blocks: (axis, number), where an axis splits each of so many equal blocks of
-    what is left of its loop. Both are ordered by axis.
+    partial: (axis, kind of reduction). blocks: (axis, number), where an axis splits each of this many equal blocks of
+    the rest of its loop. Both are ordered by axis.
     """
 
     mesh: Mesh
@@ -41,7 +41,7 @@ class Split:
     blocks: tuple[tuple[str, int], ...] = ()
 
     def with_axis(self, loop: int, axis: str, blocks: int = 1, order: Sequence[str] = ()) -> Split:
-        """The same, with one loop split by `axis` too: before those of its axes that come later in `order`."""
+        """The same, with one loop also split by `axis`, before those of its axes that come later in `order`."""
         axes = self.axes[loop]
         later = order[order.index(axis) + 1 :] if axis in order else ()
         place = next((i for i, each in enumerate(axes) if each in later), len(axes))
@@ -50,15 +50,15 @@ class Split:
         return replace(self, axes=(*self.axes[:loop], axes, *self.axes[loop + 1 :]), blocks=counts)
 
     def handing_on(self, axis: str, kind: str) -> Split:
-        """The same, with contributions along `axis` handed on."""
+        """The same, with partial sums along `axis` passed on."""
         return replace(self, partial=tuple(sorted((*self.partial, (axis, kind)))))
 
     def blocks_of(self, axis: str) -> int:
-        """In how many blocks of its loop `axis` splits."""
+        """The number of blocks in which `axis` splits its loop."""
         return dict(self.blocks).get(axis, 1)
 
     def parts(self, loop: int) -> int:
-        """Into how many parts a loop is split."""
+        """The number of parts into which a loop is split."""
         return self.mesh.group_size(self.axes[loop])
 
 
@@ -66,10 +66,10 @@ class Split:
 class Loops:
     """The loops of one operation, as an indexing map for each operand and result.
 
-    A dimension without loops must be whole; `why` says the reason. An operand that is no tensor has no entry (None).
+    A dimension without loops must be whole; `why` says the reason. An operand that is not a tensor has no entry (None).
     unread: operands of which only the type matters. carried: operands to which sums are added. passes: the kinds of
-    reduction that go through the operation when every operand that is read is partial alike, but for `coefficients`,
-    which must be whole.
+    reduction that the operation commutes with if all operands it reads are partial alike, except `coefficients`, which
+    must be whole.
     """
 
     loops: tuple[Loop, ...]
@@ -82,7 +82,7 @@ class Loops:
     why: str = ""
 
     def unsplit(self, mesh: Mesh) -> Split:
-        """Every rank does all of it."""
+        """Every rank computes all of it."""
         return Split(mesh, ((),) * len(self.loops))
 
     def read(self) -> Iterator[tuple[int, Dims]]:
@@ -90,7 +90,7 @@ class Loops:
         return ((i, dims) for i, dims in enumerate(self.operands) if dims is not None and i not in self.unread)
 
     def operand(self, index: int, split: Split) -> Placement:
-        """How a tensor operand must lie for `split`, which fits."""
+        """The placement of a tensor operand under a valid `split`."""
         dims = self.operands[index]
         assert dims is not None
         partial = dict(split.partial) if index not in self.coefficients else {}
@@ -99,12 +99,12 @@ class Loops:
         return self._placement(dims, split, partial)
 
     def result(self, index: int, split: Split) -> Placement:
-        """How a result lies under `split`, which fits."""
+        """The placement of a result under a valid `split`."""
         dims = self.results[index]
         return self._placement(dims, split, dict(split.partial) | dict(self._reduced(dims, split)))
 
     def fits(self, split: Split) -> bool:
-        """Whether each axis has one task, the reductions commute, and the ranks' parts are equal."""
+        """Whether each axis is used once, the reductions commute, and the ranks' parts are equal."""
         axes = [*(axis for each in split.axes for axis in each), *(axis for axis, _ in split.partial)]
         if len(set(axes)) < len(axes) or any(kind not in self.passes for _, kind in split.partial):
             return False
@@ -112,13 +112,13 @@ class Loops:
             loop.kind for loop, axes in zip(self.loops, split.axes, strict=True) if axes and loop.kind != PARALLEL
         }
         if FIXED in kinds or len(kinds) > 1:
-            return False  # A sum of maxima is no maximum of sums.
+            return False  # A sum of maxima is not a maximum of sums.
         return all(_divides(loop, axes, split) for loop, axes in zip(self.loops, split.axes, strict=True))
 
     def extended(self, split: Split, dims: Dims, placement: Placement, axis: str) -> Split | None:
-        """`split` with `axis` where it splits a tensor of these dimensions that lies like this; None where it cannot.
+        """`split` with `axis` where it splits a tensor of these dimensions and placement; None if impossible.
 
-        Whether the result fits is not asked.
+        The result is not checked for validity.
         """
         for loops, axes in zip(dims, placement.dims, strict=True):
             left = [self.loops[loop].size for loop in loops]
@@ -136,7 +136,7 @@ class Loops:
     def _placement(self, dims: Dims, split: Split, partial: Mapping[str, str]) -> Placement:
         blocks: dict[str, int] = {}
         for loops in dims:
-            left = 1  # Of the loops before: so many blocks.
+            left = 1  # Earlier loops: their iterations are blocks.
             for loop in loops:
                 blocks |= {axis: left * split.blocks_of(axis) for axis in split.axes[loop]}
                 left *= self.loops[loop].size // split.parts(loop)
@@ -150,7 +150,7 @@ class Loops:
 
 
 def whole(operand_ranks: Sequence[int | None], result_ranks: Sequence[int], why: str) -> Loops:
-    """The loops of an operation that every rank does as a whole; a rank of None is an operand that is no tensor."""
+    """The loops of an operation that every rank computes whole; a rank of None is an operand that is not a tensor."""
     operands = tuple(None if rank is None else ((),) * rank for rank in operand_ranks)
     return Loops((), operands, tuple(((),) * rank for rank in result_ranks), why=why)
 
@@ -166,7 +166,7 @@ def _divides(loop: Loop, axes: Sequence[str], split: Split) -> bool:
 
 
 def _find(left: Sequence[int], blocks: int, ranks: int) -> tuple[int, int] | None:
-    """Which of the loops that a dimension joins is split where the dimension is, and in how many blocks of its own."""
+    """For a split dimension that joins several loops: the loop that is split, and its number of blocks."""
     before = 1
     for i, size in enumerate(left):
         if blocks % before == 0 and size % (blocks // before * ranks) == 0:

@@ -1,4 +1,4 @@
-"""Which values of a computation fall into equal pieces along their first dimension, if some of its arguments do."""
+"""Which values of a computation split into equal pieces along their first dimension, if some of its arguments do."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dmc.analysis.loops.loops import PARALLEL, Dims, Loops
 from dmc.analysis.loops.rules import loops_of
 from dmc.walk import walk
 
-# Of these a piece is the same operation on pieces; a table of sizes or places would have to be scaled with others.
+# For these, a piece is the same operation on pieces; others would need sizes and offsets scaled.
 _DIALECTS = ("linalg", "arith", "math")
 _OPS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.concat")
 
 
 def rows_in(block: ir.Block, given: Collection[int], parts: int) -> Rows | None:
-    """What comes in pieces in `block` if the arguments `given` do; None where a piece would not do for a reader.
+    """The values of `block` in pieces if the arguments `given` are; None if a reader needs the whole.
 
-    Other arguments may have to come in pieces with them. Loops say which dimensions belong together (`loops_of`).
+    Other arguments may have to be in pieces, too. Loops relate dimensions (`loops_of`).
     Linear in the number of uses.
     """
     rows = Rows(parts)
@@ -35,13 +35,13 @@ def rows_in(block: ir.Block, given: Collection[int], parts: int) -> Rows | None:
 
 
 def is_done_in_pieces(op: ir.Operation, parts: int) -> bool:
-    """Whether an operation with one operand and one result gives a piece of its result for a piece of its operand."""
+    """Whether a unary operation maps a piece of its operand to a piece of its result."""
     needed = Rows(parts).add(op.operands[0], (op,))
     return needed is not None and op.results[0] in needed and op.results[0].type.shape[0] % parts == 0
 
 
 def is_filler(op: ir.Operation) -> bool:
-    """Whether the operation gives a tensor that has one value everywhere, or none: a piece of it is another such."""
+    """Whether the operation returns a splat or an uninitialised tensor: so is a piece of it."""
     if op.name == "tensor.empty":
         return True
     if op.name != "arith.constant":
@@ -52,9 +52,9 @@ def is_filler(op: ir.Operation) -> bool:
 
 @dataclass
 class Rows:
-    """Values that come in `parts` equal pieces along their first dimension, all else being computed whole.
+    """Values in `parts` equal pieces along their first dimension, all others being whole.
 
-    values: they; a filler among them may be read whole as well. loops: which loop of their readers is in parts.
+    values: these; a filler among them may also be read whole. loops: the split loop of each reader.
     """
 
     parts: int
@@ -67,9 +67,9 @@ class Rows:
         return dims is not None and _place(self.loops[op], dims) == 0
 
     def add(self, value: ir.Value, readers: Iterable[ir.Operation] | None = None) -> list[ir.Value] | None:
-        """Takes in one value more; gives those that must come in pieces with it, or None where a piece will not do.
+        """Adds a value; returns those that must be in pieces with it, or None if it must be whole.
 
-        readers: those that count; all, unless given.
+        readers: those considered; by default all.
         """
         if not isinstance(value.type, ir.RankedTensorType) or not value.type.rank or value.type.shape[0] % self.parts:
             return None
@@ -89,7 +89,7 @@ class Rows:
         return more
 
     def _needed(self, op: ir.Operation, value: ir.Value) -> list[ir.Value] | None:
-        """The operands and results of `op` that come in pieces, `value` among them."""
+        """The operands and results of `op` in pieces, including `value`."""
         if op.name.partition(".")[0] not in _DIALECTS and op.name not in _OPS:
             return None
         loops = loops_of(op)
@@ -106,7 +106,7 @@ class Rows:
         return having
 
     def _splits(self, op: ir.Operation, loops: Loops, loop: int) -> bool:
-        """Whether a loop can be done in parts: no index of it is read."""
+        """Whether a loop can be split: its index is not read."""
         if any(inner.name == "linalg.index" for inner in walk(op)):
             return False
         return loops.loops[loop].kind == PARALLEL and loops.loops[loop].size % self.parts == 0
@@ -117,5 +117,5 @@ def _has(loop: int, dims: Dims) -> bool:
 
 
 def _place(loop: int, dims: Dims | None) -> int | None:
-    """The dimension that `loop` is the major part of; None where there is none."""
+    """The dimension of which `loop` is the major part; None if there is none."""
     return next((i for i, each in enumerate(dims or ()) if each and each[0] == loop), None)

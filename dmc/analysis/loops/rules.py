@@ -1,4 +1,4 @@
-"""The loops of any operation: one table for each dialect, and whole where none of them knows it."""
+"""The loops of any operation: one table per dialect; whole for unknown operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPOSITE = "dm.composite"
 
 
 def loops_of(op: ir.Operation) -> Loops:
-    """The loops of `op`. Raises DmcError where a tensor of it has no static shape."""
+    """The loops of `op`. Raises DmcError if one of its tensors has no static shape."""
     for value in (*op.operands, *op.results):
         if isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape:
             raise DmcError(op, f"{value.type} has no static shape", "a step is compiled for one shape")
@@ -29,7 +29,7 @@ def loops_of(op: ir.Operation) -> Loops:
 
 
 def captured(op: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
-    """Every place, operation and index of operand, where a region of `op` reads a tensor from outside of it."""
+    """Every use, as operation and operand index, in a region of `op` of a tensor from outside it."""
     inside = {result for inner in walk(op) for result in inner.results if inner != op}
     for inner in walk(op):
         if inner == op:

@@ -1,4 +1,4 @@
-"""What the body of a `linalg` operation does with its scalars: which it needs, how it reduces, what it is linear in."""
+"""The use of scalars in the body of a `linalg` operation: which it needs, its reductions, its linearity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dmc._mlir import ir
 from dmc.analysis.loops.loops import MAX, MIN, SUM
 
-# No unsigned extremes: ranks would combine theirs as signed numbers.
+# No unsigned extrema: ranks would combine theirs as signed numbers.
 _KINDS = {
     **dict.fromkeys(("arith.addf", "arith.addi"), SUM),
     **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), MAX),
@@ -15,7 +15,7 @@ _KINDS = {
 }
 _ADDITIONS = ("arith.addf", "arith.subf", "arith.addi", "arith.subi")
 _PRODUCTS = ("arith.mulf", "arith.muli")
-# Each contribution of a partial sum is rounded by itself, as where gradients are reduced in their own type.
+# Each partial sum is rounded separately, as where gradients are reduced in their own type.
 _CONVERSIONS = ("arith.extf", "arith.truncf", "arith.negf")
 
 
@@ -30,7 +30,7 @@ def needed_arguments(block: ir.Block, results: Collection[int]) -> set[int]:
 
 
 def reduction_kind(block: ir.Block, result: int, output: int) -> str | None:
-    """How the body adds to block argument `output` what becomes `result`; None where that is no known reduction."""
+    """How the body reduces into block argument `output` to give `result`; None for unknown reductions."""
     terminator = block.operations[len(block.operations) - 1]
     argument, value = block.arguments[output], terminator.operation.operands[result]
     if isinstance(value.owner, ir.Block):
@@ -45,9 +45,9 @@ def reduction_kind(block: ir.Block, result: int, output: int) -> str | None:
 
 
 def is_linear(block: ir.Block, results: Collection[int]) -> bool:
-    """Whether these results are linear, all block arguments that they need taken together.
+    """Whether these results are jointly linear in all block arguments that they need.
 
-    Then sums of contributions go through: the body on the sums is the sum of the body on the contributions.
+    Then the body commutes with sums: its value on sums is the sum of its values on the terms.
     """
     linear: set[ir.Value] = set(block.arguments)
     tainted: set[ir.Value] = set(block.arguments)

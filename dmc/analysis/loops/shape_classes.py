@@ -1,4 +1,4 @@
-"""Which dimensions of a function's tensors are one dimension, so that all of them change their size together."""
+"""Which dimensions of a function's tensors are one dimension, so that they change size together."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Cuts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes of a function's tensors by value, and of splats by operation and operand, for each use has its own.
+    """The shapes of a function's tensors by value, and of splats by operation and operand, since each use has its own.
 
-    gathered: tensors that are made from all parts of a dimension of which only one is left, as a sum over it is.
-    indices, dimensions: every `linalg.index` and every dimension of a value; what are one dimension have the same key.
+    gathered: tensors computed from all parts of a dimension of which only one remains, such as a sum over it. indices,
+    dimensions: every `linalg.index` and every dimension of a value; those of one dimension have the same key.
     """
 
     values: Mapping[ir.Value, tuple[int, ...]]
@@ -32,15 +32,15 @@ class Shapes:
     dimensions: Mapping[tuple[ir.Value, int], object]
 
     def places_in(self, value: ir.Value, dim: int) -> list[ir.Operation]:
-        """Every `linalg.index` that is a place in this dimension of a value."""
+        """Every `linalg.index` that is an index into this dimension of a value."""
         return [op for op, dimension in self.indices if dimension == self.dimensions[value, dim]]
 
 
 def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[Cuts]) -> Shapes:
-    """The shapes in a function whose arguments (`parts`, by index) and results are cut into so many parts.
+    """The shapes in a function whose arguments (`parts`, by index) and results are split into this many parts.
 
-    The sizes of a function are followed, not its meaning: a sum over a dimension of which a part is left is a sum over
-    the part, and a place in it is a place in the part. Raises DmcError where an operation needs a dimension as it was.
+    Sizes are propagated, not meaning: a sum over a split dimension becomes a sum over the part, and an index into it an
+    index into the part. Raises DmcError if an operation requires a dimension's original size.
     """
     classes = _Classes()
     (block,) = function.body.blocks
@@ -87,7 +87,7 @@ def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:
 
 
 def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, classes: _Classes) -> bool:
-    """Whether `inner`, in the body of `op`, reads a cut dimension at places that are not those of a loop."""
+    """Whether `inner`, in the body of `op`, reads a split dimension at indices other than a loop's."""
     places = list(inner.operands)[1:]
     for dim in range(read.type.rank):
         count = classes.count((read, dim))
@@ -97,13 +97,13 @@ def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, cl
 
 
 def _loop_parts(place: ir.Value, op: ir.Operation, classes: _Classes) -> int:
-    """Into how many parts the loop of `op` is cut that `place` counts; 1 where it counts none."""
+    """The number of parts of the loop of `op` whose index is `place`; 1 if it is not a loop index."""
     if isinstance(place.owner, ir.Block) or place.owner.name != "linalg.index":
         return 1
     return classes.count((op.results[0], "loop", ir.IntegerAttr(place.owner.attributes["dim"]).value))
 
 
-# A tensor goes by itself; a splat by the first result of the operation that reads it, and the index of the operand.
+# A key: a tensor itself; for a splat, the first result of its reader and the operand index.
 Key = ir.Value | tuple[ir.Value, int]
 
 
@@ -128,7 +128,7 @@ def _sized(op: ir.Operation) -> _Sized:
 class _Classes:
     """Union-find over dimensions and loops. A dimension that joins several loops is the product of their classes.
 
-    factors: of such a class, by its root, the loops and their sizes.
+    factors: for such a class, by its root, the loops and their sizes.
     """
 
     parent: dict[object, object] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class _Classes:
     factors: dict[object, list[tuple[object, int]]] = field(default_factory=dict)
 
     def join(self, op: ir.Value, key: Key, dims: Dims, loops: Loops) -> None:
-        """Takes in that a tensor is read or made by these loops of an operation whose first result is `op`."""
+        """Records that a tensor is read or written by these loops of an operation whose first result is `op`."""
         for dim, own in enumerate(dims):
             large = [loop for loop in own if loops.loops[loop].size > 1] or list(own[:1])
             every: list[tuple[object, int]] = [((op, "loop", loop), loops.loops[loop].size) for loop in large]
@@ -178,7 +178,9 @@ class _Classes:
     def check(self, op: ir.Operation, value: ir.Value, key: Key, dims: Dims) -> None:
         for dim, own in enumerate(dims):
             if not own and self.count((key, dim)) > 1:
-                raise DmcError(op, f"needs dimension {dim} of {value.type} as it was", "do not split what it computes")
+                raise DmcError(
+                    op, f"requires the original size of dimension {dim} of {value.type}", "do not split its results"
+                )
 
     def shape(self, value: ir.Value, key: Key) -> tuple[int, ...]:
         return tuple(size // self.count((key, dim)) for dim, size in enumerate(value.type.shape))

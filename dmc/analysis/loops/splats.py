@@ -1,4 +1,4 @@
-"""Tensors that are the same everywhere: a rank makes its part of one itself, however it is split."""
+"""Splat tensors: a rank creates its part of one itself, however it is split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _EMPTY, _FILL, _CONSTANT = "tensor.empty", "linalg.fill", "arith.constant"
 
 
 def is_splat(value: ir.Value) -> bool:
-    """Whether every element is one and the same constant or scalar, or has no value yet."""
+    """Whether all elements are the same constant or scalar, or uninitialised."""
     if isinstance(value.owner, ir.Block) or not isinstance(value.type, ir.RankedTensorType):
         return False
     op = value.owner.operation

@@ -80,13 +80,13 @@ def _insert_slice(op: ir.Operation) -> Loops:
 def _pieces(op: ir.Operation, whole: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[Loop, ...], Dims, Dims]:
     """The loops of a slice of `whole`, those of the dimensions of the whole, and those of the slice.
 
-    A dimension that is taken whole has one loop. One of several equal pieces has two, which piece and where in it.
+    A dimension that is taken whole has one loop. One of several equal pieces has two: which piece, and the index in it.
     """
     offsets, strides = _static(op, "static_offsets"), _static(op, "static_strides")
     loops: list[Loop] = []
     outer: list[tuple[int, ...]] = []
     inner: list[tuple[int, ...]] = []
-    # A dynamic offset, size or stride is a large negative number here.
+    # Dynamic offsets, sizes and strides are a large negative number here.
     for offset, size, stride, full in zip(offsets, sizes, strides, whole, strict=True):
         if stride != 1 or size < 1 or offset < 0 or full % size or offset % size:
             outer.append(())

@@ -1,10 +1,10 @@
-"""Where everything lies in memory, and what every byte holds while `@step` runs.
+"""Addresses, and the contents of every byte while `@step` runs.
 
-* packing: lifetimes get offsets
+* packing: offsets for live ranges
 * plan: one arena for each memory space
-* attributes: places as attributes, and back
-* buffers: what is held when, by the names that people know
-* peak: where `@step` holds most
-* handles: V1 and V2: handles are waited for once, and what is borrowed is left alone
-* contents: V2, V7 and V8: what every byte holds
+* attributes: addresses as attributes, and back
+* buffers: contents over time, by readable names
+* peak: peak memory of `@step`
+* handles: V1 and V2: handles are waited for once, and borrowed values are not touched
+* contents: V2, V7 and V8: the contents of every byte
 """

@@ -1,8 +1,8 @@
-"""Where the values of `@step` lie in memory, as attributes.
+"""The addresses of the values of `@step`, as attributes.
 
 `dm.arenas`: on the step, the bytes of the arena of each memory space. `dm.offset`: on an argument, the byte at which it
 begins. `dm.offsets`: on an op, the same for each result, -1 for a token. `dm.scratch_offset`: on a kernel with scratch
-memory. `dm.copied`: on a `dm.pack`, which of its operands lie elsewhere and are copied into the bucket.
+memory. `dm.copied`: on a `dm.pack`, which of its operands are elsewhere and are copied into the bucket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HINT = "run dm-plan-memory first"
 
 
 def write_places(step: func.FuncOp, plan: MemoryPlan) -> None:
-    """States where everything lies, on `@step`, on its arguments and on each op; what was stated before goes."""
+    """States all addresses on `@step`, its arguments and each op, replacing earlier ones."""
     given = {space: i64(arena.bytes) for space, arena in plan.arenas.items()}
     step.operation.attributes[ARENAS] = ir.DictAttr.get(given)
     attributes = step.operation.attributes.get("arg_attrs")
@@ -51,21 +51,21 @@ def _dictionary(attribute: ir.DictAttr) -> dict[str, ir.Attribute]:
 
 
 def stated_offset(value: ir.Value) -> int:
-    """The byte at which a value begins in the arena of its space. Raises DmcError where nobody has said it."""
+    """The byte at which a value begins in the arena of its space. Raises DmcError if not stated."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         number = ir.BlockArgument(value).arg_number
         attributes = owner.owner.attributes["arg_attrs"][number]
         if OFFSET not in attributes:
-            raise DmcError(owner.owner.operation, f"argument {number} has no place", _HINT)
+            raise DmcError(owner.owner.operation, f"argument {number} has no address", _HINT)
         return ir.IntegerAttr(attributes[OFFSET]).value
     if OFFSETS not in owner.attributes:
-        raise DmcError(owner, "its results have no place", _HINT)
+        raise DmcError(owner, "its results have no addresses", _HINT)
     return list(owner.attributes[OFFSETS])[ir.OpResult(value).result_number]
 
 
 def stated_scratch_offset(kernel: ir.Operation) -> int:
-    """The byte at which the scratch memory of a kernel begins. Raises DmcError where nobody has said it."""
+    """The byte at which the scratch memory of a kernel begins. Raises DmcError if not stated."""
     if SCRATCH_OFFSET not in kernel.attributes:
-        raise DmcError(kernel, "its scratch memory has no place", _HINT)
+        raise DmcError(kernel, "its scratch memory has no address", _HINT)
     return ir.IntegerAttr(kernel.attributes[SCRATCH_OFFSET]).value

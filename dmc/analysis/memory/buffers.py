@@ -1,4 +1,4 @@
-"""What the memory of `@step` holds, when, by the names that people know: for reports, proofs and messages."""
+"""The contents of the memory of `@step` over time, by readable names: for reports, proofs and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmc.program.labels import short
 
 @dataclass(frozen=True)
 class Held:
-    """What some bytes hold from position `first` to position `last`, both included (indices of ops in `@step`).
+    """The contents of some bytes from position `first` to position `last`, inclusive (indices of ops in `@step`).
 
     label, category: see `dmc.program.Buffer`. space: the memory space. offset, length: in bytes.
     """
@@ -34,11 +34,10 @@ class Held:
 
 
 def buffers_of(step: func.FuncOp) -> list[Held]:
-    """What each place holds, with the offsets that dm-plan-memory wrote down; no two share a byte at one position.
+    """The contents of memory, at dm-plan-memory's offsets; no two share a byte at one position.
 
-    State, what comes from the host and outputs are held all the time. Where one value takes the place of another, the
-    first ends when the second begins. A bucket is one thing, from the first of its members on. Raises DmcError where
-    the step has no offsets.
+    State, inputs and outputs are always live. Where one value overwrites another in place, the first ends when the
+    second begins. A bucket is one buffer, live from its first member on. Raises DmcError if the step has no offsets.
     """
     sharing = share(step)
     names = storage_labels(step, sharing.storages)
@@ -64,10 +63,10 @@ def _arguments(sharing: Sharing, own: Allocation, base: int, names: list[Named],
 
 
 def _successors(sharing: Sharing, own: Allocation, base: int, names: list[Named]) -> Iterator[Held]:
-    """What fills the whole allocation, one after the other; the members of a bucket are part of it."""
+    """The storages that fill the whole allocation, in order; the members of a bucket are part of it."""
     every = [index for index in own.members if sharing.storages.all[index].bytes == own.bytes]
     every.sort(key=lambda index: sharing.storages.all[index].first)
-    # A bucket is filled by whoever makes its members: packing in place what lies there already begins nothing.
+    # A bucket is filled by its members' producers: packing in place begins no new buffer.
     whole = [index for i, index in enumerate(every) if i == 0 or not _is_packed(sharing.storages.all[index])]
     begins = [own.first, *(sharing.storages.all[index].first for index in whole[1:])]
     for index, first, behind in zip(whole, begins, [*begins[1:], own.last + 1], strict=True):

@@ -1,7 +1,7 @@
-"""What every byte holds while `@step` runs, once dm-plan-memory has said where values lie: V2, V7 and V8.
+"""The contents of every byte while `@step` runs, after dm-plan-memory has assigned addresses: V2, V7 and V8.
 
-Each value is followed from the operation that makes it: whoever reads it must find it, all of it, in its place. What
-`dmc.proof` sees of the planned form are byte ranges that nobody can tell apart; here they have names.
+Each value is tracked from its producer: every reader must find all of it at its address. In form planned, `dmc.proof`
+sees only anonymous byte ranges; here they have names.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
 from dmc.step_function import STATE_ROLES, arguments, mutated_state
 
-# Bytes belong to a value (by its number) that begins, or would begin, at a byte of the arena.
+# The owner of bytes: a value (by its number) and the byte of the arena where it begins, or would begin.
 _Content = tuple[int, int]
 _NOTHING: _Content = (-1, 0)
-# Who has borrowed bytes: a movement (by its number), and whether it writes them.
+# The borrower of bytes: a movement (by its number), and whether it writes them.
 _Loans = frozenset[tuple[int, bool]]
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """How a tensor is found in memory: the value that it is or shows, where that begins, and its own bytes."""
+    """The place of a tensor in memory: the value that it is or views, where that begins, and its own bytes."""
 
     root: int
     begin: int
@@ -41,10 +41,10 @@ class _Seen:
 
 
 def check_contents(step: func.FuncOp) -> None:
-    """Raises ProofError where an operation would not find what it reads, or touches what a movement has borrowed.
+    """Raises ProofError if an operation would not find its operands, or touches bytes that a movement has borrowed.
 
-    Goes through `@step` once, in the order of issue, which conflicting accesses keep (V6). Raises DmcError where a
-    value has no place. About linear in the number of operations.
+    Goes through `@step` once, in the order of issue, which conflicting accesses keep (V6). Raises DmcError if a value
+    has no address. About linear in the number of operations.
     """
     walk = _Walk(step)
     for view in step.entry_block.operations:
@@ -56,7 +56,7 @@ class _Walk:
     step: func.FuncOp
     names: list[str] = field(default_factory=list)
     seen: dict[ir.Value, _Seen] = field(default_factory=dict)
-    # Of buckets, what lies where inside; what is between the members is nobody's.
+    # The members inside buckets; padding between them has no owner.
     members: dict[int, list[tuple[Range, _Content]]] = field(default_factory=dict)
     movements: list[str] = field(default_factory=list)
     loans: dict[ir.Value, tuple[int, list[Range]]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Walk:
             self._make(self.step.operation, value, space, f"'{port.name}'")
 
     def visit(self, op: ir.Operation) -> None:
-        """One operation: what it reads is there, and what it writes is there from then on."""
+        """One operation: checks what it reads, and records what it writes."""
         match op.opview:
             case dm.StartOp():
                 self._start(op)
@@ -138,12 +138,12 @@ class _Walk:
             elif found.where == where:
                 parts += self._parts(found)
             else:
-                raise ProofError("V3", op, f"its member {index} does not lie in the bucket, and is not copied there")
+                raise ProofError("V3", op, f"its member {index} is not in the bucket, and is not copied there")
         self.members[root] = parts
         self.seen[op.results[0]] = _Seen(root, base, Range(DEVICE, base, value_bytes(op.results[0])))
 
     def _leave(self, op: ir.Operation) -> None:
-        """New state comes into its slot, one after the other; outputs and state that stays are there at the end."""
+        """New state is written to its slot, in order; outputs and unchanged state are in place at the end."""
         changed: set[int] = set()
         for argument, result in mutated_state(self.step):
             new, slot = self.seen[op.operands[result.index]], self.seen[self.step.arguments[argument.index]].where
@@ -159,17 +159,17 @@ class _Walk:
                 self._read(op, found)
 
     def _make(self, op: ir.Operation, value: ir.Value, space: Space, name: str) -> None:
-        """`op` writes a value into its place."""
+        """Records that `op` writes a value at its address."""
         where = Range(space, stated_offset(value), value_bytes(value))
         if where.end > self.room.get(space, 0) or where.offset < 0:
-            fact = f"{name} lies at {_place(where)}, outside the arena of {self.room.get(space, 0)} bytes"
+            fact = f"{name} is at {_place(where)}, outside the arena of {self.room.get(space, 0)} bytes"
             raise ProofError("V8", op, fact)
         number = self._number(name)
         self.seen[value] = _Seen(number, where.offset, where)
         self._write(op, where, (number, where.offset))
 
     def _show(self, op: ir.Operation, result: ir.Value, operand: ir.Value, offset: int) -> None:
-        """`result` is part of `operand`; which part of it an all_slice shows the rank decides, so it counts whole."""
+        """`result` is part of `operand`; the part that an all_slice views depends on the rank, so all of it counts."""
         whole = self.seen[operand]
         size = value_bytes(result)
         is_spread = op.name == dm.AllSliceOp.OPERATION_NAME or whole.where.length != value_bytes(operand)
@@ -181,8 +181,8 @@ class _Walk:
             for content in self.content[where.space].get(where):
                 if content != wanted:
                     names = self._name(wanted), self._name(content)
-                    fact = f"reads {names[0]} at {_place(where)}, which holds {names[1]} by then"
-                    raise ProofError("V7", op, fact, "give one of them another place")
+                    fact = f"reads {names[0]} at {_place(where)}, which by then holds {names[1]}"
+                    raise ProofError("V7", op, fact, "give one of them another address")
             self._check_loans(op, where, writes=False)
 
     def _write(self, op: ir.Operation, where: Range, content: _Content) -> None:
@@ -195,10 +195,10 @@ class _Walk:
                 if writes or is_written:
                     verb = "writes" if writes else "reads"
                     fact = f"{verb} {_place(where)}, which {self.movements[number]} has borrowed until its wait"
-                    raise ProofError("V2", op, fact, "wait first, or give it another place")
+                    raise ProofError("V2", op, fact, "wait first, or give it another address")
 
     def _parts(self, found: _Seen) -> Iterator[tuple[Range, _Content]]:
-        """The bytes of a tensor that hold something, and what: of a bucket those of its members."""
+        """The owned bytes of a tensor, and their owners: for a bucket those of its members."""
         if found.root not in self.members:
             yield found.where, (found.root, found.begin)
             return

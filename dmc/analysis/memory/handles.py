@@ -1,4 +1,4 @@
-"""V1 and V2 of form scheduled: what is started is waited for once, and what it has borrowed is left alone."""
+"""V1 and V2 of form scheduled: every movement is waited for once, and its borrowed operands are not touched."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dmc.errors import ProofError
 def check_handles(step: func.FuncOp) -> None:
     """Raises ProofError for a movement of `@step` that is not waited for exactly once, or used without its wait.
 
-    Values never change, so before memory is planned a movement's operand cannot be written; afterwards
-    `dmc.analysis.memory.contents` looks at the bytes. What a movement delivers can only be had from its wait.
+    Values are immutable, so before memory is planned a movement's operand cannot be written; afterwards
+    `dmc.analysis.memory.contents` checks the bytes. A movement's result is only available from its wait.
     """
     for view in step.entry_block.operations:
         op = view.operation
@@ -22,19 +22,17 @@ def check_handles(step: func.FuncOp) -> None:
         users = [use.owner for use in op.results[0].uses]
         for user in users:
             if user.operation.name != dm.WaitOp.OPERATION_NAME:
-                raise ProofError("V1", user, f"takes the handle of {told_movement(op)}, which is for dm.wait only")
+                raise ProofError("V1", user, f"takes the handle of {told_movement(op)}, which only dm.wait may use")
         if not users:
-            raise ProofError(
-                "V1", op, f"{told_movement(op)} is never waited for", "add a dm.wait behind its last reader"
-            )
+            raise ProofError("V1", op, f"{told_movement(op)} is never waited for", "add a dm.wait for its handle")
         if len(users) > 1:
             places = ", ".join(str(user.operation.location) for user in users)
             fact = f"{told_movement(op)} is waited for {len(users)} times, at {places}"
-            raise ProofError("V1", op, fact, "wait once and use what that gives")
+            raise ProofError("V1", op, fact, "wait once and use the result")
 
 
 def told_movement(start: ir.Operation) -> str:
-    """What a `dm.start` moves, and what that belongs to: `dm.all_reduce #3 (gradient of fc.weight)`."""
+    """The movement of a `dm.start`, and its label: `dm.all_reduce #3 (gradient of fc.weight)`."""
     movement = movement_of(start.opview).operation
     of = label_of(movement).short or place_of(start.location)
     name = f"{movement.name} #{start.opview.instance.value}"

@@ -1,10 +1,10 @@
-"""Packing of lifetimes: blocks of memory get offsets so that no two that live together overlap.
+"""Packing of live ranges: blocks of memory get offsets so that no two with overlapping live ranges overlap.
 
 The problem is dynamic storage allocation, which is NP-hard (Garey and Johnson 1979, SR2). Blocks are placed one by one,
-each at the lowest offset that is free as long as it lives, those first that live where most is alive. As in Pisarchyk
-and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), larger ones come before smaller ones; a
-second order has longer lives before shorter ones, which stacks nested lifetimes without a hole. What ends up on top
-was placed too late: it is moved to the front, and all is placed again, until the lower bound is near.
+each at the lowest offset free during its live range, starting with those live at the peak. As in Pisarchyk and Lee,
+"Efficient Memory Management for Deep Neural Net Inference" (2020), larger ones come before smaller ones; a second order
+has longer live ranges before shorter ones, which stacks nested live ranges without holes. A block that ends up on top
+was placed too late: it is moved to the front, and everything is placed again, until the lower bound is near.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# A packing so near to the lower bound is good enough.
+# A packing this close to the lower bound is good enough.
 _NEAR = 1.01
-# For each order so many blocks are placed in all, and all of them at least so often.
+# For each order at most this many placements in total, and at least this many rounds.
 _PLACEMENTS, _ROUNDS = 16_000, 4
 
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes that are in use from position `first` to position `last`, both included."""
+    """Bytes in use from position `first` to position `last`, inclusive."""
 
     bytes: int
     first: int
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Packing:
-    """An offset for each block, and the bytes that all of them take."""
+    """An offset for each block, and the total size."""
 
     offsets: tuple[int, ...]
     bytes: int
@@ -48,14 +48,14 @@ def live_bytes(blocks: Sequence[Block]) -> NDArray[np.int64]:
 
 
 def lower_bound(blocks: Sequence[Block]) -> int:
-    """The largest sum of bytes that are in use at one position: no packing takes less."""
+    """The largest sum of bytes in use at one position: a lower bound of every packing."""
     return int(live_bytes(blocks).max(initial=0))
 
 
 def pack(blocks: Sequence[Block]) -> Packing:
-    """A packing of few bytes, the same for the same blocks; its offsets are sums of sizes, so as aligned as these.
+    """A small packing, deterministic for given blocks; its offsets are sums of sizes, and as aligned as these.
 
-    Rounds become fewer as blocks become more: 6000 blocks take a few seconds at most.
+    More blocks mean fewer rounds: 6000 blocks take a few seconds at most.
     """
     enough = lower_bound(blocks) * _NEAR
     found: list[Packing] = []
@@ -67,9 +67,9 @@ def pack(blocks: Sequence[Block]) -> Packing:
 
 
 def place(blocks: Sequence[Block], order: Sequence[int]) -> Packing:
-    """Puts one block after the other, in `order`, at the lowest offset that is free as long as it lives."""
+    """Places blocks one by one, in `order`, at the lowest offset free during their live range."""
     count = len(blocks)
-    # What is placed, by rising offset.
+    # The placed blocks, by increasing offset.
     first, last, start, end = (np.zeros(count, dtype=np.int64) for _ in range(4))
     offsets = [0] * count
     for placed, index in enumerate(order):
@@ -85,14 +85,14 @@ def place(blocks: Sequence[Block], order: Sequence[int]) -> Packing:
 
 
 def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], size: int) -> int:
-    """The lowest place for `size` bytes beside the ranges [start, end), which are given by rising start."""
+    """The lowest offset for `size` bytes outside the ranges [start, end), which are given by increasing start."""
     behind = np.concatenate(([0], np.maximum.accumulate(end)))
     gaps = np.flatnonzero(start - behind[:-1] >= size)
     return int(behind[gaps[0]] if len(gaps) else behind[-1])
 
 
 def _orders(blocks: Sequence[Block]) -> list[list[int]]:
-    """In which orders blocks are placed: those where most is alive first, and of them the largest or longest-lived."""
+    """The placement orders: blocks live at the peak first, and among them the largest or longest-lived."""
     live = live_bytes(blocks)
     crowd = [int(live[block.first : block.last + 1].max()) for block in blocks]
     keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
@@ -104,7 +104,7 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
 
 
 def _improve(blocks: Sequence[Block], order: Sequence[int], enough: float) -> Packing:
-    """The best of some rounds, after each of which what is on top is moved to the front of the order."""
+    """The best of several rounds, after each of which the topmost block is moved to the front."""
     best = packing = place(blocks, order)
     for _ in range(max(_ROUNDS, _PLACEMENTS // max(len(blocks), 1))):
         if best.bytes <= enough:

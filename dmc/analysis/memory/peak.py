@@ -1,4 +1,4 @@
-"""The position at which `@step` holds most, and what it holds there, as text."""
+"""The peak of the memory of `@step`, and its contents there, as text."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from dmc.errors import DmcError
 from dmc.program.labels import short
 
 UNKNOWN = "-"
-_SHOWN = 20  # so many things are named in a refusal
+_SHOWN = 20  # the number of buffers named in the error
 
 
 def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> DmcError:
-    """The refusal of a step, placed by dm-plan-memory, that needs more than `cap` bytes; with what it holds at most."""
+    """The error for a step, placed by dm-plan-memory, that needs more than `cap` bytes, with its contents at the
+    peak."""
     fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
-    # Where @step stands in some text helps nobody: its line is that of its signature.
+    # The location of @step does not help: it is the line of its signature.
     return DmcError("the step", fact, hint)
 
 
 def peak_position(held: Sequence[Held]) -> int:
-    """The first position at which the most bytes of device memory are in use; 0 if none are."""
+    """The first position of peak device memory use; 0 if none is used."""
     live = live_bytes([Block(each.length, each.first, each.last) for each in held if each.space == DEVICE])
     return int(live.argmax()) if len(live) else 0
 
 
 def describe_peak(step: func.FuncOp, most: int) -> str:
-    """What the step holds in device memory where it holds most, largest first, at most so many lines.
+    """The contents of device memory at the peak, largest first, at most this many lines.
 
-    Raises DmcError where dm-plan-memory did not run.
+    Raises DmcError if dm-plan-memory has not run.
     """
     held = [each for each in buffers_of(step) if each.space == DEVICE]
     position = peak_position(held)
@@ -40,7 +41,7 @@ def describe_peak(step: func.FuncOp, most: int) -> str:
     alive.sort(key=lambda each: (-each.length, each.offset))
     op = [view.operation for view in step.entry_block.operations][position]
     total = sum(each.length for each in alive)
-    lines = [f"most is held at {short(label_of_op(op)) or op.name} (operation {position} of @step): {total:,} bytes"]
+    lines = [f"the peak is at {short(label_of_op(op)) or op.name} (operation {position} of @step): {total:,} bytes"]
     lines += [f"  {each.length:>15,}  {each.category:<13}  {each.label or UNKNOWN}" for each in alive[:most]]
     if rest := alive[most:]:
         lines.append(f"  {sum(each.length for each in rest):>15,}  {len(rest)} smaller ones")

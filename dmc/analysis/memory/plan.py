@@ -1,4 +1,4 @@
-"""Where everything that `@step` holds lies in memory: one arena for each memory space, with fixed offsets."""
+"""The addresses of everything in `@step`: one arena per memory space, with fixed offsets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SPACES = (DEVICE, PINNED_HOST, "host")
 
 @dataclass(frozen=True)
 class Arena:
-    """The memory of one space. bytes: its size. kept: what of it holds the same thing always. bound: the bytes that no
-    placement could do without, given what shares a place."""
+    """The memory of one space. bytes: its size. kept: the bytes that are always reserved. bound: a lower bound of any
+    placement, given what shares memory."""
 
     bytes: int
     kept: int
@@ -29,7 +29,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What lies where.
+    """All addresses.
 
     arenas: by memory space, without empty ones. offsets: of allocations, by their index in `sharing`. scratch: offsets
     of the scratch memory of kernels, in the device's arena, by the position of the kernel.
@@ -41,13 +41,13 @@ class MemoryPlan:
     scratch: Mapping[int, int]
 
     def offset(self, value: ir.Value) -> int:
-        """Where a tensor, or what a handle delivers, begins in the arena of its space."""
+        """The offset of a tensor, or a handle's result, in the arena of its space."""
         root, offset = self.sharing.place_of(value)
         return self.offsets[root] + offset
 
 
 def plan_memory(step: func.FuncOp) -> MemoryPlan:
-    """Places all values of a step in form scheduled. Linear but for the packing. Raises DmcError as `share` does."""
+    """Places all values of a step in form scheduled. Linear except for the packing. Raises DmcError as `share` does."""
     sharing = share(step)
     kept = kept_allocations(sharing, step)
     offsets: dict[int, int] = {}
@@ -82,7 +82,7 @@ def scratch_of(ops: Sequence[ir.Operation]) -> dict[int, int]:
 
 
 def kept_allocations(sharing: Sharing, step: func.FuncOp) -> dict[int, None]:
-    """The allocations that nothing else may use at any time: of arguments, by role, and then of outputs."""
+    """The allocations that are always reserved: of arguments, by role, and then of outputs."""
     order = {role: number for number, role in enumerate(("parameter", "optimizer", *STATE_ROLES))}
     ports: list[Port] = sorted(arguments(step), key=lambda port: order.get(port.role, len(order)))
     *_, terminator = sharing.storages.ops

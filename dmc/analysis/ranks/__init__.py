@@ -1,6 +1,6 @@
-"""What ranks hold alike, and what they send each other.
+"""Replicated values, and traffic between ranks.
 
 * sameness: along which axes ranks may hold different values
-* replicas: the check that replicas are the same
+* replicas: the check that replicas are equal
 * traffic: the bytes that collectives send
 """

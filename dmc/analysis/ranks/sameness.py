@@ -1,4 +1,4 @@
-"""Along which axes of the mesh the ranks may hold different values."""
+"""The mesh axes along which ranks may hold different values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dmc.walk import reads
 
 Axes = frozenset[str]
 
-# What these deliver is the same for all members of the group.
+# The results of these are the same for all members of the group.
 _SHARED = (dm.AllReduceOp, dm.AllGatherOp, dm.BroadcastOp)
 
 
 def differing_axes(step: func.FuncOp, every: Axes) -> Mapping[ir.Value, Axes]:
-    """For each value in the block of `step` the axes, of `every` one of the mesh, along which ranks may differ in it.
+    """For each value in the block of `step`, the axes, of `every` mesh axis, along which it may differ between ranks.
 
-    Along others they hold the same bits: what is computed from the same by the same code is the same, and all members
-    get the same from a collective that has them all. An argument that says no `dm.sharding` may differ everywhere.
+    Along others it is bitwise equal: the same code on the same operands gives the same result, and a collective returns
+    the same to all its members. An argument without `dm.sharding` may differ along all axes.
     """
     differing: dict[ir.Value, Axes] = {}
     attributes = step.operation.attributes.get("arg_attrs", ())
@@ -32,7 +32,7 @@ def differing_axes(step: func.FuncOp, every: Axes) -> Mapping[ir.Value, Axes]:
 
 
 def stated_axes(sharding: dm.ShardingAttr) -> Axes:
-    """The axes along which a value that lies so differs between ranks: it is split, or a partial sum."""
+    """The axes along which a value of this placement differs between ranks: those that split it, or of partial sums."""
     return frozenset(axis for axes in dm.split_axes(sharding) for axis in axes) | frozenset(dm.partial_axes(sharding))
 
 
@@ -46,7 +46,7 @@ def _follow(block: ir.Block, differing: dict[ir.Value, Axes], every: Axes) -> No
 
 
 def _follow_loop(loop: scf.ForOp, differing: dict[ir.Value, Axes], every: Axes) -> None:
-    """What a loop carries may differ as what it starts from, or as what any round leaves."""
+    """A loop-carried value may differ wherever its initial value or any iteration's result may."""
     counter, *carried = loop.body.arguments
     given = [differing[value] for value in loop.operation.operands]
     bounds, starts = given[:3], given[3:]
@@ -63,7 +63,7 @@ def _follow_loop(loop: scf.ForOp, differing: dict[ir.Value, Axes], every: Axes) 
 
 
 def _behind(view: ir.OpView, read: Axes, every: Axes) -> Axes:
-    """The axes along which the results of an operation may differ, whose operands may differ along `read`."""
+    """The axes along which results of an operation may differ, if its operands may differ along `read`."""
     if isinstance(view, _SHARED):
         return read - frozenset(dm.group_axes(view.group))
     if isinstance(view, (*COLLECTIVES, dm.AllSliceOp)):

@@ -1,4 +1,4 @@
-"""What the collectives of a step send from rank to rank, in bytes.
+"""The bytes that the collectives of a step send between ranks.
 
 Counted on form placed, where a collective is still one operation that knows its group. The bytes are those of the
 cheapest direct algorithm, as in `dmc/placement/transitions.py`: in an all-reduce every rank reduces a piece and sends
@@ -28,8 +28,8 @@ Pairs = Mapping[tuple[int, int], int]
 class Movement:
     """One collective of a step.
 
-    op: the collective. mesh, axes: what its groups lie along. sent: bytes in one step, over all rounds of the loops
-    around it, by (source rank, target rank); no entry for what a rank keeps.
+    op: the collective. mesh, axes: those of its groups. sent: bytes in one step, over all iterations of enclosing
+    loops, by (source rank, target rank); data that a rank keeps is not listed.
     """
 
     op: ir.Operation
@@ -44,14 +44,14 @@ class Movement:
 
     @property
     def bytes(self) -> int:
-        """What is sent in one step, over all ranks."""
+        """The bytes sent in one step, over all ranks."""
         return sum(self.sent.values())
 
 
 def traffic(module: ir.Module) -> list[Movement]:
     """The collectives of `@step`'s module in the order of the text.
 
-    Raises DmcError for a collective in a loop whose number of rounds is not constant, and for broken rules of `dm`.
+    Raises DmcError for a collective in a loop whose trip count is not constant, and for violated rules of `dm`.
     """
     dm.verify_symbols(module)
     meshes = meshes_of(module)
@@ -64,7 +64,7 @@ def meshes_of(module: ir.Module) -> dict[str, Mesh]:
 
 
 def collectives(root: ir.Operation) -> Iterator[ir.Operation]:
-    """Every operation in `root` that sends something to other ranks of a group."""
+    """Every operation in `root` that sends data to other ranks of a group."""
     return (op for op in walk(root) if isinstance(op.opview, COLLECTIVES))
 
 
@@ -79,7 +79,7 @@ def sent_at_once(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Pairs:
 
 
 def element_bytes(kind: ir.RankedTensorType) -> int:
-    """The bytes of one element; what is narrower than a byte takes a byte, an index is as wide as a pointer."""
+    """The bytes of one element; narrower types take a byte, an index is as wide as a pointer."""
     width = 64 if isinstance(kind.element_type, ir.IndexType) else kind.element_type.width
     return ceil(width / 8)
 
@@ -92,7 +92,7 @@ def _movement(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Movement:
 
 
 def _rounds(op: ir.Operation) -> int:
-    """How often the loops around `op` run it in one step."""
+    """How often `op` runs in one step, given its enclosing loops."""
     rounds, around = 1, op.parent
     while around is not None:
         if isinstance(around.operation.opview, scf.ForOp):
@@ -104,7 +104,7 @@ def _rounds(op: ir.Operation) -> int:
 
 def _constant(bound: ir.Value, op: ir.Operation) -> int:
     if isinstance(bound.owner, ir.Block) or bound.owner.name != "arith.constant":
-        raise DmcError(op, "is in a loop whose number of rounds is not constant", "make its bounds and step constants")
+        raise DmcError(op, "is in a loop whose trip count is not constant", "make the bounds and the step constant")
     return ir.IntegerAttr(bound.owner.attributes["value"]).value
 
 
@@ -119,7 +119,7 @@ def _each_to_each(n: int, size: int) -> Pairs:
 
 def _all_reduce(op: dm.AllReduceOp, n: int) -> Pairs:
     kind = ir.RankedTensorType(op.input.type)
-    # The elements that each rank reduces: as equal as they can be.
+    # The elements that each rank reduces, as even as possible.
     pieces = [(prod(kind.shape) + n - 1 - place) // n for place in range(n)]
     return {(i, j): (pieces[j] + pieces[i]) * element_bytes(kind) for i, j in permutations(range(n), 2)}
 
@@ -134,7 +134,7 @@ def _permute(op: dm.PermuteOp, n: int) -> Pairs:
     return {(source, target): _bytes(op.input) for source, target in pairs if source != target}
 
 
-# From a collective and the size of its group to the bytes sent between places in the group.
+# From a collective and its group size to the bytes sent between members.
 _SENT: dict[str, Callable[[Any, int], Pairs]] = {
     dm.AllGatherOp.OPERATION_NAME: lambda op, n: _each_to_each(n, _bytes(op.input)),
     dm.AllReduceOp.OPERATION_NAME: _all_reduce,

@@ -1,4 +1,4 @@
-"""What the modules of the user's model take and give on the way forward, by the locations of operations."""
+"""Inputs and outputs of the user's modules in the forward pass, by the locations of operations."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterator
 from dmc._mlir import func, ir
 from dmc.walk import walk
 
-# Stands behind the name of an operation, in the location of what its gradient computes, or of an optimizer's update.
+# The suffix of an operation's name in the location of its gradient, or of an optimizer's update.
 NOT_FORWARD = (", backward", ", update")
-# A module and which of its sides, "input" or "output".
+# A module and its side, "input" or "output".
 Side = tuple[str, str]
 
 
 def module_values(step: func.FuncOp, modules: Collection[str]) -> dict[Side, list[ir.Value]]:
-    """The tensors that the operations of each of `modules` take from outside of it, and that others take from it.
+    """The tensors that the operations of each of `modules` use from outside it, and that others use from it.
 
-    A module's operations are those of the modules in it, too. Linear in operations times the depth of modules.
+    A module's operations include those of its submodules. Linear in operations times the depth of modules.
     """
     inside: dict[ir.Value, tuple[str, ...]] = {}
     forward = [op for op in walk(step) if len(op.results) and _is_forward(op)]
@@ -33,13 +33,13 @@ def module_values(step: func.FuncOp, modules: Collection[str]) -> dict[Side, lis
 
 
 def _crossed(own: Collection[str], given: Collection[str]) -> Iterator[Side]:
-    """What a value crosses that comes from within the modules `given` to within `own`."""
+    """The module boundaries that a value crosses from inside the modules `given` to inside `own`."""
     yield from ((path, "input") for path in own if path not in given)
     yield from ((path, "output") for path in given if path not in own)
 
 
 def _paths(module: str) -> Iterator[str]:
-    """A module and those that hold it: `h.0.attn`, `h.0`, `h`."""
+    """A module and its ancestors: `h.0.attn`, `h.0`, `h`."""
     while module:
         yield module
         module = module.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""What a resolved plan says of the tensors that `@step` takes, as attributes of its arguments."""
+"""A resolved plan's placements of the arguments of `@step`, as attributes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ SYMBOL = "mesh"
 
 
 def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, device: str) -> None:
-    """Declares `dm.mesh @mesh` and states how state and inputs lie between steps, and how the step first brings them.
+    """Declares `dm.mesh @mesh` and states the placements of state and inputs between steps, and of their uses in the
+    step.
 
-    `@step(%w {dm.name = "w"})` under ZeRO of stage 3 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -],
-    dm.used = [-, -]})`. What the plan does not place (learning rates, the guard) gets no attribute: every rank has it
-    whole. `device` is the kind of device that a rank is ("cpu", "cuda").
+    `@step(%w {dm.name = "w"})` under ZeRO of stage 3 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -], dm.used =
+    [-, -]})`. What the plan does not place (learning rates, the guard) gets no attribute: it is replicated. `device` is
+    the kind of device of a rank ("cpu", "cuda").
     """
     _declare(module, plan.mesh, device)
     stored = {spec.name: plan.state_layout(spec).placement() for spec in signature.state}
@@ -36,7 +37,7 @@ def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, devi
 
 
 def _declare(module: ir.Module, mesh: Mesh, device: str) -> None:
-    # A link that the user did not name is the target's to decide: the ranks of a CPU share its memory.
+    # The target decides links that the user did not name: the ranks of a CPU share its memory.
     links = [link or "memory" for link in mesh.links]
     with ir.InsertionPoint.at_block_begin(module.body), ir.Location.unknown(module.context):
         dm.mesh(sym_name=SYMBOL, axes=mesh.axes, sizes=mesh.sizes, device=device, links=links)

@@ -1,6 +1,6 @@
-"""What a user asks of the compiler, as attributes of the module, so that a dump of any form can be resumed as it was.
+"""The user's compiler settings, as attributes of the module, so that a dump of any form can be resumed as it was.
 
-`dm.target`: what runs the step ("cpu", "cuda", more than one joined by "+"). `dm.machine`: for which machine it is
+`dm.target`: what runs the step ("cpu", "cuda", several joined by "+"). `dm.machine`: the machine for which it is
 scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use.
 """
 
@@ -12,7 +12,7 @@ TARGET, MACHINE, MEMORY_CAP = "dm.target", "dm.machine", "dm.memory_cap"
 
 
 def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int) -> None:
-    """Writes the settings down; a cap of 0 is none."""
+    """States the settings; a cap of 0 means none."""
     attributes = module.operation.attributes
     attributes[TARGET] = ir.StringAttr.get(target, module.context)
     attributes[MACHINE] = ir.StringAttr.get(machine, module.context)
@@ -22,17 +22,17 @@ def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int
 
 
 def target_of(module: ir.Module, given: str = "") -> str:
-    """`given`, the option of a pass, or else what the module says, or else this machine's processor."""
+    """`given`, the option of a pass, or else the module's, or else this machine's processor."""
     return given or _string(module, TARGET) or "cpu"
 
 
 def machine_of(module: ir.Module, given: str = "") -> str:
-    """`given`, the option of a pass, or else what the module says, or else this machine."""
+    """`given`, the option of a pass, or else the module's, or else this machine."""
     return given or _string(module, MACHINE) or "cpu"
 
 
 def memory_cap_of(module: ir.Module, given: int = 0) -> int:
-    """`given`, the option of a pass, or else what the module says; 0 for none. In bytes."""
+    """`given`, the option of a pass, or else the module's; 0 for none. In bytes."""
     attributes = module.operation.attributes
     return given or (ir.IntegerAttr(attributes[MEMORY_CAP]).value if MEMORY_CAP in attributes else 0)
 

@@ -1,4 +1,4 @@
-"""What a resolved plan says of values that `@step` computes: pins on the operations that make them."""
+"""A resolved plan's placements of values in `@step`: pins on their producers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dmc.step_function import arguments, find_step
 
 
 def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
-    """Pins gradients to where the optimizer wants them, and activations to where the plan does.
+    """Pins gradients to the optimizer's placement, and activations to the plan's.
 
-    A gradient that is a partial sum is so reduced and scattered at once, for all who read it: the clipping of its norm
-    and the update (Rajbhandari et al. 2020, section 5). Raises PlanError for an activation of fewer dimensions than the
-    plan names, or whose parts would not be equal.
+    Thus a gradient that is a partial sum is reduced and scattered at once, for all its readers: the clipping of its
+    norm and the update (Rajbhandari et al. 2020, section 5). Raises PlanError for an activation with fewer dimensions
+    than the plan names, or whose parts would not be equal.
     """
     step = find_step(module)
     pins: dict[ir.Value, Pin] = {}
@@ -38,7 +38,7 @@ def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, P
             continue
         tensor = plan.tensors[names[parameter]]
         assert tensor.optimizer is not None, "what has a gradient is trained"
-        # How the parameter itself is split its gradient is by the way that it is made.
+        # The gradient is already split like the parameter by the way it is computed.
         own = {use.axis for use in tensor.used.splits}
         at = tensor.optimizer.placement()
         pins[gradient] = Pin(at, plan.mesh.axes, tuple(axis for axis in at.axes if axis not in own))
@@ -52,7 +52,7 @@ def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value,
             if value in parameters or is_splat(value):
                 continue
             if isinstance(value.owner, ir.Block):
-                fact = f"is what {_where(each)} takes, but comes with the batch or from a loop"
+                fact = f"is the value at {_where(each)}, but comes from the batch or a loop"
                 raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
             at = _placement(each, value, plan.mesh)
             pin = Pin(at, at.axes, at.axes)
@@ -65,7 +65,7 @@ def _placement(plan: ActivationPlan, value: ir.Value, mesh: Mesh) -> Placement:
     blocks: dict[str, int] = {}
     for dim, uses in plan.dims.items():
         if not -len(shape) <= dim < len(shape):
-            fact = f"is {list(shape)} and has no dimension {dim}"
+            fact = f"has shape {list(shape)} and no dimension {dim}"
             raise PlanError(_where(plan), fact, "name a dimension that it has, or another module")
         dims[dim] += [use.axis for use in uses]
         blocks |= {use.axis: use.blocks for use in uses}

@@ -1,11 +1,11 @@
-"""A placement for every value of a function: what dm-propagate-sharding decides and dm-partition carries out.
+"""A placement for every value of a function, decided by dm-propagate-sharding and implemented by dm-partition.
 
-* ends: how the tensors of `@step` come and go
-* pins: how single values must lie
-* decisions: what is decided for an operation
-* choice: the decision for one operation: what moves the fewest bytes
-* propagation: the decisions for all: forward, backward, forward
-* wishes: the sweep backward: what the readers of a value want
+* ends: the placements of arguments and results of `@step`
+* pins: required placements of single values
+* decisions: the decision for an operation
+* choice: chooses a decision: the fewest bytes moved
+* propagation: all decisions: forward, backward, forward
+* wishes: the backward sweep: the preferences of a value's readers
 * attributes: decisions as attributes, and back
-* table: decisions for people
+* table: decisions as readable text
 """

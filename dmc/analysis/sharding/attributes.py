@@ -1,8 +1,8 @@
 """Decisions as attributes of operations, and back.
 
-`dm.sharding`: one sharding for each tensor that the operation gives, as it is kept. `dm.loops`: for each of its loops
-the mesh axes that split it, each behind the number of blocks where there are several (`3*tp`). `dm.partial`: axis to
-reduction, for the partial operands that it hands on.
+`dm.sharding`: one sharding per result of the operation, as it is kept. `dm.loops`: for each of its loops the mesh axes
+that split it, each after the number of blocks if there are several (`3*tp`). `dm.partial`: axis to reduction, for the
+partial operands that it passes on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOPS, PARTIAL, REASON = "dm.loops", "dm.partial", "dm.reason"
 
 
 def write(decision: Decision, mesh: str, reasons: bool) -> None:
-    """States a decision on its operation; what every rank does as a whole gets no attribute but the reason."""
+    """States a decision on its operation; one that every rank computes whole gets only the reason."""
     attributes, split = decision.op.attributes, decision.choice.split
     for name in (SHARDING, LOOPS, PARTIAL, REASON):
         if name in attributes:
@@ -47,7 +47,7 @@ def write(decision: Decision, mesh: str, reasons: bool) -> None:
 
 
 def fixed_in(function: func.FuncOp, mesh: Mesh) -> dict[ir.Value, tuple[Placement, ...]]:
-    """How the results of operations must be kept, where `dm.sharding` says it; raises DmcError if it does not fit."""
+    """The placements of results required by `dm.sharding`; raises DmcError if one does not fit."""
     fixed: dict[ir.Value, tuple[Placement, ...]] = {}
     for op in walk(function.operation):
         if SHARDING in op.attributes and op.name not in ("func.func", LOOP):
@@ -56,16 +56,16 @@ def fixed_in(function: func.FuncOp, mesh: Mesh) -> dict[ir.Value, tuple[Placemen
 
 
 def read(function: func.FuncOp, mesh: Mesh) -> dict[ir.Value, Decision]:
-    """The decisions that attributes state; where there are none, every rank does the whole.
+    """The decisions that attributes state; without them, every rank computes the whole.
 
-    Raises DmcError where one does not fit its operation.
+    Raises DmcError if one does not fit its operation.
     """
     decisions: dict[ir.Value, Decision] = {}
     for op in decided_ops(function.entry_block):
         loops = loops_of(op)
         split = _split(op, len(loops.loops), mesh)
         if len(split.axes) != len(loops.loops) or not loops.fits(split):
-            raise DmcError(op, f"cannot be split as {LOOPS} and {PARTIAL} say", "run dm-propagate-sharding again")
+            raise DmcError(op, f"cannot be split as stated by {LOOPS} and {PARTIAL}", "run dm-propagate-sharding again")
         kept = _stated(op, mesh)
         made = kept if op.name == LOOP else tuple(loops.result(i, split) for i in range(len(kept)))
         decisions[key_of(op)] = Decision(op, loops, Choice(split, 0, (), ()), made, kept)
@@ -97,5 +97,5 @@ def _stated(op: ir.Operation, mesh: Mesh) -> tuple[Placement, ...]:
         return tuple(replicated(type_.rank) for type_ in types)
     stated = list(op.attributes[SHARDING])
     if len(stated) != len(types):
-        raise DmcError(op, f"gives {len(types)} tensors, but {SHARDING} states {len(stated)}", "state one for each")
+        raise DmcError(op, f"returns {len(types)} tensors, but {SHARDING} states {len(stated)}", "state one for each")
     return tuple(checked(op, type_, each, mesh) for type_, each in zip(types, stated, strict=True))

@@ -1,4 +1,4 @@
-"""Which loops of one operation each mesh axis splits: what operands ask for, at the fewest bytes."""
+"""Which loops of one operation each mesh axis splits: requested by operands, at the fewest bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dmc.placement.transitions import Tensor
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor operand: the placements in which it is there already, first the one in which it was made.
+    """A tensor operand: its available placements, first the one in which it was produced.
 
-    is_splat: a rank makes any part of it itself; is_zero: any contribution to it, too.
+    is_splat: a rank creates any part of it itself; is_zero: any partial sum of it, too.
     """
 
     tensor: Tensor
@@ -26,7 +26,7 @@ class Operand:
     is_zero: bool = False
 
     def bytes_to(self, target: Placement) -> int:
-        """What it costs to have it in `target`, over all ranks."""
+        """The bytes moved to get it in `target`, over all ranks."""
         if self.is_splat or target in self.placements:
             return 0
         return movement_bytes(nearest(self.placements, target, self.tensor), target, self.tensor)
@@ -34,7 +34,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Choice:
-    """reasons: one for each axis that an operand or a result asked for. refused: operand and axis, where it cannot."""
+    """reasons: one per axis requested by an operand or a result. refused: operand and axis, if it cannot."""
 
     split: Split
     bytes: int
@@ -42,7 +42,7 @@ class Choice:
     refused: tuple[tuple[int, str], ...]
 
 
-# Layers repeat, and so do the questions that they ask.
+# Cached: layers repeat, and so do their choices.
 @lru_cache(maxsize=4096)
 def choose(
     loops: Loops,
@@ -53,10 +53,10 @@ def choose(
 ) -> Choice:
     """Decides axis by axis, in the order of the mesh.
 
-    An axis goes to a loop that an operand is split over, or that a result is wished to be split over (`wishes`, one
-    for each result, whose whole tensors are `shapes`), or hands a partial value on. Among several the one that moves
-    the fewest bytes is taken, and of equals the first: the bytes of bringing operands into place, and those of
-    completing results that become partial. Work is never repeated on ranks that could divide it.
+    An axis is assigned to a loop over which an operand is split, or over which a result should be split (`wishes`, one
+    per result, whose global tensors are `shapes`), or passes a partial value on. Among several the one that moves the
+    fewest bytes wins, then the first: the bytes of resharding operands, and of completing results that become partial.
+    Work is never replicated on ranks that could divide it.
     """
     split, reasons, refused = loops.unsplit(mesh), list[str](), list[tuple[int, str]]()
     for axis in mesh.axes:
@@ -78,9 +78,9 @@ def choose(
 
 
 def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> Placement:
-    """The placement from which the way to `target` moves the fewest bytes, and of equals the first.
+    """The placement from which resharding to `target` moves the fewest bytes, or the first of these.
 
-    What is to be partial, but by no sum, can only come from what is partial so.
+    A partial placement other than a sum can only come from the same one.
     """
     fixed = [(axis, kind) for axis, kind in target.partial if kind != SUM]
     possible = [source for source in sources if all(source.kind(axis) == kind for axis, kind in fixed)]
@@ -88,7 +88,7 @@ def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> 
 
 
 def movement_bytes(source: Placement, target: Placement, tensor: Tensor) -> int:
-    """What the cheapest way from `source` to `target` moves, over all ranks."""
+    """The bytes of the cheapest resharding from `source` to `target`, over all ranks."""
     return sum(step.bytes for step in cheapest_path(source, target, tensor))
 
 
@@ -99,7 +99,7 @@ def _asked(
     split: Split,
     axis: str,
 ) -> Iterator[tuple[Split | None, int | None, str]]:
-    """Each use of `axis` that was asked for: the split, None where there is none, the operand that asks, and why."""
+    """Each requested use of `axis`: the split, None if impossible, the requesting operand, and why."""
     kind = _handed_on(loops, operands, axis)
     if kind is not None:
         yield split.handing_on(axis, kind), None, f"partial ({kind}) over {axis} goes through"
@@ -108,20 +108,20 @@ def _asked(
         assert operand is not None
         made = operand.placements[0] if operand.placements else None
         if i in loops.carried and made is not None and made.kind(axis) == SUM:
-            # What every rank has whole is then added in parts.
+            # A replicated operand is then summed in parts.
             yield from ((each, None, f"a sum is partial over {axis}") for each in _adding(loops, dims, split, axis))
         if operand.is_splat or made is None or not any(axis in axes for axes in made.dims):
             continue
         yield loops.extended(split, dims, made, axis), i, f"{axis} splits operand {i}"
-    is_free = next(loops.read(), None) is None  # What reads nothing is made whole, and slices of it are free.
+    is_free = next(loops.read(), None) is None  # Computed whole; slices of it are free.
     for i, wish in enumerate(() if is_free else wishes):
         wished = None if wish is None else loops.extended(split, loops.results[i], wish, axis)
         if wished is not None:
-            yield wished, None, f"{axis} splits result {i}, as what reads it wants"
+            yield wished, None, f"{axis} splits result {i}, as its readers want"
 
 
 def _adding(loops: Loops, dims: Dims, split: Split, axis: str) -> Iterator[Split]:
-    """The splits of loops over which is summed."""
+    """The splits of summation loops."""
     present = {loop for own in dims for loop in own}
     for i, loop in enumerate(loops.loops):
         if i not in present and loop.kind == SUM:

@@ -1,4 +1,4 @@
-"""What is decided for the operations of a function, and which of them there is a decision for."""
+"""Decisions for the operations of a function, and which operations have one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _TERMINATORS = ("func.return", "scf.yield")
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided for one operation. made: its results as it gives them; kept: as they are kept from then on.
+    """The decision for one operation. made: the placements in which its results are computed; kept: in which they are
+    kept.
 
-    bytes: what bringing its operands into place moves, over all ranks. An `scf.for` has no loops of its own: `made` is
-    how each tensor that it carries lies.
+    bytes: moved by resharding its operands, over all ranks. An `scf.for` has no loops here: `made` are the placements
+    of loop-carried tensors.
     """
 
     op: ir.Operation
@@ -34,7 +35,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Ends:
-    """How a function's tensors come and go. used: where an argument is first brought into another placement."""
+    """The placements of a function's arguments and results. used: the placement into which an argument is first
+    resharded."""
 
     arguments: tuple[Placement | None, ...]
     used: tuple[Placement | None, ...]
@@ -42,7 +44,7 @@ class Ends:
 
 
 def decided_ops(block: ir.Block) -> Iterator[ir.Operation]:
-    """The operations for which there are decisions: those on tensors in `block`, and in the loops that it holds."""
+    """The operations with decisions: those on tensors in `block`, and in its loops."""
     for view in block.operations:
         op = view.operation
         if op.name == LOOP:
@@ -52,19 +54,19 @@ def decided_ops(block: ir.Block) -> Iterator[ir.Operation]:
 
 
 def is_decided(op: ir.Operation) -> bool:
-    """Whether there is a decision for an operation: it gives tensors that are no splats, or is a loop that does."""
+    """Whether an operation has a decision: it, or the loop it is, returns tensors that are not splats."""
     if op.name == LOOP:
         return len(op.results) > 0
     return op.name not in _TERMINATORS and _is_on_tensors(op) and not _makes_splat(op)
 
 
 def key_of(op: ir.Operation) -> ir.Value:
-    """What an operation goes by in mappings: its first result, for the hash of an operation changes with it."""
+    """An operation's key in mappings: its first result, since the hash of an operation is not stable."""
     return op.results[0]
 
 
 def tensor_of(value: ir.Value, mesh: Mesh) -> Tensor | None:
-    """The whole of a value, or None where it is no tensor."""
+    """The global tensor of a value, or None if it is not a tensor."""
     if not isinstance(value.type, ir.RankedTensorType):
         return None
     element = value.type.element_type

@@ -1,4 +1,4 @@
-"""How the tensors of `@step` come and go, as its attributes say."""
+"""The placements of arguments and results of `@step`, from its attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmc.mesh import Mesh
 from dmc.placement.placement import Placement, replicated
 from dmc.step_function import arguments, results
 
-# On an argument, a result or an operation: how it lies. On an argument: how the step first brings it, if otherwise.
+# On an argument, a result or an operation: its placement. On an argument: the placement of its uses, if different.
 SHARDING, USED = "dm.sharding", "dm.used"
 
 
@@ -24,19 +24,19 @@ def has_mesh(module: ir.Module) -> bool:
 
 
 def find_mesh(module: ir.Module) -> tuple[str, Mesh]:
-    """The symbol and the axes of the module's one mesh. Raises DmcError where it has none or several."""
+    """The symbol and the axes of the module's one mesh. Raises DmcError if there is none or several."""
     meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
     if len(meshes) != 1:
-        hint = "declare one dm.mesh beside @step"
+        hint = "declare one dm.mesh in the module"
         raise DmcError(module.operation, f"has {len(meshes)} meshes", hint)
     return ir.StringAttr(meshes[0].operation.attributes["sym_name"]).value, mesh_of(meshes[0])
 
 
 def ends_of(step: func.FuncOp, mesh: Mesh) -> Ends:
-    """Arguments as their `dm.sharding` says, replicated where it says nothing, and brought as their `dm.used` says.
+    """Arguments are placed by `dm.sharding`, by default replicated, and resharded to `dm.used`.
 
-    A result that says nothing goes as the argument of the same name came, whose new value it is, else replicated.
-    Raises DmcError where a placement is not of the value's type or does not divide its shape.
+    A result without placement gets that of the argument of the same name, whose new value it is, else it is replicated.
+    Raises DmcError if a placement does not match the value's type or does not divide its shape.
     """
     given, wanted = _attributes(step, "arg_attrs", step.type.inputs), _attributes(step, "res_attrs", step.type.results)
     stored = [
@@ -57,9 +57,10 @@ def ends_of(step: func.FuncOp, mesh: Mesh) -> Ends:
 
 
 def checked(op: ir.Operation, type_: ir.Type, attribute: ir.Attribute, mesh: Mesh) -> Placement:
-    """The placement that an attribute states. Raises DmcError where it is none of a tensor of this type on `mesh`."""
+    """The placement that an attribute states. Raises DmcError if it is not valid for a tensor of this type on
+    `mesh`."""
     if not isinstance(attribute, dm.ShardingAttr) or not isinstance(type_, ir.RankedTensorType):
-        raise DmcError(op, f"{attribute} is stated of a {type_}", "state #dm.sharding of a tensor")
+        raise DmcError(op, f"{attribute} is stated for a {type_}", "state #dm.sharding for a tensor")
     placement = placement_of(attribute)
     placement.local_shape(mesh, type_.shape)
     return placement

@@ -1,8 +1,8 @@
-"""Pins: how single values must lie along some axes of the mesh, whatever they are along others.
+"""Pins: required placements of single values along some mesh axes, whatever they are along others.
 
-The attribute `dm.pin` has one entry for each tensor that an operation gives: `{at = #dm.sharding<…>, along = ["tp"],
-brought = ["tp"]}`, or `unit` where there is no pin. Along the axes `along` the value lies as `at` says; `brought` are
-those of them that readers may not wish for, because the value is brought there, however it is made.
+The attribute `dm.pin` has one entry per result of an operation: `{at = #dm.sharding<…>, along = ["tp"], brought =
+["tp"]}`, or `unit` where there is no pin. Along the axes `along` the value has the placement `at`; `brought` are those
+of them that readers may not request, because the value is resharded there, however it is computed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PIN = "dm.pin"
 
 @dataclass(frozen=True)
 class Pin:
-    """`at` holds along the axes `along`; of these `brought` decide nothing about how the value is made."""
+    """`at` holds along the axes `along`; of these, `brought` do not affect how the value is computed."""
 
     at: Placement
     along: tuple[str, ...]
     brought: tuple[str, ...]
 
     def of(self, made: Placement) -> Placement:
-        """How a value is kept that is made so."""
+        """The placement in which a value computed in this placement is kept."""
         kept = made.without(self.along)
         for dim, axes in enumerate(self.at.dims):
             for axis in axes:
@@ -35,7 +35,7 @@ class Pin:
         return kept
 
     def and_also(self, other: Pin) -> Pin:
-        """Both pins; where both say something of an axis, the other is right."""
+        """Both pins; where both constrain an axis, the other takes precedence."""
         along, brought = (
             tuple(dict.fromkeys(pair)) for pair in ((*self.along, *other.along), (*self.brought, *other.brought))
         )

@@ -1,8 +1,8 @@
 """A placement for every value of a function, from those of its arguments and the loops of its operations.
 
-Three sweeps, each linear in the number of operations: forward, each operation taking what its operands offer; backward,
-collecting where all readers of a value agree on a split that it does not have; forward again with these wishes. The
-body of a loop is visited twice in each forward sweep, so that what it carries settles.
+Three sweeps, each linear in the number of operations: forward, each operation following its operands; backward,
+collecting the splits on which all readers of a value agree; forward again with these preferences. The body of a loop is
+visited twice in each forward sweep, so that loop-carried placements settle.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def propagate(
     fixed: Mapping[ir.Value, Sequence[Placement]],
     pins: Mapping[ir.Value, Pin],
 ) -> tuple[Decision, ...]:
-    """The decisions for all operations on tensors, in order; those inside a loop stand before the loop's.
+    """The decisions for all operations on tensors, in order; those inside a loop precede the loop's.
 
-    fixed: how the results of single operations (`key_of`) must be kept. pins: how single values must be kept along
-    some axes. Operations that make splats (`is_splat`) have
-    no decision: each use takes the part that it needs. Raises DmcError for tensors without a static shape.
+    fixed: required placements of single operations' results (`key_of`). pins: required placements of single values
+    along some axes. Operations that produce splats (`is_splat`) have no decision: each use takes the part that it
+    needs. Raises DmcError for tensors without a static shape.
     """
     first = _Sweep(mesh, ends, fixed, pins, {})
     first.run(function)
@@ -58,7 +58,7 @@ class _Sweep:
     pins: Mapping[ir.Value, Pin]
     wishes: Mapping[ir.Value, Placement]
     placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
-    # What a loop carries, while it is not known how: a splat, and whether of zeros.
+    # Loop-carried values whose placement is not known yet: whether a splat, and of zeros.
     undecided: dict[ir.Value, bool] = field(default_factory=dict)
     decisions: dict[ir.Value, Decision] = field(default_factory=dict)
 
@@ -118,10 +118,10 @@ class _Sweep:
         return self.pins[value].of(made) if value in self.pins else made
 
     def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
-        """What is cut from a split dimension is split again, where it can be: ranks should not all do the same."""
+        """A slice of a split dimension is split again where possible: ranks should not all do the same work."""
         there, (placement,) = self.placements.get(op.operands[0]), made
         if there is None or len(there[0].dims) != len(placement.dims):
-            return made  # Of a splat, or of another rank.
+            return made  # A splat, or of another rank (number of dimensions).
         shape = op.results[0].type.shape
         for dim, axes in enumerate(there[0].dims):
             for axis in axes:
@@ -149,19 +149,19 @@ class _Sweep:
         self.block(block)
         if not results:
             return
-        # Behind what the body decided, so that the backward sweep meets the loop first.
+        # After the body's decisions, so that the backward sweep visits the loop first.
         self.decisions.pop(key_of(op), None)
         loops = loops_of(op)
         self.decisions[key_of(op)] = Decision(
-            op, loops, Choice(loops.unsplit(self.mesh), 0, ("as its body gives it",), ()), carried, carried
+            op, loops, Choice(loops.unsplit(self.mesh), 0, ("as its body returns it",), ()), carried, carried
         )
         for i, placement in zip(places, carried, strict=True):
             self.placements[results[i]] = [placement]
 
     def carried(self, init: ir.Value, argument: ir.Value, new: ir.Value) -> Placement:
-        """As the body gives it, where bringing the first value there is free; else as the first value lies.
+        """The body's placement, if resharding the initial value to it is free; else the initial value's.
 
-        Partial only where both are, by a sum: what is complete becomes partial by no other reduction.
+        Partial only where both are, by a sum: a complete value cannot become partial by another reduction.
         """
         tensor = tensor_of(new, self.mesh)
         assert tensor is not None

@@ -11,9 +11,9 @@ HEAD = ("operation", "result", "placement", "bytes in", "why")
 
 
 def table(decisions: Sequence[Decision]) -> str:
-    """One line for each result of an operation that something splits, or that asked in vain: where it lies, and why.
+    """One line per result of an operation that is split, or whose request was refused: its placement, and why.
 
-    "bytes in" is what bringing the operands into place moves, over all ranks.
+    "bytes in" are moved by resharding the operands, over all ranks.
     """
     rows: list[tuple[str, ...]] = [HEAD]
     for decision in decisions:
@@ -29,5 +29,5 @@ def table(decisions: Sequence[Decision]) -> str:
 
 
 def name_of(op: ir.Operation) -> str:
-    """The operation's name, and of a composite its kind."""
+    """The operation's name, and the kind of a composite."""
     return f"{op.name} {ir.StringAttr(op.attributes['kind']).value}" if op.name == "dm.composite" else op.name

@@ -1,4 +1,4 @@
-"""The backward sweep: how the readers of a value would all like to have it split."""
+"""The backward sweep: the splits of a value that all its readers prefer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def wishes_of(
     fixed: Mapping[ir.Value, Sequence[Placement]],
     pins: Mapping[ir.Value, Pin],
 ) -> dict[ir.Value, Placement]:
-    """For each value the splits on which all its readers agree; what one reader needs whole is not split for another.
+    """For each value the splits on which all its readers agree; a value that one reader needs whole is not split for
+    another.
 
-    `returned` are values that leave the function, and how. Where an operation was not split over an axis, it wants of
-    its operands what its own readers want of it. Along the axes over which a pin brings a value nobody wants
-    anything.
+    `returned` are the function's results, with their placements. An operation not split over an axis passes its
+    readers' preferences on to its operands. Along the axes to which a pin reshards a value, there are no preferences.
     """
     wishes: dict[ir.Value, Placement] = {}
     for value, placement in returned:

@@ -1,9 +1,9 @@
-"""The memory that the values of form scheduled need, and which of them share it, before it has a place.
+"""The memory that values of form scheduled need, and which of them share it, before addresses are assigned.
 
-* pieces: views: results that are a piece of their operand's memory
+* pieces: views: results that alias a piece of their operand
 * storages: the storages of `@step`
-* pointwise: which results may take the memory of which operands
+* pointwise: results that may be computed in place of operands
 * allocation: storages with fixed offsets between them
-* state: new values of state take the place of the old ones
-* sharing: which storages share one place
+* state: in-place updates of state
+* sharing: which storages share memory
 """

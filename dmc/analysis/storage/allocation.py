@@ -15,11 +15,10 @@ NEVER = 1 << 62
 
 @dataclass
 class Allocation:
-    """Storages that share memory; what they do to it, all together.
+    """Storages that share memory, and their combined accesses.
 
-    members: indices of storages. arguments: those of them that are arguments of the step. first: position at which it
-    begins to be written; never for arguments. last_write: the last position at which something is written. reads: the
-    last two to end.
+    members: indices of storages. arguments: those that are arguments of the step. first: the position of the first
+    write; never for arguments. last_write: the position of the last write. reads: the last two to end.
     """
 
     space: Space
@@ -36,15 +35,15 @@ class Allocation:
         return max(self.last_write, *(read.last for read in self.reads), -1)
 
     def last_read_but(self, position: int) -> int:
-        """When the last read ends that is not by the op at `position`; -1 if there is none."""
+        """The end of the last read that is not by the op at `position`; -1 if there is none."""
         return max((read.last for read in self.reads if read.first != position), default=-1)
 
 
 @dataclass
 class Sharing:
-    """The storages of a step and the allocations in which they lie: a union-find structure with offsets.
+    """The storages of a step and their allocations: a union-find structure with offsets.
 
-    copied: by the position of a `dm.pack` the operands that have a place elsewhere and must be copied into the bucket.
+    copied: by the position of a `dm.pack`, the operands that are elsewhere and must be copied into the bucket.
     """
 
     storages: Storages
@@ -62,7 +61,7 @@ class Sharing:
             self._allocations.append(made)
 
     def place(self, storage: int) -> tuple[int, int]:
-        """The allocation of a storage, named by an index, and the bytes between its beginning and the storage's."""
+        """The allocation of a storage, as an index, and the storage's offset in it."""
         path: list[int] = []
         while self._parent[storage][0] != storage:
             path.append(storage)
@@ -74,7 +73,7 @@ class Sharing:
         return root, offset
 
     def place_of(self, value: ir.Value) -> tuple[int, int]:
-        """The allocation of a value, named by an index, and the bytes between its beginning and the value's."""
+        """The allocation of a value, as an index, and the value's offset in it."""
         place = self.storages.places[value]
         root, offset = self.place(place.storage)
         return root, offset + place.offset
@@ -84,7 +83,7 @@ class Sharing:
         return self._allocations[root]
 
     def allocation_of(self, value: ir.Value) -> Allocation:
-        """The allocation in which a value lies."""
+        """The allocation that contains a value."""
         return self._allocations[self.place_of(value)[0]]
 
     def roots(self) -> Iterator[int]:
@@ -92,16 +91,16 @@ class Sharing:
         return (index for index, (parent, _) in enumerate(self._parent) if parent == index)
 
     def is_whole(self, value: ir.Value) -> bool:
-        """Whether the value is all that its allocation holds room for."""
+        """Whether the value fills its allocation."""
         root, offset = self.place_of(value)
         return offset == 0 and self._allocations[root].bytes == value_bytes(value)
 
     def may_write(
         self, kernel: ir.Operation, results: Iterable[int], pairs: Pairs, place: tuple[int, int], size: int
     ) -> bool:
-        """Whether results of a kernel may be written at `size` bytes of a place, whatever the kernel reads there.
+        """Whether a kernel may write results to `size` bytes of a place, whatever it reads there.
 
-        results: as indices. pairs: the operands and results of which the one may take the place of the other.
+        results: as indices. pairs: the operands and results that may share memory.
         """
         root, offset = place
         for index, operand in enumerate(kernel.operands):
@@ -114,7 +113,7 @@ class Sharing:
         return True
 
     def join(self, outer: int, inner: int, offset: int) -> None:
-        """Lays the allocation `inner` into `outer`, so many bytes behind its beginning."""
+        """Places the allocation `inner` into `outer`, at an offset in bytes."""
         one, other = self._allocations[outer], self._allocations[inner]
         assert one.space == other.space and 0 <= offset <= one.bytes - other.bytes
         self._parent[inner] = (outer, offset)
@@ -125,7 +124,7 @@ class Sharing:
 
 
 def _last_two(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Of reads by different ops the two that end last."""
+    """Of the reads by different ops, the two that end last."""
     by_op: dict[int, Read] = {}
     for read in reads:
         if read.first not in by_op or by_op[read.first].last < read.last:

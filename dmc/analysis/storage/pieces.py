@@ -28,7 +28,7 @@ def is_view(op: ir.Operation) -> bool:
 
 
 def piece_offset(op: ir.Operation, index: int = 0) -> int:
-    """At which byte of its operand the result of a view begins; `index` is the rank's place in a group's slices."""
+    """The byte offset of a view's result in its operand; `index` is the rank's place in a group's slices."""
     if op.name in RESHAPES:
         return 0
     if op.name == dm.AllSliceOp.OPERATION_NAME:
@@ -40,7 +40,7 @@ def piece_offset(op: ir.Operation, index: int = 0) -> int:
 
 
 def _is_one_piece(whole: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Behind the first dimension of which the piece has more than one index, it has all of every dimension."""
+    """After the first dimension in which the piece has more than one index, all dimensions are whole."""
     first = next((dim for dim, size in enumerate(sizes) if size != 1), len(sizes))
     return all(size == full for size, full in zip(sizes[first + 1 :], whole[first + 1 :], strict=True))
 

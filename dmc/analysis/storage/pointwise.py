@@ -1,9 +1,8 @@
-"""Which results of a computation may take the memory of which operands.
+"""Which results of a computation may be written in place of which operands.
 
-A result may take the place of an operand if element k of the operand is read only on the way to element k of the
-result. Then, however the loops of the computation are cut, ordered and joined, and whichever of its ops become one
-loop, an element is overwritten only after its last read: every read of it is among what the new element is computed
-from.
+A result may replace an operand if element k of the operand is only read to compute element k of the result. Then,
+however the loops of the computation are tiled, ordered and fused, an element is overwritten only after its last read:
+all its reads are needed to compute the new element.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from dmc.dialect.plan import type_bytes
 from dmc.walk import reads
 
 Pairs = frozenset[tuple[int, int]]
-# On a kernel's body: the pairs [operand, result] that the code chosen for it allows; without it, no code is chosen yet.
+# On a kernel's body: the pairs [operand, result] that its chosen code allows; absent before code is chosen.
 IN_PLACE = "dm.in_place"
 
 
 def in_place_pairs(function: func.FuncOp) -> Pairs:
-    """The pairs (operand, result), as indices, where the result may take the place of the operand.
+    """The pairs (operand, result), as indices, where the result may replace the operand.
 
-    Both have the same number of bytes and of elements. Whatever is computed from the operand, at any distance, is
-    computed element by element, and all that reads it goes into the result.
+    Both have the same number of bytes and elements. Everything computed from the operand, directly or not, is
+    elementwise, and all its readers contribute to the result.
     """
     (block,) = function.body.blocks
     *body, terminator = [view.operation for view in block.operations]
@@ -36,14 +35,14 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
         if traced is None or not traced.readers:
             continue
         for number, value in enumerate(terminator.operands):
-            # The operand itself, handed through, is no new value.
+            # The operand itself, passed through, is not a new value.
             if traced.reached.get(value, 0) == traced.readers and _alike(argument.type, value.type):
                 pairs.add((index, number))
     return frozenset(pairs) & _allowed(function, pairs)
 
 
 def _allowed(function: func.FuncOp, pairs: Iterable[tuple[int, int]]) -> Pairs:
-    """Code may compute a thing twice, so that an operand is read again after a result was written."""
+    """Code may recompute a value, and read an operand again after a result was written."""
     attributes = function.operation.attributes
     if IN_PLACE not in attributes:
         return frozenset(pairs)
@@ -52,9 +51,9 @@ def _allowed(function: func.FuncOp, pairs: Iterable[tuple[int, int]]) -> Pairs:
 
 @dataclass(frozen=True)
 class _Trace:
-    """What is computed from an operand element by element.
+    """The values computed elementwise from an operand.
 
-    reached: for each value the ops that read the operand on the way to it, one bit each. readers: all these ops.
+    reached: for each value, the ops that read the operand to compute it, one bit each. readers: all these ops.
     """
 
     reached: Mapping[ir.Value, int]
@@ -62,7 +61,7 @@ class _Trace:
 
 
 def _trace(argument: ir.Value, body: list[ir.Operation]) -> _Trace | None:
-    """None if anything that comes of `argument` is not computed element by element."""
+    """None if anything computed from `argument` is not elementwise."""
     reached: dict[ir.Value, int] = {argument: 0}
     originals = {argument}  # The operand and reshapes of it.
     readers = 0
@@ -86,7 +85,7 @@ def _trace(argument: ir.Value, body: list[ir.Operation]) -> _Trace | None:
 
 
 def _reads(op: ir.Operation) -> list[ir.Value]:
-    """What the op reads; an output of a `linalg.generic` whose old elements nobody uses is not read."""
+    """The op's reads; an output of a `linalg.generic` whose old elements are unused is not read."""
     if op.name != "linalg.generic":
         return list(reads(op))
     (block,) = op.regions[0].blocks
@@ -95,7 +94,7 @@ def _reads(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Value]] | None:
-    """For each result those of `taken` of which it takes, at each place, the element at that place.
+    """For each result, those of `taken` that it reads elementwise.
 
     None if one of `taken` is read in any other way.
     """
@@ -109,7 +108,7 @@ def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Va
     (block,) = op.regions[0].blocks
     maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
     written = maps[len(maps) - len(op.results) :]
-    # Every round of the loops has places of its own, the same in all results.
+    # Every iteration has its own index, the same in all results.
     if not written[0].is_permutation or any(each != written[0] for each in written):
         return None
     if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
@@ -128,7 +127,7 @@ def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Va
 
 
 def _inputs_of(value: ir.Value, inputs: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
-    """The operands of which the scalar `value` is computed, among `inputs` (block argument to operand)."""
+    """The operands from which the scalar `value` is computed, among `inputs` (block argument to operand)."""
     open_values, seen = [value], {value}
     while open_values:
         owner = open_values.pop().owner

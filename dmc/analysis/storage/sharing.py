@@ -1,8 +1,7 @@
-"""Which storages of `@step` share one place in memory, so that nothing is copied and little is held twice.
+"""Which storages of `@step` share memory, to avoid copies and duplicates.
 
-Joined are, in this order: the members of a bucket
-with the bucket; what an all-reduce delivers with what it takes; a new value of state with the old one; the result of an
-elementwise kernel with an operand that nobody reads later.
+Joined are, in this order: the members of a bucket with the bucket; the result of an all-reduce with its operand; a new
+value of state with the old one; the result of an elementwise kernel with an operand that is dead afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dmc.step_function import functions, symbol
 
 
 def share(step: func.FuncOp) -> Sharing:
-    """Decides what shares memory in a step in form scheduled, which stands in its module beside the kernels' bodies."""
+    """Decides what shares memory in a step in form scheduled, inside its module with the kernels' bodies."""
     sharing = Sharing(storages(step))
     kernels = {symbol(function): function for function in functions(step.operation.parent.opview)}
     pairs = _KernelPairs(kernels)
@@ -41,7 +40,7 @@ def share(step: func.FuncOp) -> Sharing:
 
 @dataclass
 class _KernelPairs:
-    """Which results of kernels may take the place of which operands."""
+    """Which results of kernels may replace which operands."""
 
     functions: Mapping[str, func.FuncOp]
     known: dict[str, Pairs] = field(default_factory=dict)
@@ -59,9 +58,9 @@ class _KernelPairs:
 
 
 def _join_members(sharing: Sharing, pack: ir.Operation, position: int) -> None:
-    """Lays a bucket where its members lie as in it, else the members that are made for it alone into the bucket.
+    """Places a bucket where its members already lie as in it, else places members computed only for it into the bucket.
 
-    The others are to be copied. State is laid into a bucket that holds nothing else, which then is there always.
+    The others must be copied. State is placed into a bucket that contains nothing else, which is then always reserved.
     """
     bucket, _ = sharing.place_of(pack.results[0])
     members = list(zip(pack.operands, member_offsets(pack), strict=True))
@@ -84,7 +83,7 @@ def _join_members(sharing: Sharing, pack: ir.Operation, position: int) -> None:
 
 
 def _common_place(sharing: Sharing, members: list[tuple[ir.Value, int]], size: int) -> tuple[int, int] | None:
-    """Where a bucket of `size` bytes begins, allocation and offset, if its members lie as in it already."""
+    """The allocation and offset of a bucket of `size` bytes, if its members already lie as in it."""
     bases = {(root, place - offset) for (root, place), offset in ((sharing.place_of(v), o) for v, o in members)}
     if len(bases) > 1 or len(members) == 1:
         return None
@@ -93,24 +92,24 @@ def _common_place(sharing: Sharing, members: list[tuple[ir.Value, int]], size: i
 
 
 def _is_state_alone(sharing: Sharing, value: ir.Value) -> bool:
-    """Whether the value is state, all of it, that lies in no bucket."""
+    """Whether the value is whole state outside of buckets."""
     own = sharing.allocation_of(value)
     return sharing.is_whole(value) and len(own.members) == len(own.arguments) == 1 and own.space == DEVICE
 
 
 def _join_all_reduce(sharing: Sharing, start: ir.Operation, position: int) -> None:
-    """The sum takes the place of the summand if nobody else reads that from the start on."""
+    """The sum replaces the operand if nothing else reads that from the start on."""
     source, target = start.opview.input, start.results[0]
     root, _ = sharing.place_of(source)
     own = sharing.allocation(root)
     if sharing.is_whole(source) and not own.arguments and max(own.last_read_but(position), own.last_write) < position:
-        # The sum may be a member of a bucket, where the summand then comes.
+        # The sum may be a member of a bucket, where the operand is then placed.
         outer, offset = sharing.place_of(target)
         sharing.join(outer, root, offset)
 
 
 def _join_dying(sharing: Sharing, kernel: ir.Operation, position: int, pairs: Pairs) -> None:
-    """A result takes the place of an operand that nobody reads later."""
+    """A result replaces an operand that is dead afterwards."""
     for number, result in enumerate(kernel.results):
         root, _ = sharing.place_of(result)
         if len(sharing.allocation(root).members) > 1:

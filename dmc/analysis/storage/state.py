@@ -1,4 +1,4 @@
-"""New values of state take the place of the old ones, where nobody reads the old value any more."""
+"""In-place updates of state, where the old value is dead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmc.step_function import mutated_state
 
 @dataclass(frozen=True)
 class _Change:
-    """State, by its argument, and its new value, `offset` bytes behind the beginning of an allocation."""
+    """State, by its argument, and its new value at `offset` bytes in an allocation."""
 
     argument: ir.Value
     new: ir.Value
@@ -32,10 +32,10 @@ class _Change:
 
 
 def join_state(sharing: Sharing, step: func.FuncOp, pairs_of: Callable[[ir.Operation], Pairs]) -> None:
-    """Lays new values of state where the old ones lie; `pairs_of` says what a kernel may do in place.
+    """Places new values of state in place of the old ones; `pairs_of` says what a kernel may do in place.
 
-    An allocation that new values fill, as a bucket may be, takes all of their arguments or none. Raises DmcError where
-    the new value of state is the old value of other state that changes.
+    An allocation filled by new values, such as a bucket, takes all of their arguments or none. Raises DmcError if the
+    new value of state is the old value of other changing state.
     """
     buckets = {root: _buckets(sharing.allocation(root)) for root in sharing.roots()}
     for root, changes in _changes(sharing, step).items():
@@ -48,18 +48,18 @@ def join_state(sharing: Sharing, step: func.FuncOp, pairs_of: Callable[[ir.Opera
             for change in changes:
                 sharing.join(root, sharing.place_of(change.argument)[0], change.offset)
         elif changes[0].range == (0, room):
-            # The state lies in a bucket: the new value comes there.
+            # The state is in a bucket, and so is its new value.
             sharing.join(old, root, offset)
 
 
 def _buckets(own: Allocation) -> list[int]:
-    """The storages of an allocation in which arguments lie, and that are not arguments themselves."""
+    """The storages, other than arguments, of an allocation that contains arguments."""
     arguments = set(own.arguments)
     return [index for index in own.members if index not in arguments] if arguments else []
 
 
 def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
-    """The changes of state by the allocation that holds the new value; where several are one value, the first."""
+    """The changes of state by the allocation of the new value; if several share a value, the first."""
     *_, terminator = sharing.storages.ops
     mutated = [(step.arguments[old.index], terminator.operands[new.index]) for old, new in mutated_state(step)]
     changing = {old for old, new in mutated if old != new}
@@ -68,7 +68,7 @@ def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
         source = sharing.storages.of(new).value
         if isinstance(source.owner, ir.Block):
             if source != old and source in changing:
-                fact = "gives state the old value of other state, which changes too"
+                fact = "gives state the old value of other state, which also changes"
                 raise DmcError(terminator, fact, "let a kernel compute the new value")
             continue
         if _is_rank_dependent(new):
@@ -80,7 +80,7 @@ def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
 
 
 def _is_rank_dependent(value: ir.Value) -> bool:
-    """Whether the rank decides where in its storage a value lies: all ranks' slots lie in one place."""
+    """Whether a value's offset in its storage depends on the rank: all ranks' slots are at the same place."""
     while not isinstance(value.owner, ir.Block):
         op = value.owner
         if isinstance(op.opview, dm.AllSliceOp):
@@ -92,7 +92,7 @@ def _is_rank_dependent(value: ir.Value) -> bool:
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
-    """Of new values that overlap the first in memory."""
+    """Of overlapping new values, the first in memory."""
     apart: list[_Change] = []
     end = 0
     for change in sorted(changes, key=lambda change: change.range):
@@ -109,7 +109,7 @@ def _is_safe(
     buckets: Mapping[int, list[int]],
     pairs_of: Callable[[ir.Operation], Pairs],
 ) -> bool:
-    """Whether each old value is read for the last time before its place is written, or as it is."""
+    """Whether each old value is dead before, or when, its place is written."""
     written = _first_writes(sharing, root, {change.range for change in changes})
     for change in changes:
         own = sharing.storages.places[change.argument].storage
@@ -121,9 +121,9 @@ def _is_safe(
 
 
 def _first_writes(sharing: Sharing, root: int, ranges: set[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """For each range of an allocation a position before which nothing is written there."""
+    """For each range of an allocation, a position before which it is not written."""
     written = dict.fromkeys(ranges, NEVER)
-    elsewhere = NEVER  # What fills a range that is none of these may fill any of them.
+    elsewhere = NEVER  # A storage that fills no single range may write to any of them.
     for member in sharing.allocation(root).members:
         storage = sharing.storages.all[member]
         range_ = (sharing.place(member)[1], storage.bytes)
@@ -141,7 +141,7 @@ def _is_read_before(
     written: int,
     pairs_of: Callable[[ir.Operation], Pairs],
 ) -> bool:
-    """Whether `reads`, those of the old value, are over when it is overwritten, but for those in place."""
+    """Whether `reads` of the old value end before it is overwritten, except in-place ones."""
     late = [read for read in reads if read.last >= written]
     if not late:
         return True
@@ -149,6 +149,6 @@ def _is_read_before(
     if any(read.first != written for read in late) or not isinstance(kernel.opview, dm.KernelOp):
         return False
     made = [n for n, result in enumerate(kernel.results) if sharing.place_of(result) == sharing.place_of(change.new)]
-    # What is only a part of a result is not made element by element.
+    # A mere part of a result is not computed elementwise.
     place, size = sharing.place_of(change.argument), change.range[1]
     return bool(made) and sharing.may_write(kernel, made, pairs_of(kernel), place, size)

@@ -1,8 +1,8 @@
-"""The memory that the values of `@step` need in form scheduled, before anything shares a place.
+"""The memory that the values of `@step` need in form scheduled, before anything is shared.
 
-A *storage* is what one op fills, or what an argument brings. Views, waits and unpacked tensors have none: they lie in
-that of their operand. A position is the index of an op in `@step`; what a movement takes and what it delivers is in
-use from its start to its wait.
+A *storage* is filled by one op, or comes with an argument. Views, waits and unpacked tensors have none: they alias
+their operand's. A position is the index of an op in `@step`; a movement's operand and result are in use from its start
+to its wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PINNED_HOST: Space = "pinned_host"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies: bytes behind the beginning of a storage, which is named by its index."""
+    """The place of a value: a byte offset in a storage, given by its index."""
 
     storage: int
     offset: int
@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Read:
-    """Someone reads a storage from position `first` (where it stands) to position `last`, both included."""
+    """A read of a storage from position `first` to position `last`, inclusive."""
 
     first: int
     last: int
@@ -41,10 +41,10 @@ class Read:
 
 @dataclass
 class Storage:
-    """What one op fills or an argument brings.
+    """Memory filled by one op or an argument.
 
-    value: what is put there: an argument, a result, or the handle of a movement. space: the memory space. bytes: its
-    size. first, last: positions from which to which it is being written; -1 and -1 for arguments. reads: in order.
+    value: an argument, a result, or the handle of a movement. space: the memory space. bytes: its size. first, last:
+    the positions of the first and last write; -1 and -1 for arguments. reads: in order.
     """
 
     value: ir.Value
@@ -57,7 +57,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Storages:
-    """All storages of a step, the arguments' first, and where each value (a tensor or a handle) lies in them.
+    """All storages of a step, the arguments' first, and the place of each value (a tensor or a handle) in them.
 
     ops: those of the step; a position is an index here.
     """
@@ -67,12 +67,12 @@ class Storages:
     places: Mapping[ir.Value, Place]
 
     def of(self, value: ir.Value) -> Storage:
-        """The storage in which a value lies."""
+        """The storage that contains a value."""
         return self.all[self.places[value].storage]
 
 
 def storages(step: func.FuncOp) -> Storages:
-    """The storages of a step in form scheduled. Raises DmcError for an op that has no place in that form."""
+    """The storages of a step in form scheduled. Raises DmcError for an op that does not belong to that form."""
     ops = tuple(view.operation for view in step.entry_block.operations)
     collector = _Collector(_waits(ops))
     for port in arguments(step):
@@ -84,7 +84,7 @@ def storages(step: func.FuncOp) -> Storages:
 
 
 def value_bytes(value: ir.Value) -> int:
-    """The bytes of a tensor, or of what a handle delivers."""
+    """The bytes of a tensor, or of a handle's result."""
     given = value.type
     return type_bytes(delivered(given) if isinstance(given, dm.HandleType) else given)
 
@@ -96,12 +96,12 @@ class _Collector:
     places: dict[ir.Value, Place] = field(default_factory=dict)
 
     def put(self, value: ir.Value, space: Space, size: int, first: int, last: int) -> None:
-        """Gives `value` a storage of its own."""
+        """Gives `value` its own storage."""
         self.places[value] = Place(len(self.storages), 0)
         self.storages.append(Storage(value, space, size, first, last))
 
     def visit(self, op: ir.Operation, position: int) -> None:
-        """Records what the op reads, and where its results lie."""
+        """Records the op's reads and the places of its results."""
         match op.opview:
             case dm.WaitOp():
                 if len(op.results):
@@ -114,10 +114,12 @@ class _Collector:
             case dm.KernelOp() | dm.PackOp() | func.ReturnOp():
                 self._compute(op, position)
             case _ if is_view(op):
-                # Where the piece of an all_slice begins the rank decides: its place here is that of the whole.
+                # The offset of an all_slice's piece depends on the rank: its place here is that of the whole.
                 self._view(op.results[0], op.operands[0], piece_offset(op))
             case _:
-                raise DmcError(op, "has no place in form scheduled", "form kernels of computations (dm-form-kernels)")
+                raise DmcError(
+                    op, "does not belong to form scheduled", "turn computation into kernels (dm-form-kernels)"
+                )
 
     def _view(self, result: ir.Value, operand: ir.Value, offset: int) -> None:
         place = self.places[operand]
@@ -145,7 +147,7 @@ class _Collector:
 
 
 def _waits(ops: tuple[ir.Operation, ...]) -> dict[ir.Value, int]:
-    """The position at which each handle is waited for."""
+    """The position of each handle's wait."""
     return {op.operands[0]: position for position, op in enumerate(ops) if op.name == dm.WaitOp.OPERATION_NAME}
 
 
@@ -154,7 +156,7 @@ def _space(movement: ir.OpView) -> Space:
 
 
 def member_offsets(op: ir.Operation) -> list[int]:
-    """Where the members of a `dm.pack` or `dm.unpack` begin in the bucket, in bytes."""
+    """The offsets of the members of a `dm.pack` or `dm.unpack` in the bucket, in bytes."""
     bucket = op.results[0] if op.name == dm.PackOp.OPERATION_NAME else op.operands[0]
     tensor = ir.RankedTensorType(bucket.type)
     element = element_bytes(tensor.element_type)

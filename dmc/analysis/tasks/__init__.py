@@ -2,8 +2,8 @@
 
 * graph: the graph
 * reader: the graph of a module
-* costs: nanoseconds of kernels and movements on a machine
+* costs: times of kernels and movements on a machine, in nanoseconds
 * storages: which values share memory
-* timeline: when tasks run, in an order of issue
+* timeline: when tasks run, for an order of issue
 * footprint: memory over an order
 """

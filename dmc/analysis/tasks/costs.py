@@ -1,4 +1,4 @@
-"""What the kernels and movements of form scheduled cost on a machine, in nanoseconds."""
+"""Times of the kernels and movements of form scheduled on a machine, in nanoseconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmc.step_function import symbol
 
 @dataclass(frozen=True)
 class TaskCosts:
-    """The costs of one module's tasks on `machine`; equal tasks are looked up once.
+    """The costs of one module's tasks on `machine`, cached for equal tasks.
 
     mesh: the module's, None for one rank. kinds: what dominates each kernel's time, by function.
     """
@@ -38,9 +38,9 @@ class TaskCosts:
         return TaskCosts(machine, meshes[0] if meshes else None, kinds)
 
     def kernel(self, op: Any) -> float:
-        """The time of a `dm.kernel`. Raises DmcError where it does not say its `flops` and `bytes`."""
+        """The time of a `dm.kernel`. Raises DmcError if it does not state its `flops` and `bytes`."""
         if op.flops is None or op.bytes is None:
-            raise DmcError(op.operation, "does not say its flops and bytes", "run dm-form-kernels")
+            raise DmcError(op.operation, "does not state its flops and bytes", "run dm-form-kernels")
         key = (op.body.value, op.flops.value, op.bytes.value)
         if key not in self._known:
             reads, writes = (tuple(operand_of(value.type) for value in values) for values in (op.inputs, op.outputs))
@@ -50,14 +50,14 @@ class TaskCosts:
         return self._known[key]
 
     def movement(self, op: Any) -> float:
-        """The time of what a `dm.start` starts; of a collective that of the slowest group."""
+        """The time of a `dm.start`'s movement; for a collective that of the slowest group."""
         size = moved_bytes(op)
         if isinstance(op, dm.CopyOp):
             return move_ns(self.machine, op.source.value, op.target.value, size)
         axes = dm.group_axes(op.group)
         key = (op.operation.name, axes, size)
         if key not in self._known:
-            assert self.mesh is not None, "a group is of a mesh, as the verifier has checked"
+            assert self.mesh is not None, "a group has a mesh, as the verifier has checked"
             kind = op.operation.name.removeprefix("dm.")
             groups = self.mesh.groups(axes)
             self._known[key] = max(collective_ns(self.machine, kind, group, size) for group in groups)

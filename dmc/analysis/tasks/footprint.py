@@ -17,9 +17,9 @@ class Footprint:
 
 
 def footprint(graph: TaskGraph, order: Order) -> Footprint:
-    """What is alive along `order`, each value at a multiple of the alignment, as the best packing could have it.
+    """Live memory along `order`, each value aligned, for an ideal packing.
 
-    A kernel's operands, results and scratch are alive while it runs; what a movement reads and writes from its start to
+    A kernel's operands, results and scratch are live while it runs; a movement's operand and result from its start to
     its wait. Linear in the number of events and of what they touch.
     """
     steps = [0] * (len(order) + 1)
@@ -36,7 +36,7 @@ def footprint(graph: TaskGraph, order: Order) -> Footprint:
 
 
 def intervals(graph: TaskGraph, order: Order) -> dict[int, tuple[int, int]]:
-    """By storage, the first and the last event of `order` at which it is alive; nothing for what takes no memory."""
+    """By storage, its live range in events of `order`; none for a storage without memory."""
     found: dict[int, tuple[int, int]] = {}
     for place, event in enumerate(order):
         task = graph.tasks[event if event >= 0 else ~event]

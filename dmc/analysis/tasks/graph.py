@@ -1,6 +1,6 @@
-"""`@step` of form scheduled as a graph of tasks: what runs where and for how long, what it needs, what it lies in.
+"""`@step` of form scheduled as a graph of tasks: lanes, durations, dependences, storages.
 
-Views, buckets and waits are no tasks: they take no time. A task needs the tasks behind them.
+Views, buckets and waits are not tasks: they take no time. Dependences go through them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dmc._mlir import func, ir
 
 COMPUTE = "compute"
 
-# What happens one after another: task i begins (i), or is waited for (~i, below 0). Kernels are not waited for.
+# An event: task i begins (i), or is waited for (~i, below 0). Kernels are not waited for.
 Order = Sequence[int]
 
 
@@ -20,9 +20,9 @@ Order = Sequence[int]
 class Task:
     """A kernel, or a movement with its wait.
 
-    lane: "compute", "copy_in", "copy_out", or the name of a channel. ns: how long it runs. bytes: what is moved.
-    needs: tasks that must be done before it begins, movements waited for. after: movements that must have completed.
-    reads, writes: storages; a movement holds both until its wait. scratch: bytes beside them while it runs.
+    lane: "compute", "copy_in", "copy_out", or the name of a channel. ns: its duration. bytes: moved. needs: tasks that
+    must be done before it begins, movements waited for. after: movements that must have completed. reads, writes:
+    storages; a movement holds both until its wait. scratch: additional bytes while it runs.
     """
 
     op: ir.Operation
@@ -39,13 +39,13 @@ class Task:
 
     @property
     def is_movement(self) -> bool:
-        """Whether it runs beside the compute lane, so that it is started and waited for."""
+        """Whether it runs outside the compute lane, so that it is started and waited for."""
         return self.lane != COMPUTE
 
 
 @dataclass(frozen=True)
 class Followers:
-    """For each task, those that need it and those that come after it, in the order given."""
+    """For each task, those that need it and those that come after it, in the given order."""
 
     needing: list[list[int]]
     after: list[list[int]]
@@ -57,10 +57,10 @@ class Followers:
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """The tasks in the order given, and their memory on the device.
+    """The tasks in the given order, and their device memory.
 
-    order: as given. sizes: bytes by storage, 0 for what lies in an argument's place or on the host. kept:
-    storages that live until the end. resident: bytes of the arguments, which live always.
+    order: as given. sizes: bytes by storage, 0 for those in place of an argument or on the host. kept: storages live
+    until the end. resident: bytes of the arguments, which are always live.
     """
 
     step: func.FuncOp
@@ -71,7 +71,7 @@ class TaskGraph:
     resident: int
 
     def followers(self) -> Followers:
-        """Who follows on whom."""
+        """The successors of each task."""
         found = Followers([[] for _ in self.tasks], [[] for _ in self.tasks])
         for index, task in enumerate(self.tasks):
             for before in task.needs:
@@ -81,12 +81,12 @@ class TaskGraph:
         return found
 
     def kernels(self) -> list[int]:
-        """The tasks of the compute lane, in the order given."""
+        """The tasks of the compute lane, in the given order."""
         return [event for event in self.order if event >= 0 and not self.tasks[event].is_movement]
 
 
 def check_order(graph: TaskGraph, order: Order) -> None:
-    """Asserts that `order` holds every event once, each task behind what it needs: an invariant of ours."""
+    """Asserts the invariant that `order` contains every event once, each task after its dependences."""
     begun: set[int] = set()
     done: set[int] = set()
     for event in order:

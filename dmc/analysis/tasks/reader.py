@@ -17,14 +17,14 @@ from dmc.errors import DmcError
 from dmc.program.labels import short
 from dmc.step_function import HOST_ROLES, Port, arguments, find_step, mutated_state
 
-_HINT = "a step holds dm.kernel, dm.start, dm.wait, buckets and views only: run dm-form-kernels and dm-async first"
+_HINT = "a step contains only dm.kernel, dm.start, dm.wait, buckets and views: run dm-form-kernels and dm-async first"
 
 
 def read_tasks(module: ir.Module, costs: TaskCosts) -> TaskGraph:
     """The graph of `@step`. Linear in the number of operations and operands.
 
-    New values of state count no memory where they can take the place of the old one: then whatever reads the old value
-    is needed by what writes the new one. Raises DmcError for what does not stand in form scheduled.
+    New values of state count no memory where they can replace the old ones: then the writer of the new value depends on
+    all readers of the old. Raises DmcError for operations that do not belong to form scheduled.
     """
     step = find_step(module)
     *body, terminator = [view.operation for view in step.entry_block.operations]
@@ -35,7 +35,7 @@ def read_tasks(module: ir.Module, costs: TaskCosts) -> TaskGraph:
 
 
 class _Reader:
-    """Reads one operation after the other. behind: for each value, the tasks that it is computed by, through views."""
+    """Reads operations one by one. behind: for each value, the tasks that compute it, through views."""
 
     def __init__(self, step: func.FuncOp, costs: TaskCosts) -> None:
         self.step, self.costs = step, costs
@@ -57,7 +57,7 @@ class _Reader:
             self.resident += aligned_bytes(argument.type)
 
     def read(self, op: ir.Operation) -> None:
-        """One operation of the block. Raises DmcError where it is none of form scheduled."""
+        """Reads one operation of the block. Raises DmcError if it does not belong to form scheduled."""
         match op.opview:
             case dm.KernelOp():
                 self._kernel(op)
@@ -94,7 +94,7 @@ class _Reader:
         lane = _lane(view, movement)
         after = [self.tokens[token] for token in view.after]
         if isinstance(movement, dm.SendOp | dm.RecvOp):
-            # What is a send here is a receive elsewhere: only their order makes them meet.
+            # A send here is a receive elsewhere: only their order makes them match.
             after += [self.messages[lane]] if lane in self.messages else []
             self.messages[lane] = len(self.tasks)
         self.tokens[op.results[1]] = len(self.tasks)
@@ -153,7 +153,8 @@ class _Reader:
         return TaskGraph(self.step, tuple(tasks), tuple(self.order), sizes, kept, self.resident)
 
     def _states(self, terminator: ir.Operation) -> tuple[dict[int, list[int]], dict[int, int]]:
-        """For each task what must be done before it overwrites state; by storage, the bytes that need no place."""
+        """For each task, those that must be done before it overwrites state; by storage, the bytes that need no
+        memory."""
         begins = {event: place for place, event in enumerate(self.order) if event >= 0}
         ends = begins | {~event: place for place, event in enumerate(self.order) if event < 0}
         readers: dict[int, list[int]] = {}
@@ -176,7 +177,7 @@ class _Reader:
 
 
 def _reduce_in_place(tasks: list[Task], storages: TaskStorages, terminator: ir.Operation) -> None:
-    """An all-reduce gives its result in the place of an operand that nothing else reads."""
+    """An all-reduce works in place on an operand that nothing else reads."""
     readers: dict[int, set[int]] = {}
     for index, task in enumerate(tasks):
         for storage in task.reads:
@@ -194,7 +195,7 @@ def _reduce_in_place(tasks: list[Task], storages: TaskStorages, terminator: ir.O
 
 
 def _lane(start: Any, movement: Any) -> str:
-    """A movement's lane; one that has no channel yet has that of its group."""
+    """A movement's lane; without a channel, that of its group."""
     if start.queue.value != "comm":
         return start.queue.value
     return "+".join(dm.group_axes(movement.group)) if movement.channel is None else movement.channel.value
@@ -207,5 +208,5 @@ def _movement_name(op: ir.Operation, movement: Any) -> str:
 
 
 def name_of(op: ir.Operation) -> str:
-    """What people know an operation by, in few words: what it moves, or the module that it comes from."""
+    """A short readable name of an operation: what it moves, or the module that it comes from."""
     return short(label_of_op(op))

@@ -1,4 +1,4 @@
-"""Which values of form scheduled share memory: union-find over storages, as values are read in order."""
+"""Which values of form scheduled share memory: union-find over storages, as operations are read in order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dmc.program import aligned
 
 
 class TaskStorages:
-    """Memory that values lie in. A storage is a number; storages that turn out to be one are joined.
+    """The memory of values. A storage is a number; storages found to be the same are joined.
 
-    Views lie in the storage of what they show, members in that of their bucket. Tarjan's union-find (1975), with path
+    Views share the storage of their operand, members that of their bucket. Tarjan's union-find (1975), with path
     halving.
     """
 
@@ -28,7 +28,8 @@ class TaskStorages:
         return len(self._parent)
 
     def make(self, value: ir.Value, type_: ir.Type, *, is_fixed: bool = False) -> int:
-        """A new storage for `value`, as large as `type_`; a fixed one, of an argument or the host, counts nothing."""
+        """A new storage for `value`, of the size of `type_`; a fixed one, of an argument or the host, counts as
+        zero."""
         self._parent.append(len(self._parent))
         self._bytes.append(0 if is_fixed else aligned_bytes(type_))
         self._is_fixed.append(is_fixed)
@@ -36,11 +37,11 @@ class TaskStorages:
         return self._of[value]
 
     def share(self, value: ir.Value, other: ir.Value) -> None:
-        """`value` lies in the storage of `other`."""
+        """Puts `value` into the storage of `other`."""
         self._of[value] = self._of[other]
 
     def pack(self, bucket: ir.Value, members: Sequence[ir.Value]) -> None:
-        """A new storage for a bucket; `join_buckets` says what else is made in it."""
+        """A new storage for a bucket; `join_buckets` decides which members are computed in it."""
         own = [(self.of(member), aligned_bytes(member.type)) for member in members]
         self._buckets[self.make(bucket, bucket.type)] = [
             storage
@@ -49,7 +50,7 @@ class TaskStorages:
         ]
 
     def join_buckets(self) -> None:
-        """Whatever is a member of one bucket alone, and as a whole, is made in its place there."""
+        """Values that are, as a whole, a member of exactly one bucket are computed in the bucket."""
         packed = Counter(own for members in self._buckets.values() for own in members)
         for made, members in self._buckets.items():
             for own in members:
@@ -57,17 +58,17 @@ class TaskStorages:
                     self._parent[own] = made
 
     def join(self, value: ir.Value, other: ir.Value) -> None:
-        """`value` is made in the storage of `other`, which is as large."""
+        """Computes `value` in the storage of `other`, which has the same size."""
         root, into = self.of(value), self.of(other)
         if root != into:
             self._parent[root] = into
 
     def of(self, value: ir.Value) -> int:
-        """The storage that a value lies in, as far as is known by now."""
+        """The storage of a value, as known so far."""
         return self.find(self._of[value])
 
     def find(self, storage: int) -> int:
-        """The storage that a storage has become part of."""
+        """The storage that a storage has been joined into."""
         while self._parent[storage] != storage:
             self._parent[storage] = self._parent[self._parent[storage]]
             storage = self._parent[storage]
@@ -78,7 +79,7 @@ class TaskStorages:
         return self._is_fixed[self.find(storage)]
 
     def bytes(self, storage: int) -> int:
-        """The size of a storage that others may have joined."""
+        """The size of a storage, including joined ones."""
         return self._bytes[self.find(storage)]
 
 

@@ -1,8 +1,8 @@
-"""When the tasks of a step run on one rank, in a given order of issue. All ranks run one program and are alike.
+"""When the tasks of a step run on one rank, for a given order of issue. All ranks run the same program.
 
 The model is that of streams: every lane runs its tasks in order; a movement begins when its lane is free and the
-kernels issued before it are done; a wait holds the compute lane until the movement is done. The plan made of the order
-has events only where bytes conflict, and these include them, so it is never slower. Lanes do not slow each other down.
+kernels issued before it are done; a wait blocks the compute lane until the movement is done. The actual plan has events
+only where bytes conflict, a subset of these, so it is never slower. Lanes do not slow each other down.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dmc.analysis.tasks.graph import COMPUTE, Order, TaskGraph
 class Timeline:
     """In nanoseconds. begin, end: of each task. stalls: how long the compute lane waited for each movement.
 
-    held_by: of each movement, what it queued behind, None where it began as it was issued. total: the step.
+    held_by: for each movement, the one it queued behind, None if it began when issued. total: the step.
     """
 
     begin: tuple[float, ...]
@@ -27,12 +27,12 @@ class Timeline:
 
     @property
     def exposed(self) -> float:
-        """How long the compute lane stands still, because of movements."""
+        """How long movements stall the compute lane."""
         return sum(self.stalls)
 
 
 def timeline(graph: TaskGraph, order: Order) -> Timeline:
-    """Plays `order`. Linear in the number of events."""
+    """Simulates `order`. Linear in the number of events."""
     count = len(graph.tasks)
     begin, end, stalls = [0.0] * count, [0.0] * count, [0.0] * count
     held_by: list[int | None] = [None] * count
@@ -55,5 +55,5 @@ def timeline(graph: TaskGraph, order: Order) -> Timeline:
 
 
 def busy(graph: TaskGraph, lane: str = COMPUTE) -> float:
-    """How long a lane has something to do."""
+    """How long a lane is busy."""
     return sum(task.ns for task in graph.tasks if task.lane == lane)

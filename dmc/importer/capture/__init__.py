@@ -5,4 +5,5 @@
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
 * checks: what an exported graph may contain
+* indices: inputs that are read as indices
 """

@@ -34,9 +34,9 @@ class Capture:
     The graph takes the state tensors that `inputs` names, in order, then the batch; it returns the loss, then the
     auxiliary outputs, then the new values of the buffers in `replaced`. `state` maps the user's names to tensors, a
     tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
-    "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as they
-    were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand for.
-    saved: the keys of the model's `state_dict()`.
+    "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
+    they were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand
+    for. saved: the keys of the model's `state_dict()`.
     """
 
     graph: fx.GraphModule

@@ -8,14 +8,19 @@ import torch
 from torch import Tensor
 
 from dmc.importer.composites.base import composite, differentiable
-from dmc.importer.composites.philox import uniform_words
+from dmc.importer.composites.philox import BITS, uniform_bits
+
+
+def threshold(p: float) -> int:
+    """What is dropped with probability `p` draws less than this: `p` is rounded to 1/65536."""
+    return round(p * 2**BITS)
 
 
 def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, p: float) -> Tensor:
-    """f32 tensor of `shape`: 1/(1-p) with probability 1-p, else 0. `seed` and `draw` are int64 scalars."""
+    """f32 tensor of `shape`: 1/(1-p), as in eager, with probability 1-p, else 0; seed and draw are int64 scalars."""
     if p >= 1.0:
         return torch.zeros(shape, dtype=torch.float32, device=seed.device)
-    keep = uniform_words(shape, seed, draw) >= round(p * 2**32)
+    keep = uniform_bits(shape, seed, draw) >= threshold(p)
     return torch.where(keep, 1.0 / (1.0 - p), 0.0)
 
 

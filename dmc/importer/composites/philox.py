@@ -11,8 +11,10 @@ from torch import Tensor
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
-_MASK = 0xFFFFFFFF
 ROUNDS = 10
+# Of what an element draws.
+BITS = 16
+_MASK = 0xFFFFFFFF
 
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -24,27 +26,31 @@ def philox4x32(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     for _ in range(ROUNDS):
         low0, high0 = _multiply(a, MULTIPLIERS[0])
         low1, high1 = _multiply(c, MULTIPLIERS[1])
-        a, b, c, d = high1 ^ b ^ k0, low1, high0 ^ d ^ k1, low0
+        # Masked, so that a kernel that reads its key from memory knows that a product of 32 by 32 bits is enough.
+        a, b, c, d = (high1 ^ b ^ k0) & _MASK, low1, (high0 ^ d ^ k1) & _MASK, low0
         k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
     return a, b, c, d
 
 
-def uniform_words(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
-    """One 32-bit word per element of `shape`, int64: word i mod 4 of block i div 4, i the row-major element index.
+def uniform_bits(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
+    """A number of 16 bits for each element of `shape`, int64; `seed` and `draw` are int64 scalars.
 
-    `seed` and `draw` are int64 scalars: the key is the seed, the counter is (block's two halves, draw's two halves).
-    An element's word depends on its global index alone, so it is the same however the tensor is split.
+    The key is the seed, the counter is (block's two halves, draw's two halves). Of the elements in row-major order each
+    32 share four blocks, and each word serves two neighbours: pair i of their 16 takes word i div 4 of block i mod 4,
+    first its low half. A thread that holds an accumulator of tensor cores has pairs that are eight elements apart: so
+    it draws whole blocks. Bits depend on the global index alone, so they are the same however the tensor is split.
     """
     index = _row_major_index(shape, seed.device)
-    block = index >> 2
+    block = (index >> 5) * 4 + ((index >> 1) & 3)
     words = philox4x32(
         (block & _MASK, (block >> 32) & _MASK, draw & _MASK, (draw >> 32) & _MASK),
         (seed & _MASK, (seed >> 32) & _MASK),
     )
-    lane = index & 3
-    first = torch.where(lane == 0, words[0], words[1])
-    second = torch.where(lane == 2, words[2], words[3])
-    return torch.where(lane < 2, first, second)
+    which = (index >> 3) & 3
+    first = torch.where(which == 0, words[0], words[1])
+    second = torch.where(which == 2, words[2], words[3])
+    word = torch.where(which < 2, first, second)
+    return torch.where((index & 1) == 0, word & 0xFFFF, word >> 16)
 
 
 def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 * masks: constant attention masks
 * patterns: composites that models spell out
 * forward: runs the graph
-* memory_layout: results lie in memory as eager's do
+* memory_layout: results have eager's strides
 * precision: the type in which each operation runs
 * randomness: separate draws for each place that draws
 * rules: ATen operations → composites

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from dmc.errors import ImportFailure
+from dmc.importer.composites.dropout import threshold
+from dmc.importer.composites.philox import BITS
 
 MAX_SITES = 1 << 14
 # Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): alpha dropout sets dropped elements
@@ -49,8 +51,11 @@ class Randomness:
         """The draws of all sites, int64[MAX_SITES]."""
         return self.counter * MAX_SITES + torch.arange(MAX_SITES, device=self.counter.device)
 
-    def draw(self) -> Tensor:
-        """A number, int64 [], unique to this place and step."""
+    def draw(self, p: float) -> Tensor:
+        """A number, int64 [], unique to this place and step, to drop by with probability `p`."""
+        if not 0 < threshold(p) < 2**BITS:
+            fact = f"drops with probability {p}, which rounds to 0 or 1 in steps of 1/{2**BITS}"
+            raise ImportFailure(None, fact, hint="use exactly 0 or 1, or a probability further from them")
         if self.sites == MAX_SITES:
             raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
         self.sites += 1
@@ -58,7 +63,7 @@ class Randomness:
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """`x` with elements dropped by a fresh draw; with p = 1, as in eager, nothing is drawn."""
-        return torch.ops.dmc.dropout(x, self.seed, self.draw() if p < 1.0 and x.numel() else self.counter, p)
+        return torch.ops.dmc.dropout(x, self.seed, self.draw(p) if p < 1.0 and x.numel() else self.counter, p)
 
     def feature_dropout(self, x: Tensor, p: float) -> Tensor:
         """`x` with whole channels (its second dimension) dropped by a fresh draw."""

@@ -145,7 +145,7 @@ def _attention(
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -math.inf)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    draw = random.draw() if dropout_p > 0.0 else random.counter
+    draw = random.draw(dropout_p) if 0.0 < dropout_p < 1.0 else random.counter
     return torch.ops.dmc.attention(q, k, v, mask, random.seed, draw, float(dropout_p), float(scale), is_causal)[0]
 
 

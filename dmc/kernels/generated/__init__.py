@@ -1,4 +1,4 @@
-"""Kernels that are generated: the body of a `dm.kernel`, as `dm-form-kernels` outlines it, becomes Triton's source."""
+"""Generated kernels: the body of a `dm.kernel`, outlined by `dm-form-kernels`, becomes Triton source."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Declined", "Generated", "generate"]
 
 @dataclass(frozen=True)
 class Generated:
-    """What a region computes as a problem, and the ways to compute it, the most promising first."""
+    """The problem that a region computes, and its recipes, the most promising first."""
 
     problem: Problem
     recipes: tuple[Recipe, ...]
 
 
 def generate(body: Any) -> Generated:
-    """The kernels of a function on tensors. Raises Declined for one that holds what no kernel is generated for."""
+    """The kernels of a function on tensors. Raises Declined for one with unsupported contents."""
     op = body.operation
     name = ir.StringAttr(op.attributes["sym_name"]).value
     block = op.regions[0].blocks[0]
@@ -44,7 +44,7 @@ def generate(body: Any) -> Generated:
             recipes.append(plan.run(before))
         except Unbound as error:
             if error.value in before:
-                raise Declined("a value that is not where it is read, though it was made before") from error
+                raise Declined("a value that is not available where it is read, though computed before") from error
             before.append(error.value)
             recipes.clear()
             continue
@@ -57,5 +57,5 @@ def _type(type_: Any) -> TensorType:
     if dtype not in ITEM_BYTES:
         raise Declined(f"elements of type {dtype}")
     if not all(shape):
-        raise Declined("a tensor without elements")
+        raise Declined("an empty tensor")
     return TensorType(dtype, shape)

@@ -1,4 +1,4 @@
-"""One operation of `arith` or `math` on floating-point numbers or truth values → a Triton expression."""
+"""One operation of `arith` or `math` on floating-point numbers or booleans → a Triton expression."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dmc.kernels.generated.value import FLOATS, NARROW_FLOATS, TRITON, Declined,
 from dmc.kernels.generated.writer import Writer
 
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
-# By the number of the predicate, as `arith` counts them; Triton's own are ordered, but for `!=`.
+# By the number of the predicate in `arith`; Triton's own are ordered, except `!=`.
 _COMPARISONS = (
     "({0} != {0}) & ({0} == {0})",
     "{0} == {1}",
@@ -70,14 +70,14 @@ def held_as(writer: Writer, value: Value, held: str) -> str:
 
 
 def full(writer: Writer, value: Value, held: str) -> str:
-    """A constant as something that has a type."""
+    """A constant as a typed value."""
     if value.constant is None:
         return held_as(writer, value, held)
     return writer.line("constant", f"tl.full([], {value.text}, {TRITON[held]})", frozenset())
 
 
 def operands(writer: Writer, values: list[Value], held: str) -> list[str]:
-    """The texts of operands in one type: at least one of them says which."""
+    """The texts of operands in one type, determined by at least one of them."""
     texts = [held_as(writer, value, held) for value in values]
     if all(value.constant is not None for value in values):
         texts[0] = full(writer, values[0], held)
@@ -121,7 +121,7 @@ def to_float(writer: Writer, op: Any, value: Value) -> Value:
 
 
 def _as_held(number: float, dtype: str) -> float:
-    """The number rounded to f32; Triton rounds a literal to narrower types where it is used."""
+    """The number rounded to f32; Triton rounds a literal to narrower types on use."""
     import numpy as np
 
     return number if dtype == "f64" else float(np.float32(number))
@@ -137,7 +137,7 @@ def compare_floats(writer: Writer, op: Any, values: list[Value]) -> Value:
 
 
 def logic(writer: Writer, op: Any, values: list[Value]) -> Value:
-    """An operation on truth values."""
+    """An operation on booleans."""
     known = [value for value in values if value.constant is not None]
     if known and op.name in ("arith.andi", "arith.ori"):
         (other,) = [value for value in values if value is not known[0]] or [known[0]]
@@ -146,7 +146,7 @@ def logic(writer: Writer, op: Any, values: list[Value]) -> Value:
     names = {"arith.addi": "arith.xori", "arith.subi": "arith.xori", "arith.muli": "arith.andi"}
     name = names.get(op.name, op.name)
     if name not in _BITWISE:
-        raise Declined(f"{op.name} of truth values")
+        raise Declined(f"{op.name} of booleans")
     stem, template = _BITWISE[name]
     variables = variables_of(values)
     text = writer.line(stem, template.format(*operands(writer, values, "i1")), variables)

@@ -1,4 +1,4 @@
-"""An element of a tensor → the lines that compute it, by going back from what is wanted to what is in memory."""
+"""An element of a tensor → the lines that compute it, traced back from the result to values in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.subi", "
 
 
 class Unbound(Exception):
-    """A reduction or a product is read where it is not at hand: another launch has to make it first."""
+    """A reduction or a product is read where it is not available: another launch must compute it first."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(str(value))
@@ -26,9 +26,9 @@ class Unbound(Exception):
 
 
 class Emitter:
-    """Emits into `writer`. memory: the values that lie in memory, by the stem of their pointer's name.
+    """Emits into `writer`. memory: the values in memory, by the stem of their pointer's name.
 
-    `bound` holds, for each result of a reduction or product that is at hand, where it belongs and what it is called.
+    `bound` holds, for each available result of a reduction or product, its place and name.
     """
 
     def __init__(self, writer: Writer, memory: dict[Any, str]) -> None:
@@ -39,7 +39,7 @@ class Emitter:
         self.loads: list[tuple[Any, Index]] = []
 
     def emit(self, value: Any, places: Sequence[Index]) -> Value:
-        """The element of tensor `value` at `places`. Raises Unbound, or Declined for what cannot be computed here."""
+        """The element of tensor `value` at `places`. Raises Unbound, or Declined if it cannot be computed here."""
         places = tuple(places)
         if value in self.bound:
             where, made = self.bound[value]
@@ -73,7 +73,7 @@ class Emitter:
                 raise Declined(f"{op.name} of tensors")
 
     def load(self, value: Any, places: Places) -> Value:
-        """An element that lies in memory."""
+        """An element in memory."""
         number = linearise(places, value.type.shape)
         self.loads.append((value, number))
         writer, name, dtype = self.writer, self.memory[value], str(value.type.element_type)
@@ -82,7 +82,7 @@ class Emitter:
         masks = [*writer.mask(variables), *(each.text for each in fitting)]
         for each in self.conditions:
             if each not in fitting:
-                # A mask has no more axes than what it masks: without the condition the first element is read.
+                # A mask has no more axes than the masked value: if the condition is false, the first element is read.
                 variables |= each.variables
                 address = writer.line("safe", f"tl.where({each.text}, {address}, 0)", variables)
         place = f"{name}_at" if address == "0" else f"{name}_at + {address}"
@@ -95,7 +95,7 @@ class Emitter:
 
     @contextmanager
     def where(self, condition: Value) -> Generator[None]:
-        """What is read inside is wanted only where `condition` holds, and need not exist elsewhere."""
+        """Values read inside are needed only where `condition` holds, and need not exist elsewhere."""
         before = self.conditions
         if condition.constant is None:
             self.conditions = (*before, condition)
@@ -129,7 +129,7 @@ class Emitter:
         return Value(text, "i1", "i1", variables, bounds=(0, 1))
 
     def choose(self, condition: Value, first: Value, second: Value) -> Value:
-        """One of two, by a condition."""
+        """A selection by a condition."""
         if condition.constant is not None:
             return first if condition.constant else second
         if first.dtype == "i1":
@@ -152,14 +152,14 @@ class Emitter:
     def _constant(self, op: Any, places: Places) -> Value:
         content, dtype = op.attributes["value"], str(op.results[0].type.element_type)
         if not isinstance(content, ir.DenseElementsAttr):
-            raise Declined("a constant beside the module")
+            raise Declined("a constant in a resource")
         if content.is_splat:
             return literal(content.get_splat_value().value, dtype)
         values = [literal(each, dtype) for each in content]
         return self.pick(linearise(places, op.results[0].type.shape), values)
 
     def pick(self, number: Index, values: list[Value]) -> Value:
-        """The value of this number among a few."""
+        """The constant of this index, from a few distinct numbers."""
         if len(values) > 32:
             raise Declined(f"a constant of {len(values)} different numbers")
         made = values[-1]
@@ -201,7 +201,7 @@ class Emitter:
         return self.emit(op.operands[number], at(maps_of(op)[number], loops))
 
     def place(self, value: Value) -> Index:
-        """An integer as a place in a tensor."""
+        """An integer as an index into a tensor."""
         known = integers.as_index(value)
         if known is not None:
             return known

@@ -1,6 +1,6 @@
-"""Where an element lies, as an integer expression of a kernel's variables that simplifies as far as sizes are known.
+"""The index of an element, as an integer expression of a kernel's variables that simplifies given known sizes.
 
-A place in 16 × 1024 × 768 that is made flat and cut up again is the same place: reshapes, which are divisions and
+An index into 16 × 1024 × 768 that is flattened and split again is the same index: reshapes, which are divisions and
 remainders, cost nothing where they cancel.
 """
 
@@ -14,7 +14,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Variable:
-    """An integer from 0 to `size` - 1: of a tile, of a loop or of a program."""
+    """An integer from 0 to `size` - 1: the index of a tile element, a loop or a program."""
 
     name: str
     size: int
@@ -32,7 +32,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Looked:
-    """An integer that was read from memory, by the name of what holds it."""
+    """An integer read from memory, by its name."""
 
     name: str
     bounds: tuple[int, int]
@@ -96,7 +96,7 @@ class Index:
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest value that it may have."""
+        """The least and the largest possible value."""
         ends = [sorted((factor * atom.bounds[0], factor * atom.bounds[1])) for atom, factor in self.terms]
         return self.constant + sum(low for low, _ in ends), self.constant + sum(high for _, high in ends)
 
@@ -112,7 +112,7 @@ class Index:
         return not any(isinstance(atom, Looked) for atom in atoms) and all(each.is_computed() for each in nested)
 
     def at(self, value: int) -> int:
-        """What the expression is where every variable has this value."""
+        """The value of the expression for these values of the variables."""
         return self.constant + sum(factor * _at(atom, value) for atom, factor in self.terms)
 
     def __add__(self, other: Index | int) -> Index:
@@ -150,7 +150,7 @@ class Index:
         return _remainder(rest, by)
 
     def _split(self, by: int) -> tuple[Index, Index]:
-        """q and r with self = q · by + r, where r has the terms that `by` does not divide, and a constant below it."""
+        """q and r with self = q · by + r, where r has the terms not divisible by `by`, and a constant below it."""
         divided = tuple((atom, factor // by) for atom, factor in self.terms if factor % by == 0)
         rest = tuple((atom, factor) for atom, factor in self.terms if factor % by)
         return Index(divided, self.constant // by), Index(rest, self.constant % by)
@@ -160,17 +160,17 @@ ZERO = Index()
 
 
 def constant(value: int) -> Index:
-    """The expression that is always `value`."""
+    """The constant expression `value`."""
     return Index(constant=value)
 
 
 def variable(name: str, size: int) -> Index:
-    """The variable of this name; one with a single value is that value."""
+    """The variable of this name; if it has a single value, that constant."""
     return Index(((Variable(name, size), 1),)) if size > 1 else ZERO
 
 
 def linearise(places: Sequence[Index], shape: Sequence[int]) -> Index:
-    """The number of an element of a contiguous tensor."""
+    """The linear index of an element of a contiguous tensor."""
     total = ZERO
     for place, size in zip(places, shape, strict=True):
         total = total * size + place
@@ -178,13 +178,13 @@ def linearise(places: Sequence[Index], shape: Sequence[int]) -> Index:
 
 
 def delinearise(number: Index, shape: Sequence[int]) -> tuple[Index, ...]:
-    """The place of element `number` in each dimension."""
+    """The index of element `number` in each dimension."""
     places: list[Index] = []
     step = math.prod(shape)
     for i, size in enumerate(shape):
         step //= max(size, 1)
         place = number // step
-        # The first dimension that counts needs no remainder: no number is beyond the end.
+        # The first non-trivial dimension needs no remainder: no index is out of range.
         places.append(place % size if any(each > 1 for each in shape[:i]) else place if size > 1 else ZERO)
     return tuple(places)
 
@@ -198,11 +198,11 @@ def _at(atom: Atom, value: int) -> int:
         case Variable():
             return value
         case Looked():
-            raise AssertionError("what was read from memory is not known")
+            raise AssertionError("a value read from memory is not known")
 
 
 def _common(rest: Index, by: int) -> Iterable[int]:
-    """The sizes, the largest first, by which a part of the terms can be divided together with `by`."""
+    """The sizes, largest first, that divide part of the terms and `by`."""
     sizes = {math.gcd(factor, by) for _, factor in rest.terms}
     return sorted((size for size in sizes if 1 < size < by), reverse=True)
 
@@ -234,7 +234,7 @@ def _without_sign(rest: Index, by: int) -> tuple[Index, int]:
 
 
 def _sum(factors: dict[Atom, int], start: int) -> Index:
-    """The sum, in which quotients and remainders of the same are put together again."""
+    """The sum, with matching quotients and remainders recombined."""
     for atom, factor in list(factors.items()):
         if factor and isinstance(atom, Remainder) and (joined := _joined(atom, factor, factors)):
             return _sum({each: own for each, own in factors.items() if own}, start) + joined
@@ -243,7 +243,7 @@ def _sum(factors: dict[Atom, int], start: int) -> Index:
 
 
 def _joined(low: Remainder, factor: int, factors: dict[Atom, int]) -> Index | None:
-    """`low` · factor with the quotient or the higher remainder that belongs to it; takes both out of `factors`."""
+    """`low` · factor with its matching quotient or higher remainder; removes both from `factors`."""
     for high, own in factors.items():
         if own != factor * low.by:
             continue

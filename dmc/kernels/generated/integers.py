@@ -1,7 +1,7 @@
 """Integer operations → Triton expressions, in the narrowest type that holds their values.
 
-Who counts elements in 64 bits, as MLIR from PyTorch does, needs 32 on most tensors; indices stay expressions that
-simplify, and comparisons that sizes decide are decided here.
+MLIR from PyTorch indexes elements in 64 bits, but most tensors need only 32; indices stay expressions that simplify,
+and comparisons decided by sizes are folded here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _DECIDED: tuple[Callable[[Bounds, Bounds], bool | None], ...] = (
     lambda a, b: True if a[0] >= b[1] else False if a[1] < b[0] else None,
 )
 _FIRST_UNSIGNED = 6
+_NARROW_BITS = 32
 _SIMPLE = {
     "arith.addi": ("sum", "{} + {}"),
     "arith.subi": ("difference", "{} - {}"),
@@ -38,7 +39,7 @@ _SIMPLE = {
     "arith.maxsi": ("maximum", "tl.maximum({}, {})"),
     "arith.minsi": ("minimum", "tl.minimum({}, {})"),
 }
-# Equal to a signed operation where nothing is negative.
+# Equal to a signed operation if nothing is negative.
 _UNSIGNED = {
     "arith.divui": "arith.divsi",
     "arith.remui": "arith.remsi",
@@ -51,7 +52,7 @@ CASTS = ("arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arit
 
 
 def index_value(writer: Writer, index: Index, dtype: str) -> Value:
-    """An integer that is known as an expression."""
+    """An integer with a known expression."""
     if not index.terms:
         return literal(index.constant, dtype)
     held = held_for(dtype, index.bounds)
@@ -67,7 +68,7 @@ def integer_op(writer: Writer, op: Any, values: list[Value]) -> Value:
     name = op.name
     if name in _UNSIGNED:
         if any(_bounds(value)[0] < 0 for value in values):
-            raise Declined(f"{name} of what may be negative")
+            raise Declined(f"{name} of a possibly negative integer")
         name = _UNSIGNED[name]
     if name not in _SIMPLE:
         raise Declined(name)
@@ -82,13 +83,17 @@ def _computed_in_kernel(writer: Writer, name: str, values: list[Value], dtype: s
     low, high = limits(dtype)
     if bounds is not None and not (low <= bounds[0] and bounds[1] <= high):
         bounds = None
-    held = held_for(dtype, bounds, *(value.bounds for value in values))
+    if bounds is not None and bounds[0] == bounds[1]:
+        return literal(bounds[0], dtype)
+    # A shift by all bits of a type or more means nothing there.
+    is_far = name in ("arith.shli", "arith.shrsi") and _bounds(values[1])[1] >= _NARROW_BITS
+    held = dtype if is_far else held_for(dtype, bounds, *(value.bounds for value in values))
     stem, template = _SIMPLE[name]
     texts = [text if text.isidentifier() else f"({text})" for text in operands(writer, values, held)]
     variables = variables_of(values)
     text = writer.line(stem, template.format(*texts), variables)
     made = Value(text, dtype, held, variables, bounds=bounds)
-    # What has become small is held so from here on.
+    # A value that has become small is kept in a narrow type from here on.
     return narrow(writer, made)
 
 
@@ -135,13 +140,13 @@ def select_integers(writer: Writer, values: list[Value]) -> Value:
 
 
 def cast_integer(writer: Writer, op: Any, value: Value) -> Value:
-    """A conversion between integer types, which changes nothing where the value fits."""
+    """A conversion between integer types, a no-op if the value fits."""
     dtype = str(op.results[0].type)
     bounds = _bounds(value)
     if value.dtype == "i1" and op.name != "arith.extui":
         if op.name == "arith.trunci":
             return value
-        raise Declined("the sign of a truth value")
+        raise Declined("the sign of a boolean")
     if value.constant is not None:
         return literal(_wrapped(int(value.constant), dtype), dtype)
     low, high = limits(dtype)
@@ -149,7 +154,7 @@ def cast_integer(writer: Writer, op: Any, value: Value) -> Value:
         text = writer.line("bit", f"({value.text} & 1) != 0", value.variables)
         return Value(text, dtype, dtype, value.variables, bounds=(0, 1))
     if op.name == "arith.extui" and bounds[0] < 0:
-        raise Declined("negative integers made wider without their sign")
+        raise Declined("zero extension of possibly negative integers")
     if low <= bounds[0] and bounds[1] <= high:
         return narrow(writer, Value(value.text, dtype, value.held, value.variables, None, bounds, value.index))
     text = writer.line("low", f"{value.text}.to({TRITON[dtype]})", value.variables)
@@ -174,7 +179,7 @@ def whole(writer: Writer, value: Value, dtype: str) -> Value:
 
 
 def as_index(value: Value) -> Index | None:
-    """The integer as an expression, if it is known as one."""
+    """The integer as an expression, if known."""
     return constant(int(value.constant)) if value.constant is not None else value.index
 
 
@@ -188,7 +193,7 @@ def _bounds(value: Value) -> Bounds:
 
 
 def _as_index(writer: Writer, name: str, values: list[Value], dtype: str) -> Value | None:
-    """The result as an expression, where the operands are."""
+    """The result as an expression, if the operands are."""
     first, second = (as_index(value) for value in values)
     if first is None or second is None:
         return None
@@ -212,7 +217,7 @@ def _as_index(writer: Writer, name: str, values: list[Value], dtype: str) -> Val
 
 
 def _extreme(name: str, values: list[Value]) -> Value | None:
-    """Which of two is the larger or the smaller, where that is known."""
+    """The larger or smaller of two, if known."""
     if name not in ("arith.maxsi", "arith.minsi"):
         return None
     for one, other in (values, values[::-1]):

@@ -1,4 +1,4 @@
-"""One launch as it is written: its pointers, its lines, and the call that it becomes."""
+"""One launch under construction: its pointers, its lines, and the resulting call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEMS = {"operand": "x", "result": "y", "scratch": "part"}
 
 @dataclass(frozen=True)
 class Root:
-    """A tensor that a launch makes, and where it goes."""
+    """A tensor that a launch computes, and its destination."""
 
     value: Any
     buffer: Buffer
@@ -33,21 +33,21 @@ class Root:
 
 
 def stem_of(buffer: Buffer) -> str:
-    """What values of a buffer are called in a kernel; its pointer is called the same with `_at`."""
+    """The name of a buffer's values in a kernel; its pointer's has the suffix `_at`."""
     return f"{_STEMS[buffer.role]}{buffer.index}"
 
 
 @dataclass
 class Launch:
-    """`memory`: in which buffer values lie that are there before."""
+    """`memory`: the buffers of values computed before."""
 
     name: str
     title: str
     memory: dict[Any, Buffer]
     writer: Writer = field(default_factory=Writer)
-    # What is read beside values of the region: parts of reductions.
+    # Buffers read besides values of the region: parts of reductions.
     reads: list[Buffer] = field(default_factory=list)
-    # Where the elements of each root go, what is written to, and the lines that are still to bring them there.
+    # The destinations of each root's elements, the written buffers, and the pending store lines.
     stores: list[tuple[Root, Index]] = field(default_factory=list)
     written: list[Buffer] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Launch:
         self.emitter = Emitter(self.writer, {value: stem_of(buffer) for value, buffer in self.memory.items()})
 
     def variable(self, stem: str, text: str, mask: str = "") -> str:
-        """Declares a variable of the kernel; `mask`: the condition, of its name, that keeps it inside."""
+        """Declares a variable of the kernel; `mask`: the bounds condition, a format of its name."""
         name = self.writer.name(stem)
         self.writer.raw(f"{name} = {text}")
         if mask:
@@ -79,7 +79,7 @@ class Launch:
         self.written.append(buffer)
 
     def flush(self) -> None:
-        """Writes the stores that wait, behind whatever is read by the same turn of a loop."""
+        """Writes the pending stores, after all reads of the same iteration."""
         for line in (_FENCE, *self.waiting) if self.waiting else ():
             self.writer.raw(line)
         self.waiting = []
@@ -89,9 +89,9 @@ class Launch:
         return {self.memory[value] for value, _ in self.emitter.loads}
 
     def in_place(self) -> list[tuple[Buffer, Buffer]]:
-        """Pairs (result, operand) that may be the same memory: each element is read only where it is written.
+        """Pairs (result, operand) that may alias: each element is read only where it is written.
 
-        Threads that read it and one that writes it are kept apart by a barrier.
+        A barrier separates the threads that read it from the one that writes it.
         """
         written, read = _places(self.stores), _places(self.emitter.loads)
         return [
@@ -115,7 +115,7 @@ class Launch:
 
 
 def _places(accesses: Sequence[tuple[Any, Index]]) -> dict[Any, set[Index]]:
-    """For each of what is accessed, at which places."""
+    """For each accessed buffer, the indices."""
     places: dict[Any, set[Index]] = {}
     for each, number in accesses:
         places.setdefault(each, set()).add(number)
@@ -137,10 +137,10 @@ def _source(name: str, title: str, buffers: Sequence[Buffer], lines: Sequence[st
 
 
 def zeros(shape: str, neutral: str, held: str) -> str:
-    """A tile full of one number."""
+    """A tile filled with one number."""
     return f"tl.full({shape}, {neutral}, {TRITON[held]})"
 
 
 def power_of_two(number: int) -> int:
-    """The least power of two that is not below `number`."""
+    """The least power of two that is at least `number`."""
     return 1 << max(number - 1, 0).bit_length()

@@ -1,6 +1,6 @@
-"""Matrix products: tiles on tensor cores, with whatever is computed of the product before it leaves the registers.
+"""Matrix products: tiles on tensor cores, with an epilogue computed in registers.
 
-Deep products with few tiles are split along their depth: partial products in scratch memory, added up in order.
+Deep products with few tiles are split along their depth: partial products in scratch memory, summed in order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dmc.kernels.recipe import Buffer, Call
 _PROCESSORS = 132
 _LEAST = 16
 _GROUP = 8
-# With more elements of a tile for each thread, its halves take turns.
+# With more tile elements per thread, the epilogue handles the tile in halves.
 _MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a product is cut up: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth."""
+    """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth."""
 
     product: Product
     rows: int
@@ -46,22 +46,22 @@ class Tiles:
         return Tiles(product, rows, columns, inner, -(-steps // per_split))
 
     def count(self, kind: str) -> int:
-        """How many tiles there are along the rows or columns."""
+        """The number of tiles along the rows or columns."""
         return -(-self.product.size(kind) // getattr(self, kind))
 
     @property
     def steps(self) -> int:
-        """How many times a program goes on along the depth."""
+        """The number of iterations of a program along the depth."""
         return -(-self.product.size("depth") // (self.inner * self.splits))
 
     @property
     def programs(self) -> int:
-        """How many programs there are."""
+        """The number of programs."""
         return self.product.size("batches") * self.splits * self.count("rows") * self.count("columns")
 
 
 def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
-    """The ways to compute a product, the most promising first: large tiles where enough of them keep the GPU busy."""
+    """The ways to compute a product, the most promising first: large tiles if there are enough to keep the GPU busy."""
     if not narrow:
         return (_tile(64, 64, 32, 4, 2), _tile(128, 64, 16, 8, 2), _tile(32, 64, 32, 4, 2))
     rows, columns = product.size("rows"), product.size("columns")
@@ -86,7 +86,7 @@ def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: 
 
 
 def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
-    """The product, and `roots` computed of it; or, where it is split, its partial sums in `part`."""
+    """The product, and `roots` computed from it; or, if it is split, its partial sums in `part`."""
     product, writer = tiles.product, launch.writer
     batch, row, column, split = _programs(launch, tiles)
     total = writer.name("total")
@@ -109,7 +109,7 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer |
 
 
 def _pieces(launch: Launch, tiles: Tiles, total: str, column: Index, warps: int) -> list[tuple[str, Index]]:
-    """A wide tile as two halves, so that what is computed of one is out of the registers before the other's turn."""
+    """A wide tile as two halves, so that one half's epilogue leaves the registers before the other's begins."""
     half = tiles.columns // 2
     if tiles.rows * tiles.columns <= _MOST_AT_ONCE * 32 * warps:
         return [(total, column)]
@@ -127,7 +127,7 @@ def _pieces(launch: Launch, tiles: Tiles, total: str, column: Index, warps: int)
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:
-    """The second launch of a split product: the sum of its parts, in order, and `roots` computed of it."""
+    """The second launch of a split product: the sum of its parts, in order, and `roots` computed from it."""
     product, writer = tiles.product, launch.writer
     place, programs = flat(launch, _elements(product), 1024)
     total = ""
@@ -157,7 +157,7 @@ def _elements(product: Product) -> int:
 
 
 def _loops_at(product: Product, places: Sequence[Index]) -> tuple[Index, ...]:
-    """The loops that lead to an element of the product: what it begins with is read there."""
+    """The loops of an element of the product, where its initial value is read."""
     loops = [ZERO] * len(product.reduction.loops.sizes)
     for place, dim in zip(places, product.result_dims(), strict=True):
         if dim is not None:
@@ -166,9 +166,9 @@ def _loops_at(product: Product, places: Sequence[Index]) -> tuple[Index, ...]:
 
 
 def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]:
-    """Declares what a program works on: batch, rows, columns and part of the depth.
+    """Declares a program's batch, rows, columns and part of the depth.
 
-    Programs that run at the same time share rows and columns, so that these are found in the cache.
+    Concurrent programs share rows and columns, so that these are found in the cache.
     """
     writer, product = launch.writer, tiles.product
     batches, down, across = product.size("batches"), tiles.count("rows"), tiles.count("columns")
@@ -226,7 +226,7 @@ def _factor(launch: Launch, product: Product, number: int, loops: tuple[Index, .
 
 
 def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str, str]:
-    """The operands in a type that `tl.dot` takes: narrow ones that were widened as they were."""
+    """The operands in a type that `tl.dot` accepts: widened ones in their narrow type."""
     narrow = [launch.writer.widened.get(each.text, each) for each in (first, second)]
     if narrow[0].held == narrow[1].held and narrow[0].held in NARROW_FLOATS:
         return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
@@ -240,7 +240,7 @@ def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str,
 
 
 def _tile_of(launch: Launch, text: str, value: Value, places: tuple[Index, Index], shape: str) -> str:
-    """An operand as a whole tile, zero beyond the depth, along which the second of its places goes."""
+    """An operand as a whole tile, zero beyond the depth, which is its second index."""
     writer = launch.writer
     axes = places[0].variables | places[1].variables
     variables = value.variables | axes

@@ -1,4 +1,4 @@
-"""Operations that only move elements, as maps of places: nothing is computed for them."""
+"""Operations that only move elements, as index maps: nothing is computed for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _broadcast(emitter: Any, op: Any, places: Places) -> Value:
 
 
 def _offsets(emitter: Any, op: Any, first: int) -> list[Index]:
-    """Where a slice begins; dynamic offsets are the operands from `first` on."""
+    """The offsets of a slice; dynamic ones are the operands from `first` on."""
     dynamic = iter(list(op.operands)[first:])
     marker = ir.ShapedType.get_dynamic_stride_or_offset()
     return [
@@ -45,7 +45,7 @@ def _offsets(emitter: Any, op: Any, first: int) -> list[Index]:
 
 
 def _extract_slice(emitter: Any, op: Any, places: Places) -> Value:
-    # A slice may leave out dimensions of size 1.
+    # A slice may drop dimensions of size 1.
     whole = delinearise(linearise(places, op.results[0].type.shape), list(op.attributes["static_sizes"]))
     steps = zip(_offsets(emitter, op, 1), whole, op.attributes["static_strides"], strict=True)
     return emitter.emit(op.operands[0], [place * step + offset for offset, place, step in steps])
@@ -69,7 +69,7 @@ def _insert_slice(emitter: Any, op: Any, places: Places) -> Value:
 
 
 def _fitting(emitter: Any, condition: Value, source: Any, places: Sequence[Index]) -> Value:
-    """The element of `source`, or anything where the condition never holds."""
+    """The element of `source`, or anything if the condition never holds."""
     return literal(0, str(source.type.element_type)) if condition.constant is False else emitter.emit(source, places)
 
 
@@ -96,9 +96,9 @@ def _concat(emitter: Any, op: Any, places: Places) -> Value:
             continue
         with emitter.where(condition):
             piece = emitter.emit(part, within)
-        # The parts cover all places, so what is left at last needs no condition.
+        # The parts cover all indices, so the last one needs no condition.
         made = piece if made is None else emitter.choose(condition, piece, made)
-    assert made is not None, "a place lies in one of the parts"
+    assert made is not None, "an index is in one of the parts"
     return made
 
 

@@ -1,4 +1,4 @@
-"""What is read off the operations of a region: maps, loops, and which values of a body make another."""
+"""Properties of a region's operations: maps, loops, and dependences in a body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Places = tuple[Index, ...]
 
 
 def scalars(value: Any) -> list[Any]:
-    """The scalar operands of what makes a scalar."""
+    """The scalar operands of a scalar's producer."""
     return [each for each in value.owner.operands if not isinstance(each.type, ir.RankedTensorType)]
 
 
@@ -23,12 +23,12 @@ def maps_of(op: Any) -> list[Any]:
 
 
 def is_parallel(op: Any) -> bool:
-    """Whether each iteration of a generic stands for itself."""
+    """Whether the iterations of a generic are independent."""
     return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
 
 
 def at(each: Any, loops: Sequence[Index]) -> Places:
-    """Where a map leads from one iteration."""
+    """The result of a map for one iteration."""
     return tuple(_evaluate(expression, loops) for expression in each.results)
 
 
@@ -52,7 +52,7 @@ def _evaluate(expression: Any, loops: Sequence[Index]) -> Index:
 
 
 def slice_of(wanted: Any, body: Sequence[Any]) -> dict[Any, None]:
-    """The values of which `wanted`, a value of this body, is made, with itself."""
+    """The values on which `wanted`, a value of this body, depends, including itself."""
     needed = {wanted: None}
     for op in reversed(body):
         if len(op.results) and op.results[0] in needed:
@@ -61,7 +61,7 @@ def slice_of(wanted: Any, body: Sequence[Any]) -> dict[Any, None]:
 
 
 def dims_in(each: Any) -> list[int]:
-    """The loops in the results of a map that are plain loops."""
+    """The loops in results of a map that are plain loops."""
     return [place.position for place in each.results if isinstance(place, ir.AffineDimExpr)]
 
 

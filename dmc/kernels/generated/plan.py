@@ -1,6 +1,7 @@
-"""Which launches make the results of a region.
+"""Which launches compute the results of a region.
 
-As much as possible in one; what cannot be at hand where it is read is made by a launch before, and read from memory.
+As much as possible in one; a value that is not available where it is read is computed by an earlier launch, and read
+from memory.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from dmc.kernels.implementation import Candidate
 from dmc.kernels.problem import TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, scratch
 
-# So many rows keep a GPU busy by a program for each.
+# This many rows keep a GPU busy with one program per row.
 _ENOUGH_ROWS = 64
 _MOST_LAUNCHES = 64
 
 
 @dataclass
 class Plan:
-    """The launches of one recipe as they are found. choice: which candidate is taken, where there are so many."""
+    """The launches of one recipe, as they are found. choice: the index of the candidate, if there are that many."""
 
     name: str
     memory: dict[Any, Buffer]
@@ -40,14 +41,15 @@ class Plan:
     choices: int = 1
 
     def run(self, before: Sequence[Any]) -> Recipe:
-        """Makes the values `before`, in order, then the results. Raises Unbound for another that must come before."""
+        """Computes the values `before`, in order, then the results. Raises Unbound for another that must be computed
+        before."""
         for value in before:
             self._make_before(value)
         self._make([root for root in self.results if self.memory.get(root.value) != root.buffer])
         return Recipe(tuple(self.calls), tuple(self.scratch), in_place=self._in_place())
 
     def _in_place(self) -> tuple[tuple[int, int], ...]:
-        """The results that may lie where an operand lies, which no later launch reads."""
+        """The results that may replace an operand, which no later launch reads."""
         pairs: list[tuple[int, int]] = []
         for launch, *later in (self.launches[i:] for i in range(len(self.launches))):
             still_read = {buffer for each in later for buffer in each.read_buffers()}
@@ -72,7 +74,7 @@ class Plan:
         return scratch(len(self.scratch) - 1)[0]
 
     def _make(self, roots: Sequence[Root]) -> None:
-        """The launches that make `roots` of what is in memory."""
+        """The launches that compute `roots` from memory."""
         heavy = heavy_values([root.value for root in roots], self.memory)
         if not heavy:
             self._pointwise(roots)
@@ -107,7 +109,7 @@ class Plan:
             own = [root for root in roots if math.prod(root.shape) == count]
             title = f"{self.name}: {count} elements, each for itself."
             launch = self._launch(title)
-            call = pointwise.pointwise(launch, own, self._choose(pointwise.CANDIDATES))
+            call = pointwise.pointwise(launch, own, self._choose(pointwise.candidates(own)))
             across = turned.turned_dimension(launch, own[0])
             if across is not None:
                 launch = self._launch(title)
@@ -115,7 +117,7 @@ class Plan:
             self._done(launch, call)
 
     def _after(self, roots: Sequence[Root], sizes: Sequence[int], value: Any) -> list[Root]:
-        """The roots of these sizes; others are made by launches of their own, which do not read `value`."""
+        """The roots of these sizes; separate launches, which do not read `value`, compute others."""
         fitting = [root for root in roots if math.prod(root.shape) in sizes]
         others = [root for root in roots if root not in fitting]
         if heavy_values([root.value for root in others], self.memory) or not fitting:
@@ -173,7 +175,7 @@ class Plan:
 
 
 def _is_narrow(product: Product) -> bool:
-    """Whether both factors are of 16 bits, widened or not."""
+    """Whether both factors have 16 bits, widened or not."""
     op = product.reduction.value.owner
     return all(_narrow(op.operands[number]) for number in (product.first, product.second))
 

@@ -12,7 +12,7 @@ from dmc.kernels.generated.operations import Places, at, dims_in, dims_used, map
 from dmc.kernels.generated.reducing import Reduction
 from dmc.kernels.generated.value import FLOATS
 
-# Less than this is no work for tensor cores.
+# Smaller products do not use tensor cores.
 _LEAST_SIDE, _LEAST_DEPTH = 4, 8
 
 
@@ -33,7 +33,7 @@ class Product:
 
     @staticmethod
     def of(reduction: Reduction) -> Product | None:
-        """The product that a reduction is; None for one that multiplies nothing, or little."""
+        """The product that a reduction computes; None for one without a product, or a small one."""
         factors = _factors(reduction)
         if factors is None:
             return None
@@ -53,11 +53,11 @@ class Product:
         return None if small else made
 
     def size(self, kind: str) -> int:
-        """How many rows, columns, … there are."""
+        """The number of rows, columns, …."""
         return math.prod(self.reduction.loops.sizes[dim] for dim in getattr(self, kind))
 
     def loops(self, batch: Index, row: Index, column: Index, inner: Index = ZERO) -> Places:
-        """The loops by the numbers of batch, row, column and place along the depth."""
+        """The loops by the indices of batch, row, column and depth."""
         places = [ZERO] * len(self.reduction.loops.sizes)
         for number, dims in ((batch, self.batches), (row, self.rows), (column, self.columns), (inner, self.depth)):
             sizes = [self.reduction.loops.sizes[dim] for dim in dims]
@@ -66,12 +66,12 @@ class Product:
         return tuple(places)
 
     def result_dims(self) -> list[int | None]:
-        """For each dimension of the result its loop; None for one of size 1."""
+        """The loop of each result dimension; None for size 1."""
         places = maps_of(self.reduction.value.owner)[-1].results
         return [place.position if isinstance(place, ir.AffineDimExpr) else None for place in places]
 
     def factor(self, number: int, loops: Places) -> tuple[Any, Places]:
-        """An operand of the product, and where it is read."""
+        """An operand of the product, and its indices."""
         op = self.reduction.value.owner
         return op.operands[number], at(maps_of(op)[number], loops)
 
@@ -84,7 +84,7 @@ def _order(reduction: Reduction) -> list[int]:
 
 
 def _factors(reduction: Reduction) -> tuple[int, int] | None:
-    """The numbers of the two arguments, as they are or widened, whose product is summed up."""
+    """The indices of the two arguments, possibly widened, whose product is summed."""
     part = reduction.part
     if reduction.name != "arith.addf" or isinstance(part.owner, ir.Block) or part.owner.name != "arith.mulf":
         return None

@@ -1,4 +1,4 @@
-"""The lines by which a reduction's values become one: what every schedule with reductions shares."""
+"""The lines that reduce values, shared by all schedules with reductions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dmc.kernels.generated.value import NARROW_FLOATS, Value, limits, literal
 
 @dataclass(frozen=True)
 class Reduction:
-    """One result of a reduction. part: what of each iteration is combined, a value of its body. held: in which type."""
+    """One result of a reduction. part: the value of its body that each iteration contributes. held: the type of
+    accumulation."""
 
     value: Any
     part: Any
@@ -24,7 +25,7 @@ class Reduction:
 
     @staticmethod
     def of(value: Any) -> Reduction:
-        """The reduction that makes `value`. Raises Declined where it is no plain one."""
+        """The reduction that computes `value`. Raises Declined if it is not a plain one."""
         name, part = combined(value)
         return Reduction(value, part, name, Loops.of(value.owner))
 
@@ -40,19 +41,19 @@ class Reduction:
 
     @property
     def held(self) -> str:
-        """In which type values are combined: sums of narrow types are rounded once, at their end."""
+        """The accumulation type: sums of narrow types are rounded once, at the end."""
         return "f32" if self.dtype in NARROW_FLOATS else "i32" if self.dtype in ("i1", "i8", "i16") else self.dtype
 
     @property
     def neutral(self) -> str:
-        """The number that changes nothing."""
+        """The neutral element."""
         number = self.combiner.neutral
         if not is_float(self.dtype) and abs(number) == float("inf"):
             return str(limits(self.dtype)[number > 0])
         return literal(number, "f32").text if is_float(self.dtype) else str(int(number))
 
     def stem(self) -> str:
-        """What its result is called."""
+        """The name of its result."""
         stems = {"": "total", "maximum": "peak", "minimum": "least"}
         return stems.get(self.combiner.reduce.removeprefix("functions.").removesuffix("_number"), "combined")
 
@@ -61,13 +62,13 @@ class Reduction:
         return emitter.inner_value(self.value.owner, self.part, loops)
 
     def result_places(self, loops: Places) -> Places:
-        """Where the result lies that an iteration contributes to."""
+        """The index of the result that an iteration contributes to."""
         op = self.value.owner
         number = len(op.operands) - len(op.results) + list(op.results).index(self.value)
         return at(maps_of(op)[number], loops)
 
     def start(self, emitter: Emitter, loops: Places) -> Value | None:
-        """What the result begins with, unless that changes nothing."""
+        """The initial value of the result, unless neutral."""
         op = self.value.owner
         first = op.operands[len(op.operands) - len(op.results) + list(op.results).index(self.value)]
         made = emitter.emit(first, self.result_places(loops))
@@ -75,7 +76,7 @@ class Reduction:
 
 
 def reduce_tile(launch: Launch, reduction: Reduction, tile: str, axis: int | None, variables: frozenset[str]) -> str:
-    """The name of what a tile combines to along an axis, which is kept with size 1; without an axis, one number."""
+    """The name of a tile reduced along an axis, kept with size 1; without an axis, to one number."""
     function = reduction.combiner.reduce
     along = f"{axis}, {function}" if function else str(axis)
     kept = ", keep_dims=True" if axis is not None else ""
@@ -87,7 +88,7 @@ def reduce_tile(launch: Launch, reduction: Reduction, tile: str, axis: int | Non
 def tile_of(
     launch: Launch, reduction: Reduction, value: Value, shape: str, axes: frozenset[str], masked: frozenset[str]
 ) -> str:
-    """`value` as a tile of this shape, along the variables `axes`, neutral where those of `masked` are outside."""
+    """`value` as a tile of this shape, along the variables `axes`, neutral where those of `masked` are out of range."""
     writer = launch.writer
     text = full(writer, value, reduction.held)
     variables = value.variables | axes
@@ -105,7 +106,7 @@ def literal_in(reduction: Reduction) -> Value:
 
 
 def finished(launch: Launch, reduction: Reduction, name: str, variables: frozenset[str], loops: Places) -> Value:
-    """The result of a reduction that has come to its end: with what it begins with, and in its own type."""
+    """The final result of a reduction: with its initial value, and in its own type."""
     writer, emitter = launch.writer, launch.emitter
     first = reduction.start(emitter, loops)
     if first is not None:

@@ -1,7 +1,7 @@
-"""Reductions over rows with what stands before and after them: a program takes whole rows.
+"""Reductions over rows with prologue and epilogue: a program takes whole rows.
 
-Rows that fit are held in registers, so that everything is read once. Longer ones are gone through once for each
-reduction that waits for another, and once more for what is computed of their results.
+Rows that fit are kept in registers, so that everything is read once. Longer ones need one pass for each reduction that
+depends on another, and one more for values computed from the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 8192
 
 
 def candidates(width: int) -> tuple[Candidate, ...]:
-    """The ways to go through rows of `width` elements."""
+    """The candidates for rows of `width` elements."""
     block = power_of_two(width)
     if block > _MOST_AT_ONCE:
         return tuple(candidate(rows=1, block=size, warps=warps) for size, warps in ((4096, 8), (8192, 16), (2048, 4)))
@@ -35,7 +35,7 @@ def candidates(width: int) -> tuple[Candidate, ...]:
 
 
 def rows(launch: Launch, roots: Sequence[Root], reductions: Sequence[Reduction], chosen: Candidate) -> Call:
-    """Makes `roots`, each of one element for each row or for each element of the rows."""
+    """Computes `roots`, each with one element per row or per element of the rows."""
     loops = reductions[0].loops
     count = min(chosen["rows"], power_of_two(loops.kept))
     program = "tl.program_id(0)"
@@ -63,7 +63,7 @@ class _Rows:
         self.mask = f"{{}} < {width}" if width % block else ""
 
     def reduce(self, reductions: Sequence[Reduction]) -> None:
-        """Makes the reductions, of which each may read those before it."""
+        """Computes the reductions, each of which may read earlier ones."""
         if self.is_whole:
             self.column = variable(self.launch.variable("column", self.columns, self.mask), self.width)
             for each in reductions:
@@ -84,7 +84,7 @@ class _Rows:
         self.launch.emitter.bound[reduction.value] = reduction.result_places(loops), made
 
     def _go_through(self, level: Sequence[Reduction]) -> None:
-        """One loop over the rows, which makes reductions that do not wait for one another."""
+        """One loop over the rows, which computes independent reductions."""
         sums = [self.writer.name(f"{each.stem()}s") for each in level]
         for name, each in zip(sums, level, strict=True):
             self.writer.raw(f"{name} = {zeros(self.shape, each.neutral, each.held)}")
@@ -104,7 +104,7 @@ class _Rows:
             self.writer.raw(f"{self.writer.masks[column]} = {self.mask.format(column)}")
 
     def store(self, roots: Sequence[Root]) -> None:
-        """Stores what is wanted of each row and of each element."""
+        """Stores the roots of each row and of each element."""
         by_element = [root for root in roots if math.prod(root.shape) != self.rows]
         if self.is_whole:
             for root in by_element:
@@ -122,7 +122,7 @@ class _Rows:
 
 
 def _levels(reductions: Sequence[Reduction]) -> list[list[Reduction]]:
-    """The reductions by how many others each has to wait for, one after the other."""
+    """The reductions by the length of their chain of dependences."""
     level: dict[object, int] = {}
     for each in reductions:
         before = heavy_values(reads(each.value), ())

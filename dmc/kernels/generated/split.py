@@ -1,4 +1,4 @@
-"""Reductions of which many programs share each result: partial results in scratch memory, then their reduction.
+"""Reductions in which many programs share each result: partial results in scratch memory, then their reduction.
 
 The order is fixed, so that equal input gives equal bits.
 """
@@ -27,7 +27,7 @@ _LANES = 16
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the work is shared: `splits` programs for each tile of `kept` results go `steps` times through `depth`."""
+    """The partition of work: `splits` programs per tile of `kept` results make `steps` steps of `depth`."""
 
     loops: Loops
     kept: int
@@ -74,7 +74,7 @@ class Sharing:
 
 
 def _even(tiles: int, steps: int) -> int:
-    """About so many steps, if possible as many for every program: then nothing has to be masked."""
+    """About this many steps, if possible equal for every program: then nothing needs a mask."""
     even = max(each for each in range(1, steps + 1) if tiles % each == 0)
     return even if 2 * even > steps else steps
 
@@ -82,9 +82,9 @@ def _even(tiles: int, steps: int) -> int:
 def partial(
     launch: Launch, share: Sharing, reductions: Sequence[Reduction], elements: Sequence[Root]
 ) -> tuple[list[str], Index, Index]:
-    """Writes the loops; gives the names of the tiles that they leave, and the variables of results and of splits.
+    """Writes the loops; returns the names of the resulting tiles, and the variables of results and of splits.
 
-    elements: what is made of each element besides.
+    elements: roots computed per element in addition.
     """
     writer = launch.writer
     kept, split = _programs(launch, share)
@@ -126,7 +126,7 @@ def _programs(launch: Launch, share: Sharing) -> tuple[Index, Index]:
 
 
 def bind(launch: Launch, share: Sharing, reductions: Sequence[Reduction], sums: Sequence[str], kept: Index) -> None:
-    """Makes the results of the reductions known, from tiles that hold all there is."""
+    """Binds the results of the reductions, from complete tiles."""
     for name, each in zip(sums, reductions, strict=True):
         total = reduce_tile(launch, each, name, share.axis, kept.variables)
         loops = each.loops.places(kept, variable("none", 1))
@@ -152,7 +152,7 @@ def leave(
 def finish(
     launch: Launch, share: Sharing, reductions: Sequence[Reduction], roots: Sequence[Root], parts: Sequence[Buffer]
 ) -> Call:
-    """The second launch: the results from their parts, and what is computed of them."""
+    """The second launch: the results from their parts, and values computed from them."""
     writer, count = launch.writer, share.loops.kept
     splits = power_of_two(share.splits)
     lanes = min(power_of_two(count), max(1, _LANES if splits > 4 else 256))
@@ -183,5 +183,5 @@ def finish(
 
 
 def is_full(root: Root, share: Sharing) -> bool:
-    """Whether a root has an element for each iteration, not for each result."""
+    """Whether a root has an element per iteration, not per result."""
     return math.prod(root.shape) != share.loops.kept

@@ -1,4 +1,4 @@
-"""What a region holds beside element by element computation: reductions, and products of two operands."""
+"""The non-elementwise parts of a region: reductions, and products of two operands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dmc.kernels.generated.index import Index, delinearise, linearise
 from dmc.kernels.generated.operations import Places, dims_in, is_parallel, maps_of, slice_of
 from dmc.kernels.generated.value import Declined
 
-# What combines two values: how Triton reduces with it, how it adds one more, and what changes nothing.
+# A combiner of two values: Triton's reduction, its binary form, and its neutral element.
 _INFINITY = math.inf
 
 
 @dataclass(frozen=True)
 class Combiner:
-    """reduce: the function for `tl.reduce`, empty for a sum. join: two values as one."""
+    """reduce: the function for `tl.reduce`, empty for a sum. join: combines two values."""
 
     reduce: str
     join: str
@@ -42,7 +42,7 @@ COMBINERS = {
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of an operation: their sizes, and which of them its results do not tell."""
+    """The loops of an operation: their sizes, and those missing in its results."""
 
     sizes: tuple[int, ...]
     reduced: tuple[bool, ...]
@@ -62,17 +62,17 @@ class Loops:
 
     @property
     def kept(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return math.prod(size for size, gone in zip(self.sizes, self.reduced, strict=True) if not gone)
 
     @property
     def depth(self) -> int:
-        """How many values make one result."""
+        """The number of values per result."""
         return math.prod(size for size, gone in zip(self.sizes, self.reduced, strict=True) if gone)
 
     @cached_property
     def signature(self) -> tuple[tuple[bool, int], ...]:
-        """The loops with neighbours of one kind as one: equal for operations that can share loops."""
+        """The loops with neighbours of one kind merged: equal for operations that can share loops."""
         merged: list[tuple[bool, int]] = []
         for size, gone in zip(self.sizes, self.reduced, strict=True):
             if size == 1:
@@ -85,15 +85,15 @@ class Loops:
 
     @property
     def is_by_rows(self) -> bool:
-        """Whether what makes one result lies side by side."""
+        """Whether the values of one result are contiguous."""
         return [gone for gone, _ in self.signature] in ([False, True], [True])
 
     def number(self, kept: Index, reduced: Index) -> Index:
-        """The number of an iteration in the order of the loops."""
+        """The linear index of an iteration in loop order."""
         return linearise(self.places(kept, reduced), self.sizes)
 
     def places(self, kept: Index, reduced: Index) -> Places:
-        """One iteration, by the number of its result and the number of the iteration among those of this result."""
+        """One iteration, by the index of its result and its index among those of this result."""
         sizes = list(zip(self.sizes, self.reduced, strict=True))
         of_kept = iter(delinearise(kept, [size for size, gone in sizes if not gone]))
         of_reduced = iter(delinearise(reduced, [size for size, gone in sizes if gone]))
@@ -101,14 +101,14 @@ class Loops:
 
 
 def is_heavy(op: Any) -> bool:
-    """Whether an operation reduces: what it gives is made of many elements."""
+    """Whether an operation reduces many elements to one."""
     if not op.name.startswith("linalg.") or not len(op.regions) or op.name in ("linalg.fill", "linalg.transpose"):
         return False
     return op.name != "linalg.broadcast" and not (op.name == "linalg.generic" and is_parallel(op))
 
 
 def reached(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
-    """The values of which `roots` are made, with these and in order, as far as they are not in memory."""
+    """The values on which `roots` depend, including these, in order, except those in memory."""
     at_hand, seen = set(memory), set[Any]()
     ordered: list[Any] = []
     stack = [(root, False) for root in roots]
@@ -123,12 +123,12 @@ def reached(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
 
 
 def heavy_values(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:
-    """The results of reductions and products, in order, of which `roots` are made."""
+    """The results of reductions and products, in order, on which `roots` depend."""
     return [value for value in reached(roots, memory) if is_heavy(value.owner)]
 
 
 def reads(value: Any) -> list[Any]:
-    """What is read outside of it by the operation that makes `value`, as far as `value` depends on it; each once."""
+    """The outside values that the producer of `value` reads, as far as `value` depends on them; each once."""
     op = value.owner
     regions = list(op.regions)
     if not op.name.startswith("linalg.") or not regions:
@@ -142,14 +142,15 @@ def reads(value: Any) -> list[Any]:
 
 
 def _is_inside(value: Any, op: Any) -> bool:
-    """Whether a value is made in a region of `op`."""
+    """Whether a value is defined in a region of `op`."""
     return (value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.parent) == op
 
 
 def combined(value: Any) -> tuple[str, Any]:
-    """How the operation that makes `value` combines what, as the name of an operation and a value of its body.
+    """How the producer of `value` combines what:
 
-    Raises Declined for a body that does anything else with what is there already.
+    the name of an operation and a value of its body. Raises Declined for a body that uses the accumulator in any other
+    way.
     """
     op = value.owner
     block = op.regions[0].blocks[0]
@@ -159,7 +160,7 @@ def combined(value: Any) -> tuple[str, Any]:
     output = block.arguments[len(op.operands) - len(op.results) + number]
     made = yielded.owner
     if isinstance(made, ir.Block) or made.name not in COMBINERS or output not in list(made.operands):
-        raise Declined(f"a reduction that is no sum, product or extreme ({op.name})")
+        raise Declined(f"a reduction other than sum, product or extremum ({op.name})")
     first, second = made.operands
     other = second if first == output else first
     if output in slice_of(other, inner):

@@ -1,7 +1,7 @@
 """Elements that are read in another order than they are written: tiles that are long in both directions.
 
-A flat tile would read neighbours from places far apart. A tile of two dimensions reads rows and writes columns, and
-turns them in shared memory.
+A flat tile would read neighbours far apart. A two-dimensional tile reads rows and writes columns, and transposes in
+shared memory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Call
 
 CANDIDATES = (candidate(across=64, along=64, warps=4), candidate(across=32, along=64, warps=4))
-# Fewer elements in a row, or of a tensor, are not worth it.
+# Fewer elements in a row, or in a tensor, are not worth it.
 _LEAST_ROW, _LEAST_ELEMENTS = 16, 4096
 
 
 def turned_dimension(launch: Launch, root: Root) -> int | None:
-    """The dimension of a root along which something that a flat launch reads is contiguous, if it is not the last."""
+    """The dimension of a root, other than the last, along which an operand of a flat launch is contiguous."""
     dims = [dim for dim, size in enumerate(root.shape) if size > 1]
     if not dims or root.shape[dims[-1]] < _LEAST_ROW:
         return None
@@ -34,7 +34,8 @@ def turned_dimension(launch: Launch, root: Root) -> int | None:
 
 
 def turned(launch: Launch, roots: Sequence[Root], across: int, chosen: Candidate) -> Call:
-    """Makes `roots`, all of one number of elements, by tiles of the last dimension of the first and of `across`."""
+    """Computes `roots`, all with the same number of elements, by tiles of the first one's last dimension and of
+    `across`."""
     shape = roots[0].shape
     along = max(dim for dim, size in enumerate(shape) if size > 1)
     tiles: list[int] = []
@@ -60,5 +61,5 @@ def turned(launch: Launch, roots: Sequence[Root], across: int, chosen: Candidate
 
 
 def _step(number: Index, distance: int) -> int:
-    """How far apart two places are read that are written at this distance."""
+    """The read distance of two elements at this write distance."""
     return abs(number.at(distance) - number.at(0))

@@ -1,4 +1,4 @@
-"""What a line of a generated kernel computes."""
+"""A value in a generated kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmc.kernels.generated.index import Index
 
 Bounds = tuple[int, int]
 
-# How Triton calls MLIR's types.
+# Triton's names of MLIR's types.
 TRITON = {
     "f64": "tl.float64",
     "f32": "tl.float32",
@@ -25,13 +25,13 @@ TRITON = {
 }
 FLOATS = ("f64", "f32", "f16", "bf16")
 NARROW_FLOATS = ("f16", "bf16")
-# So are integers held, the narrowest that holds all values first.
+# The types in which integers are kept, narrowest first.
 _HELD: tuple[tuple[str, Bounds], ...] = (("i32", (-(2**31), 2**31 - 1)), ("u32", (0, 2**32 - 1)))
 BITS = {"index": 64, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
 
 
 class Declined(Exception):
-    """A region that no kernel is generated for, and why."""
+    """A region that is not supported, and why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -40,10 +40,10 @@ class Declined(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """text: a name, or a literal. dtype: MLIR's name of what it means. held: the type that it has in the kernel.
+    """text: a name, or a literal. dtype: MLIR's name of its type. held: its type in the kernel.
 
-    variables: those that it depends on, which are the axes of the tile along which it differs. constant: what it is
-    where that is known. bounds: the least and the largest value of an integer; index: the integer as an expression.
+    variables: those that it depends on, which are the tile axes along which it varies. constant: its value if known.
+    bounds: the least and the largest value of an integer; index: the integer as an expression.
     """
 
     text: str
@@ -73,7 +73,7 @@ def limits(dtype: str) -> Bounds:
 
 
 def held_for(dtype: str, *bounds: Bounds | None) -> str:
-    """The narrowest type in which integers with these bounds, of MLIR's type `dtype`, can be held."""
+    """The narrowest type that can hold integers with these bounds, of MLIR's type `dtype`."""
     if dtype == "i1":
         return "i1"
     known = [limits(dtype) if each is None else each for each in bounds]

@@ -1,4 +1,4 @@
-"""The text of a kernel as it grows: each line once, and as far outside of loops as what it reads allows."""
+"""The text of a kernel under construction: each line once, and hoisted out of loops as far as its operands allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MADE = re.compile(r"\s*(\w+) = ")
 
 @dataclass
 class _Scope:
-    """A function or a loop. variables: those that differ between its iterations. known: what stands in it already."""
+    """A function or a loop. variables: those that differ between its iterations. known: the expressions it already
+    contains."""
 
     variables: frozenset[str]
     lines: list[str] = field(default_factory=list)
@@ -27,19 +28,19 @@ class _Scope:
 
 
 class Writer:
-    """Writes one kernel. `masks`: for a variable that goes beyond its size, the name of the mask that holds it in."""
+    """Writes one kernel. `masks`: for a variable that may exceed its size, the name of its mask."""
 
     def __init__(self) -> None:
         self.scopes = [_Scope(frozenset())]
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
-        # Narrow numbers by the names of the wider ones that they became; names of tiles that are 0 where masked.
+        # Narrow numbers by the names of their widened values; names of tiles that are 0 where masked.
         self.widened: dict[str, Value] = {}
         self.zeroed: set[str] = set()
 
     @contextmanager
     def loop(self, head: str, *variables: str) -> Generator[None]:
-        """What is written inside and depends on `variables` stands in the loop `head`."""
+        """Lines written inside that depend on `variables` go into the loop `head`."""
         self.scopes.append(_Scope(frozenset(variables)))
         yield
         scope = self.scopes.pop()
@@ -51,12 +52,12 @@ class Writer:
         self.scopes[-1].lines.append(line)
 
     def name(self, stem: str) -> str:
-        """A name that is not taken."""
+        """An unused name."""
         self.names[stem] += 1
         return stem if self.names[stem] == 1 else f"{stem}_{self.names[stem]}"
 
     def line(self, stem: str, expression: str, variables: frozenset[str]) -> str:
-        """The name of what has the value `expression`, which may stand there already."""
+        """The name of the value `expression`, which may already be defined."""
         known = self.find(expression)
         if known is not None:
             return known.text
@@ -66,23 +67,23 @@ class Writer:
         return name
 
     def find(self, key: Hashable) -> Value | None:
-        """What was kept under `key` and can be read here."""
+        """The value kept under `key` that is visible here."""
         for scope in reversed(self.scopes):
             if key in scope.known:
                 return scope.known[key]
         return None
 
     def keep(self, key: Hashable, value: Value) -> Value:
-        """Keeps `value` for as long as what it depends on stays the same."""
+        """Keeps `value` while its dependences stay the same."""
         self._scope(value.variables).known[key] = value
         return value
 
     def mask(self, variables: frozenset[str]) -> list[str]:
-        """The masks that keep an access by these variables inside."""
+        """The masks that keep an access by these variables in bounds."""
         return [self.masks[name] for name in sorted(variables) if name in self.masks]
 
     def index(self, index: Index) -> str:
-        """The text of an expression, with what loops do not change written before them."""
+        """The text of an expression, with loop-invariant parts hoisted."""
         if not index.terms:
             return str(index.constant)
         wide = max(abs(end) for end in index.bounds) >= _WIDE
@@ -126,7 +127,7 @@ def _grouped(text: str) -> str:
 
 
 def _without_unread(lines: list[str]) -> list[str]:
-    """The lines but those that give a name to what nobody reads."""
+    """The lines, except definitions of unused names."""
     while True:
         read = Counter(name for line in lines for name in set(_NAMES.findall(line)))
         kept = [line for line in lines if (made := _MADE.match(line)) is None or read[made[1]] > 1]

@@ -1,1 +1,1 @@
-"""The Triton source of the kernels. Imported only where code is made of it, or where it is interpreted."""
+"""The Triton source of the kernels. Imported only where it is compiled or interpreted."""

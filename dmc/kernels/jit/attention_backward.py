@@ -1,6 +1,6 @@
 """Flash attention, backward (Dao et al., 2022, algorithm 4), without atomics: gradients of rows, then of columns.
 
-Both launches recompute the probabilities from the log-sum-exp of rows. The first leaves sum(dout · out) of each row.
+Both launches recompute the probabilities from the log-sum-exp of rows. The first stores sum(dout · out) of each row.
 """
 
 import triton
@@ -23,13 +23,13 @@ from dmc.kernels.jit.attention_tiles import (
 
 @triton.jit
 def _of_rows(pointer, index, row, other, c: tl.constexpr):
-    """One number of each row; `other` beyond the last."""
+    """One number per row; `other` beyond the last."""
     return tl.load(pointer + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=other)
 
 
 @triton.jit
 def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl.constexpr):
-    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout what it kept."""
+    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout the mask."""
     index, batch, head, first_row = tile_of_rows(c)
     row = first_row + tl.arange(0, c.block_rows)
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
@@ -38,6 +38,11 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
     dout_tile = outputs(head_of(dout, batch, head, c.dout_at[0], c.dout_at[1]), first_row, c.dout_at[2], c)
     out_tile = outputs(head_of(out, batch, head, c.out_at[0], c.out_at[1]), first_row, c.out_at[2], c)
     sums = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
+    scale = c.scale
+    if c.dropout is not None:
+        # What dropout keeps is scaled at the end, with all else that is summed.
+        sums /= c.dropout.scale
+        scale *= c.dropout.scale
     tl.store(delta + index.to(tl.int64) * c.rows + row, sums, mask=row < c.rows)
     level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
     accumulator = tl.full([c.block_rows, c.block_width], 0.0, tl.float32)
@@ -52,12 +57,11 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability = tl.exp2(scores * c.factor - level[:, None])
             if c.dropout is not None:
-                keep = kept_and_stored(mask, seed, draw, index, first_row, first, c)
-                slope = tl.where(keep, slope * c.dropout.scale, 0.0)
+                slope = tl.where(kept_and_stored(mask, seed, draw, index, first_row, first, c), slope, 0.0)
             dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
     dq_head = head_of(dq, batch, head, c.dq_at[0], c.dq_at[1])
-    store_rows(dq_head, first_row, accumulator * c.scale, c.dq_at[2], c.rows, c.width)
+    store_rows(dq_head, first_row, accumulator * scale, c.dq_at[2], c.rows, c.width)
 
 
 @triton.jit
@@ -76,11 +80,13 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
         dk_sum, dv_sum = _of_head(
             dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c
         )
+    scale = c.scale
     if c.dropout is not None:
         dv_sum *= c.dropout.scale
+        scale *= c.dropout.scale
     dk_head = head_of(dk, batch, kv_head, c.dk_at[0], c.dk_at[1])
     dv_head = head_of(dv, batch, kv_head, c.dv_at[0], c.dv_at[1])
-    store_rows(dk_head, first, dk_sum * c.scale, c.dk_at[2], c.columns, c.width)
+    store_rows(dk_head, first, dk_sum * scale, c.dk_at[2], c.columns, c.width)
     store_rows(dv_head, first, dv_sum, c.dv_at[2], c.columns, c.value_width)
 
 
@@ -88,7 +94,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
 def _of_head(
     dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c: tl.constexpr
 ):
-    """What the rows of one head give to a tile of columns. Tiles are transposed: [columns, rows]."""
+    """The contribution of one head's rows to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
     q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
     dout_head = head_of(dout, batch, head, c.dout_at[0], c.dout_at[1])
@@ -108,11 +114,15 @@ def _of_head(
             probability = tl.exp2(scores * c.factor - level[None, :])
             shared = probability
             if c.dropout is not None:
-                keep = tl.trans(kept_as_stored(mask, seed, draw, index, first_row, first, c))
-                shared = tl.where(keep, probability, 0.0)
-                slope = tl.where(keep, slope * c.dropout.scale, 0.0)
+                # The sign, which nothing else needs, tells what is dropped: so no mask is held over the products.
+                keep = kept_as_stored(mask, seed, draw, index, first_row, first, c)
+                probability = tl.where(keep, probability, -probability)
+                shared = tl.maximum(probability, 0.0, propagate_nan=tl.PropagateNan.ALL)
             dv_sum = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv_sum, input_precision=c.precision)
             sums = _of_rows(delta, index, row, 0.0, c)
-            dscores = (probability * (slope - sums[None, :])).to(q_tile.dtype)
+            slope -= sums[None, :]
+            if c.dropout is not None:
+                slope = tl.where(probability < 0.0, sums[None, :], slope)
+            dscores = (probability * slope).to(q_tile.dtype)
             dk_sum = tl.dot(dscores, q_tile, dk_sum, input_precision=c.precision)
     return dk_sum, dv_sum

@@ -1,4 +1,5 @@
-"""Flash attention, forward (Dao, 2023): a program takes a tile of rows of one head, and is online over columns."""
+"""Flash attention, forward (Dao, 2023): a program takes a tile of rows of one head, with online softmax over
+columns."""
 
 import triton
 import triton.language as tl
@@ -18,9 +19,9 @@ from dmc.kernels.jit.attention_tiles import (
 
 @triton.jit
 def _online(scores, peak, total, accumulator, c: tl.constexpr):
-    """Probabilities of a tile relative to the new peak of each row, and what was summed before brought to that peak."""
+    """Probabilities of a tile relative to the new maximum of each row, and earlier sums rescaled to that maximum."""
     new_peak = tl.maximum(peak, tl.max(scores, 1) * c.factor)
-    # A row that has seen nothing yet has no peak to subtract.
+    # A fully masked row so far has no maximum to subtract.
     base = tl.where(new_peak == float("-inf"), 0.0, new_peak) if c.biased else new_peak
     probability = tl.exp2(scores * c.factor - base[:, None])
     decay = tl.exp2(peak - base)
@@ -39,7 +40,7 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
     total = tl.full([c.block_rows], 0.0, tl.float32)
     accumulator = tl.full([c.block_rows, c.block_value], 0.0, tl.float32)
     end = tl.minimum(first_row + c.block_rows, c.columns) if c.causal else c.columns
-    # Tiles that all rows see whole need no mask.
+    # Tiles fully visible to all rows need no mask.
     full = (tl.minimum(first_row, end) if c.causal else end) // c.block_columns * c.block_columns
     for masked in tl.static_range(2):
         for first in tl.range(full if masked else 0, end if masked else full, c.block_columns):
@@ -48,15 +49,13 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability, peak, total, accumulator = _online(scores, peak, total, accumulator, c)
             if c.dropout is not None:
-                probability = tl.where(kept_tile(seed, draw, index, first_row, first, c), probability, 0.0)
+                probability *= tl.where(kept_tile(seed, draw, index, first_row, first, c), c.dropout.scale, 0.0)
             v_tile = values(v_head, first, c)
             accumulator = tl.dot(probability.to(v_tile.dtype), v_tile, accumulator, input_precision=c.precision)
     empty = total == 0.0
     scale = tl.where(empty, 0.0, 1.0 / tl.where(empty, 1.0, total))
-    if c.dropout is not None:
-        scale *= c.dropout.scale
     out_head = head_of(out, batch, head, c.out_at[0], c.out_at[1])
     store_rows(out_head, first_row, accumulator * scale[:, None], c.out_at[2], c.rows, c.value_width)
-    # Infinity makes the recomputed probabilities of an empty row zero.
+    # Infinity makes the recomputed probabilities of a fully masked row zero.
     level = tl.where(empty, float("inf"), (peak + tl.log2(total)) * LN_2)
     tl.store(logsumexp + index.to(tl.int64) * c.rows + row, level, mask=row < c.rows)

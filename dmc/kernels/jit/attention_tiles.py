@@ -1,4 +1,4 @@
-"""What the kernels of attention share: tiles of operands, scores and what they hide.
+"""Code shared by the attention kernels: tiles of operands, scores and masks.
 
 `c` is an `AttentionShape`. Scores are in units of log₂ e, so that a probability is one `exp2`; without a bias they
 still wait for `c.factor`, which is fused into what follows. `index` counts heads over the whole batch.
@@ -7,7 +7,7 @@ still wait for `c.factor`, which is fused into what follows. `index` counts head
 import triton
 import triton.language as tl
 
-from dmc.kernels.jit.philox import expanded, kept, packed, spread, words_of
+from dmc.kernels.jit.philox import blocks, expanded, kept, packed, spread, words_of
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -15,13 +15,13 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.constexpr):
-    """Where the rows of a head begin."""
+    """The address of a head's first row."""
     return pointer + batch.to(tl.int64) * batch_stride + head.to(tl.int64) * head_stride
 
 
 @triton.jit
 def tile_of_rows(c: tl.constexpr):
-    """Which tile of rows this program takes: index, batch, head and first row. Those with most columns come first."""
+    """The tile of rows of this program: index, batch, head and first row. Those with the most columns come first."""
     tiles: tl.constexpr = (c.rows + c.block_rows - 1) // c.block_rows
     tile = tiles - 1 - tl.program_id(0) % tiles
     index = tl.program_id(0) // tiles
@@ -101,39 +101,40 @@ def _bias(bias, batch, head, row, column, c: tl.constexpr):
 @triton.jit
 def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
     """Which probabilities of a tile are kept, [block_rows, block_columns]."""
-    row = index.to(tl.int64) * c.rows + first_row
     dropout: tl.constexpr = c.dropout
-    return kept(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
+    return kept(index.to(tl.int64) * c.rows + first_row, first_column, tl.load(seed), tl.load(draw), dropout)
 
 
 @triton.jit
-def _mask_places(mask, index, first_row, first_column, c: tl.constexpr):
-    """Addresses of the packed bits of a tile, and which of them exist."""
-    lanes: tl.constexpr = c.dropout.lanes
-    row = first_row + tl.arange(0, c.block_rows)
-    block = first_column // lanes + tl.arange(0, c.block_columns // lanes)
-    address = mask + (index.to(tl.int64) * c.rows + row)[:, None] * (c.columns // lanes) + block[None, :]
-    return address, (row < c.rows)[:, None] & (block < c.columns // lanes)[None, :]
+def _mask_of(mask, index, c: tl.constexpr):
+    """Where the packed bits of a head begin: for each column of blocks a byte a row."""
+    return mask + index.to(tl.int64) * (c.columns // 8 * c.rows)
 
 
 @triton.jit
 def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
-    """`kept_tile`; its packed bits are left in `mask`, if that is wanted."""
+    """`kept_tile`; its packed bits are stored in `mask`, if requested."""
     if not c.stored:
         return kept_tile(seed, draw, index, first_row, first_column, c)
-    row = index.to(tl.int64) * c.rows + first_row
     dropout: tl.constexpr = c.dropout
-    x, y, z, w = words_of(row, first_column, tl.load(seed), tl.load(draw), c.block_rows, c.block_columns, dropout)
-    address, inside = _mask_places(mask, index, first_row, first_column, c)
-    tl.store(address, packed(x, y, z, w, dropout).to(mask.dtype.element_ty), mask=inside)
+    row, block = blocks(dropout)
+    row, block = first_row + row, first_column // 8 + block
+    x, y, z, w = words_of(index.to(tl.int64) * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
+    inside = (row < c.rows) & (block < c.columns // 8)
+    tl.store(_mask_of(mask, index, c) + block * c.rows + row, packed(x, y, z, w, dropout).to(tl.int8), mask=inside)
     return spread(x, y, z, w, dropout)
 
 
 @triton.jit
 def kept_as_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
-    """`kept_tile`, from what `kept_and_stored` left."""
+    """`kept_tile` transposed, from what `kept_and_stored` left."""
     if not c.stored:
-        return kept_tile(seed, draw, index, first_row, first_column, c)
-    address, inside = _mask_places(mask, index, first_row, first_column, c)
+        return kept_tile(seed, draw, index, first_row, first_column, c).T
+    row = first_row + tl.arange(0, c.block_rows)
+    block = first_column // 8 + tl.arange(0, c.block_columns // 8)
+    address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]
     dropout: tl.constexpr = c.dropout
-    return expanded(tl.load(address, mask=inside, other=0), c.block_columns, dropout)
+    if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
+        return expanded(tl.load(address), dropout)
+    inside = (block < c.columns // 8)[:, None] & (row < c.rows)[None, :]
+    return expanded(tl.load(address, mask=inside, other=0), dropout)

@@ -1,6 +1,6 @@
 """Softmax cross entropy of rows of logits, online over classes. `c` is a `CrossEntropyShape`.
 
-A row of logits is read from memory once: where its gradient is wanted too, the second reading finds it in the cache.
+A row of logits is read from memory once: if its gradient is also computed, the second read hits the cache.
 """
 
 import triton
@@ -12,7 +12,7 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
-    """Peak, sum of exponentials relative to it, and sum, with a block of logits taken in."""
+    """Maximum, sum of exponentials relative to it, and sum, updated with a block of logits."""
     column = first + tl.arange(0, block)
     mask = column < c.classes if masked else None
     if c.kept:
@@ -67,7 +67,8 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
 
 @triton.jit
 def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, c: tl.constexpr):
-    """The gradient of a block of logits. It may lie where they lie: a thread reads a logit before it writes there."""
+    """The gradient of a block of logits. It may replace them in place: a thread reads a logit before it writes
+    there."""
     column = first + tl.arange(0, block)
     is_class = column < c.classes if masked else None
     mask = column < c.width if masked else None
@@ -106,14 +107,15 @@ def backward(dloss, logits, target, logsumexp, scale, gradient, c: tl.constexpr)
 
 @triton.jit
 def both(dloss, logits, target, scale, logsumexp, losses, gradient, c: tl.constexpr):
-    """`forward` and `backward` of one row, where the gradient of the loss is known beforehand."""
+    """`forward` and `backward` of one row, if the gradient of the loss is known in advance."""
     row = tl.program_id(0)
     wanted = tl.load(target + row)
     place = logits + row.to(tl.int64) * c.logits_stride
     level, plain = _level(place, c)
     tl.store(logsumexp + row, level)
     tl.store(losses + row, _loss(place, wanted, level, plain, c))
-    # Whoever wrote the gradient over the logits would otherwise be ahead of who still reads its own target's logit.
+    # Otherwise a thread that writes the gradient over the logits could overtake one that still reads its target's
+    # logit.
     tl.debug_barrier()
     factor = tl.load(dloss).to(tl.float32) * tl.load(scale)
     _gradient(place, gradient + row.to(tl.int64) * c.gradient_stride, wanted, level, factor, c)
@@ -131,7 +133,7 @@ def count(target, scale, c: tl.constexpr):
 
 @triton.jit
 def total(losses, scale, loss, c: tl.constexpr):
-    """The loss of all rows, added up in a fixed order. One program."""
+    """The loss of all rows, summed in a fixed order. One program."""
     summed = tl.full([c.sum_block], 0.0, tl.float32)
     for first in range(0, c.rows, c.sum_block):
         row = first + tl.arange(0, c.sum_block)

@@ -1,4 +1,4 @@
-"""The gradient of an embedding without atomics: occurrences are sorted by row, then each row adds up its own.
+"""The gradient of an embedding without atomics: occurrences are sorted by row, then each row sums its own.
 
 `c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others.
 """
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def _row_of(index, place, c: tl.constexpr):
-    """The rows of occurrences, `c.rows` for those that count for none."""
+    """The rows of occurrences, `c.rows` for those without a row."""
     row = tl.load(index + place, mask=place < c.occurrences, other=-1)
     counts = (row >= 0) & (row < c.rows) & (row != c.padding_index)
     return tl.where(counts, row, c.rows).to(tl.int32)
@@ -17,9 +17,9 @@ def _row_of(index, place, c: tl.constexpr):
 
 @triton.jit
 def count(index, counts, c: tl.constexpr):
-    """For each occurrence, how many of a share of all others come before it: [shares, occurrences].
+    """For each occurrence, how many of a share of all others precede it: [shares, occurrences].
 
-    Those of smaller rows do, and those of the same row that stand before.
+    Those of smaller rows do, and earlier ones of the same row.
     """
     blocks: tl.constexpr = (c.occurrences + c.block_rank - 1) // c.block_rank
     share = tl.program_id(0) // blocks
@@ -35,7 +35,7 @@ def count(index, counts, c: tl.constexpr):
 
 @triton.jit
 def _key(index, place, c: tl.constexpr):
-    """What occurrences are sorted by, each another number. Beyond the last one they are larger than all."""
+    """The sort keys of occurrences, all distinct. Beyond the last one they are larger than all."""
     row = tl.where(place < c.occurrences, _row_of(index, place, c), c.rows + 1)
     if c.wide:
         return row.to(tl.int64) * c.occurrences + place

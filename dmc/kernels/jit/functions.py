@@ -1,6 +1,6 @@
 """Functions of f32 that Triton's language lacks or approximates coarsely, to a few units in the last place.
 
-Made of what its interpreter knows, too, but for `fmod`. NaN gives NaN. `multiply` and others are for reductions.
+Built only from operations that its interpreter also supports. NaN gives NaN. `multiply` and others are for reductions.
 """
 
 import triton
@@ -8,7 +8,7 @@ import triton.language as tl
 from triton.language.extra.cuda import libdevice
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
-# What f32 loses of it.
+# Its rounding error in f32.
 _LOG2_E_LOW = tl.constexpr(1.925963033500961e-08)
 _LN_2 = tl.constexpr(0.6931471805599453)
 # ln 2 in two parts, of which the first times a small integer is exact.
@@ -18,11 +18,11 @@ _LN_2_LOW = tl.constexpr(-2.12194440e-4)
 
 @triton.jit
 def exp(x):
-    """eˣ as a power of two; what rounding the exponent loses is put back."""
+    """eˣ as a power of two; the rounding error of the exponent is compensated."""
     exponent = x * _LOG2_E
     lost = tl.fma(x, _LOG2_E, -1.0 * exponent) + x * _LOG2_E_LOW
     power = tl.exp2(exponent)
-    # Infinities give NaN until here.
+    # Up to here infinities give NaN.
     return tl.where(x > 88.7229, float("inf"), tl.where(x < -104.0, 0.0, power + power * (lost * _LN_2)))
 
 
@@ -45,9 +45,9 @@ def expm1(x):
 
 @triton.jit
 def log1p(x):
-    """ln(1 + x): what rounding 1 + x loses is put back."""
+    """ln(1 + x): the rounding error of 1 + x is compensated."""
     whole = 1.0 + x
-    # Of 1 + x the larger part is exact to subtract.
+    # Subtracting the larger term of 1 + x is exact.
     lost = tl.where(x >= 1.0, 1.0 - (whole - x), x - (whole - 1.0))
     exact = tl.log(whole) + lost / whole
     plain = (whole <= 0.0) | (whole == float("inf"))
@@ -70,7 +70,7 @@ def tanh(x):
 
 @triton.jit
 def power(x, y):
-    """xʸ as C's `pow`, by way of f64; `y` may be a number."""
+    """xʸ like C's `pow`, via f64; `y` may be a number."""
     y = tl.zeros_like(x) + y
     exact, wide = tl.abs(x).to(tl.float64), y.to(tl.float64)
     size = tl.exp2(wide * tl.log2(exact)).to(tl.float32)

@@ -1,7 +1,7 @@
-"""Layer and RMS normalisation of rows, and what may stand before: a residual to which the input is added, dropped.
+"""Layer and RMS normalisation of rows, with an optional prologue: adding the input, after dropout, to a residual.
 
-`c` is a `NormShape`. Gradients of weights are summed in two stages: each program leaves a partial sum of its rows, and
-`dmc.kernels.jit.sums` adds these up in order.
+`c` is a `NormShape`. Gradients of weights are summed in two stages: each program stores a partial sum of its rows, and
+`dmc.kernels.jit.sums` sums these in order.
 """
 
 import triton
@@ -18,7 +18,7 @@ def _rows(pointer, row, column, inside, c: tl.constexpr):
 @triton.jit
 def _dropped(value, first, seed, draw, c: tl.constexpr):
     dropout: tl.constexpr = c.dropout
-    keep = kept(first, 0, tl.load(seed), tl.load(draw), c.block_rows, c.block_width, dropout)
+    keep = kept(first, 0, tl.load(seed), tl.load(draw), dropout)
     return tl.where(keep, value * c.dropout.scale, 0.0)
 
 
@@ -36,7 +36,7 @@ def forward(x, residual, weight, bias, seed, draw, total, y, mean, rstd, c: tl.c
     if c.residual:
         value += tl.load(residual + address, mask=inside, other=0.0).to(tl.float32)
         tl.store(total + address, value.to(total.dtype.element_ty), mask=inside)
-        # What the backward pass reads is what is normalised.
+        # The backward pass reads the rounded `total`, so that is normalised.
         value = value.to(total.dtype.element_ty).to(tl.float32)
     if c.centred:
         centre = tl.sum(value, 1) / c.width
@@ -54,7 +54,7 @@ def forward(x, residual, weight, bias, seed, draw, total, y, mean, rstd, c: tl.c
 def backward(dy, dtotal, x, weight, mean, rstd, seed, draw, dresidual, dx, dweights, dbiases, c: tl.constexpr):
     """`dx` of this program's rows, and its part of the gradients of weight and bias, f32 [programs, width].
 
-    With a residual, `dtotal` is added: the sum is `dresidual`, and dropped it is `dx`.
+    With a residual, `dtotal` is added: the sum is `dresidual`, and after dropout `dx`.
     """
     column = tl.arange(0, c.block_width)
     within = column < c.width

@@ -37,7 +37,7 @@ def _store(row, column: tl.constexpr, place, count, value, c: tl.constexpr):
 
 @triton.jit
 def adam(table, clip, lr, apply, correction1, correction2_sqrt, c: tl.constexpr):
-    """New parameters and moments of a chunk, and the parameters once more as a copy in another type, if there is one.
+    """New parameters and moments of a chunk, and optionally a copy of the parameters in another type.
 
     Columns: parameter, gradient, first and second moment; the new parameter and moments; the copy.
     """

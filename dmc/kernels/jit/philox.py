@@ -1,7 +1,8 @@
 """Dropout masks by Philox4x32, bit for bit those of the composite `dropout`.
 
-A block has 128 bits, so that it serves `lanes` elements of a tensor with 128 ÷ lanes bits each: element i takes lane
-i mod lanes of block i div lanes, for the counter (block, draw) and the key seed. `dropout` is a `Dropout`.
+A block has four words of 32 bits, a word serves two neighbours, and 32 elements in a row share four blocks: pair i of
+their 16 takes word i div 4 of block i mod 4. Pairs that are eight elements apart are what a thread holds of the
+accumulator of a matrix product, so that it computes whole blocks, and nobody else does. `dropout` is a `Dropout`.
 """
 
 import triton
@@ -11,6 +12,7 @@ FIRST_MULTIPLIER = tl.constexpr(0xD2511F53)
 SECOND_MULTIPLIER = tl.constexpr(0xCD9E8D57)
 FIRST_WEYL = tl.constexpr(0x9E3779B9)
 SECOND_WEYL = tl.constexpr(0xBB67AE85)
+ROUNDS = tl.constexpr(10)
 
 
 @triton.jit
@@ -21,7 +23,7 @@ def _halves(word, multiplier: tl.constexpr):
 
 
 @triton.jit
-def words(block, seed, draw, rounds: tl.constexpr, wide: tl.constexpr):
+def words(block, seed, draw, wide: tl.constexpr):
     """The four words, uint32, of each of `block`: int64 where blocks are `wide`, else uint32. Seed, draw: int64."""
     a = block.to(tl.uint32)
     b = (block >> 32).to(tl.uint32) if wide else tl.zeros_like(a)
@@ -29,7 +31,7 @@ def words(block, seed, draw, rounds: tl.constexpr, wide: tl.constexpr):
     d = tl.zeros_like(a) + (draw >> 32).to(tl.uint32)
     first = seed.to(tl.uint32)
     second = (seed >> 32).to(tl.uint32)
-    for _ in tl.static_range(rounds):
+    for _ in tl.static_range(ROUNDS):
         low0, high0 = _halves(a, FIRST_MULTIPLIER)
         low1, high1 = _halves(c, SECOND_MULTIPLIER)
         a = high1 ^ b ^ first
@@ -42,96 +44,77 @@ def words(block, seed, draw, rounds: tl.constexpr, wide: tl.constexpr):
 
 
 @triton.jit
-def _lane(word, lane: tl.constexpr, dropout: tl.constexpr):
-    """Whether a lane of a word is kept."""
-    bits: tl.constexpr = 128 // dropout.lanes
-    return ((word >> (lane * bits)) & dropout.mask) >= dropout.threshold
+def blocks(dropout: tl.constexpr):
+    """Row and number in it of each block of a tile, 1-dimensional, in an order in which each thread meets its own.
+
+    Threads are numbered along rows of the accumulator of a matrix product, four to a row, then eight rows, then warps.
+    The order decides who computes a block, not what.
+    """
+    t: tl.constexpr = dropout.tile
+    place = tl.arange(0, t.rows * t.groups * 4)
+    row = place // 4 % t.eight + place // (4 * t.eight) % t.warps * (t.pair * t.eight)
+    across = place // (4 * t.eight * t.warps)
+    row += across // t.groups % t.pair * t.eight + across // (t.groups * t.pair) * (t.warps * t.pair * t.eight)
+    return row, place % 4 + across % t.groups * 4
 
 
 @triton.jit
-def _side_by_side(a, b, c, d):
-    """Four tensors as the last two dimensions, 2 × 2, of one."""
-    return tl.join(tl.join(a, c), tl.join(b, d))
-
-
-@triton.jit
-def _same_lane(a, b, c, d, lane: tl.constexpr, dropout: tl.constexpr):
-    kept_a, kept_b = _lane(a, lane, dropout), _lane(b, lane, dropout)
-    return _side_by_side(kept_a, kept_b, _lane(c, lane, dropout), _lane(d, lane, dropout))
+def words_of(row, block, seed, draw, dropout: tl.constexpr):
+    """The words of blocks, by their row among all that the tensor has, and their number in it."""
+    stride: tl.constexpr = dropout.columns // 8
+    if dropout.wide:
+        return words(row.to(tl.int64) * stride + block, seed, draw, True)
+    return words(row.to(tl.uint32) * stride + block.to(tl.uint32), seed, draw, False)
 
 
 @triton.jit
 def spread(a, b, c, d, dropout: tl.constexpr):
-    """Which elements are kept by the words of blocks, [rows, blocks]: booleans [rows, blocks · lanes].
+    """Which elements of a tile are kept by the words of its `blocks`: booleans [rows, columns]."""
+    t: tl.constexpr = dropout.tile
+    word = tl.join(tl.join(a, c), tl.join(b, d)).reshape(a.shape[0], 4)
+    half = (word[:, :, None] >> (tl.arange(0, 2) * 16).to(tl.uint32)[None, None, :]) & 0xFFFF
+    # [rest, pair, groups, warps, eight, block, word, half] in `blocks`.
+    split = (half >= dropout.threshold).reshape(t.rest, t.pair, t.groups, t.warps, t.eight, 4, 4, 2)
+    return split.permute(0, 3, 1, 4, 2, 6, 5, 7).reshape(t.rows, t.columns)
 
-    Joining what each thread has computed costs less than to bring packed bits to where they are used: there, many
-    threads would each compute the same block.
-    """
-    first = _same_lane(a, b, c, d, 0, dropout)
-    if dropout.lanes == 8:
-        first = tl.join(first, _same_lane(a, b, c, d, 1, dropout))
-    elif dropout.lanes == 16:
-        second, third = _same_lane(a, b, c, d, 1, dropout), _same_lane(a, b, c, d, 2, dropout)
-        first = _side_by_side(first, second, third, _same_lane(a, b, c, d, 3, dropout))
-    return first.reshape(a.shape[0], a.shape[1] * dropout.lanes)
+
+@triton.jit
+def _bit(word, place: tl.constexpr, dropout: tl.constexpr):
+    low = ((word & 0xFFFF) >= dropout.threshold).to(tl.uint32) << place
+    return low | (((word >> 16) >= dropout.threshold).to(tl.uint32) << (place + 1))
 
 
 @triton.jit
 def packed(a, b, c, d, dropout: tl.constexpr):
     """Which elements are kept by the words of blocks, a bit for each: uint32, of the shape of the words."""
-    share: tl.constexpr = dropout.lanes // 4
-    bits = tl.zeros_like(a)
-    for lane in tl.static_range(share):
-        bits |= _lane(a, lane, dropout).to(tl.uint32) << lane
-        bits |= _lane(b, lane, dropout).to(tl.uint32) << (share + lane)
-        bits |= _lane(c, lane, dropout).to(tl.uint32) << (2 * share + lane)
-        bits |= _lane(d, lane, dropout).to(tl.uint32) << (3 * share + lane)
-    return bits
+    return _bit(a, 0, dropout) | _bit(b, 2, dropout) | _bit(c, 4, dropout) | _bit(d, 6, dropout)
 
 
 @triton.jit
-def words_of(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
-    """The words of the blocks of a tile of a matrix, each [rows, columns // lanes].
-
-    `first_row` counts all rows that the tensor has; rows and `first_column` begin with a block.
-    """
-    row = first_row + tl.arange(0, rows).to(tl.int64)
-    column = first_column // dropout.lanes + tl.arange(0, columns // dropout.lanes)
-    stride: tl.constexpr = dropout.columns // dropout.lanes
-    if dropout.wide:
-        block = row[:, None] * stride + column[None, :]
-    else:
-        block = row.to(tl.uint32)[:, None] * stride + column.to(tl.uint32)[None, :]
-    return words(block, seed, draw, dropout.rounds, dropout.wide)
-
-
-@triton.jit
-def expanded(bits, columns: tl.constexpr, dropout: tl.constexpr):
-    """The bits of `packed` as booleans, [rows, columns]."""
-    lane = tl.arange(0, dropout.lanes)
-    each = (bits.to(tl.int32)[:, :, None] >> lane[None, None, :]) & 1
-    return each.reshape(bits.shape[0], columns) != 0
+def expanded(bits, dropout: tl.constexpr):
+    """The bits of `packed`, [blocks, rows], as booleans, [columns, rows]."""
+    t: tl.constexpr = dropout.tile
+    lane = 1 << (tl.arange(0, 4)[:, None, None, None] * 2 + tl.arange(0, 2)[None, None, :, None])
+    return ((bits.to(tl.int32).reshape(t.groups, 1, 4, 1, t.rows) & lane[None]) != 0).reshape(t.columns, t.rows)
 
 
 @triton.jit
 def _kept_elements(index, seed, draw, dropout: tl.constexpr):
-    """Whether to keep the elements at `index`: a block for each, for tensors whose rows may begin within a block."""
-    block = index // dropout.lanes
-    a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.rounds, dropout.wide)
-    lane = (index % dropout.lanes).to(tl.int32)
-    share: tl.constexpr = dropout.lanes // 4
-    bits: tl.constexpr = 128 // dropout.lanes
-    which = lane // share
+    """Whether to keep the elements at `index`: a block for each, for tensors whose rows may begin within a group."""
+    block = index // 32 * 4 + index // 2 % 4
+    a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.wide)
+    which = (index // 8 % 4).to(tl.int32)
     word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
-    return ((word >> (lane % share * bits).to(tl.uint32)) & dropout.mask) >= dropout.threshold
+    return ((word >> (index % 2 * 16).to(tl.uint32)) & 0xFFFF) >= dropout.threshold
 
 
 @triton.jit
-def kept(first_row, first_column, seed, draw, rows: tl.constexpr, columns: tl.constexpr, dropout: tl.constexpr):
-    """Which elements of a tile of a matrix are kept, [rows, columns]; see `words_of`."""
-    if dropout.columns % dropout.lanes == 0:
-        a, b, c, d = words_of(first_row, first_column, seed, draw, rows, columns, dropout)
+def kept(first_row, first_column, seed, draw, dropout: tl.constexpr):
+    """Which elements of a tile are kept, [rows, columns]. `first_row` counts all rows that the tensor has."""
+    if dropout.is_aligned:
+        row, block = blocks(dropout)
+        a, b, c, d = words_of(first_row + row, first_column // 8 + block, seed, draw, dropout)
         return spread(a, b, c, d, dropout)
-    row = first_row + tl.arange(0, rows).to(tl.int64)
-    index = row[:, None] * dropout.columns + (first_column + tl.arange(0, columns))[None, :]
-    return _kept_elements(index, seed, draw, dropout)
+    row = first_row + tl.arange(0, dropout.tile.rows).to(tl.int64)
+    column = first_column + tl.arange(0, dropout.tile.columns)
+    return _kept_elements(row[:, None] * dropout.columns + column[None, :], seed, draw, dropout)

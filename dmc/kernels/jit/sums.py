@@ -1,4 +1,4 @@
-"""Sums of partial results in a fixed order, as deterministic as what left them. `c` is a `SumShape`."""
+"""Sums of partial results in a fixed order, hence deterministic. `c` is a `SumShape`."""
 
 import triton
 import triton.language as tl

@@ -1,1 +1,1 @@
-"""What the kernels compute, in float64 and plain PyTorch: slow, and easy to read."""
+"""References of the kernels, in float64 and plain PyTorch: slow, and easy to read."""

@@ -14,7 +14,7 @@ from dmc.kernels.references.philox import keep_scale
 
 @dataclass(frozen=True)
 class _Attention:
-    """What both passes read, by name."""
+    """The operands that both passes read, by name."""
 
     problem: Problem
     q: Tensor
@@ -65,7 +65,7 @@ def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, .
     levels: list[Tensor] = []
     for entry in range(given.q.shape[0]):
         scores = given.scores(entry)
-        # `torch.logsumexp` is infinite where a score is, and the softmax of such a row is NaN.
+        # `torch.logsumexp` is infinite where a score is, but the softmax of such a row is NaN.
         peak = scores.amax(-1, keepdim=True)
         peak = torch.where(peak == float("-inf"), 0.0, peak)
         level = peak + (scores - peak).exp().sum(-1, keepdim=True).log()
@@ -104,7 +104,7 @@ def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
 
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
-    """Random operands of the backward pass, with what the forward pass gives for them."""
+    """Random operands of the backward pass, with the results of the forward pass."""
     dout, *inputs, out, logsumexp, seed, draw = problem.operands
     forward = Problem("attention", (*inputs, seed, draw), (out, logsumexp), problem.parameters)
     given = sample(forward, draws)

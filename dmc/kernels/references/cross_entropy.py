@@ -14,7 +14,7 @@ def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...
     """`loss`, `logsumexp` and `scale` of (logits, target)."""
     logits, target = operands
     wide = logits.double()
-    # `torch.logsumexp` is infinite where a logit is, and the softmax of such a row is NaN.
+    # `torch.logsumexp` is infinite where a logit is, but the softmax of such a row is NaN.
     peak = wide.amax(1, keepdim=True)
     level = (wide - peak).exp_().sum(1).log() + peak.squeeze(1)
     smoothing = problem.number("label_smoothing")
@@ -29,7 +29,7 @@ def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...
 
 
 def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The gradient of (dloss, logits, target, logsumexp, scale), and zeros behind its rows where it is wider."""
+    """The gradient of (dloss, logits, target, logsumexp, scale), padded with zeros if it is wider."""
     dloss, logits, target, level, scale = operands
     smoothing, classes = problem.number("label_smoothing"), logits.shape[1]
     gradient = (logits.double() - level.double().unsqueeze(1)).exp_()
@@ -57,7 +57,7 @@ def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
 
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
-    """Random operands of the backward pass, with what the forward pass gives for them."""
+    """Random operands of the backward pass, with the results of the forward pass."""
     dloss, logits, target, level, scale = problem.operands
     given = sample(Problem(problem.kind, (logits, target), (), problem.parameters), draws)
     _, levels, scales = forward(problem, given)

@@ -49,6 +49,6 @@ class Draws:
         return self.filled(type, drawn)
 
     def filled(self, type: TensorType, value: Tensor | float) -> Tensor:
-        """`value` in the memory that the type wants."""
+        """`value` in the layout of the type."""
         target = empty(type, self.generator.device)
         return target.copy_(value) if isinstance(value, Tensor) else target.fill_(value)

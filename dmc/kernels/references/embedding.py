@@ -20,7 +20,7 @@ def embedding_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[
 
 
 def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
-    """Indices as words are distributed: few are frequent. Some are out of range."""
+    """Indices distributed like words: few are frequent. Some are out of range."""
     dy, index = problem.operands
     rows = problem.results[0].shape[0]
     drawn = torch.rand(index.shape, generator=draws.generator, device=draws.generator.device)

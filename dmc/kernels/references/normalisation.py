@@ -72,7 +72,7 @@ def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
 
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
-    """Random operands of the backward pass, with the statistics of what was normalised."""
+    """Random operands of the backward pass, with the statistics of the normalised values."""
     added, centred = problem.kind.startswith("add_"), "layer_norm" in problem.kind
     types = list(problem.operands)
     slopes = [draws.normal(types.pop(0)) for _ in range(2 if added else 1)]

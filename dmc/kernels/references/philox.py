@@ -5,31 +5,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dmc.kernels.dropout import dropout_of
+from dmc.kernels.dropout import GROUP, Tile, dropout_of
 from dmc.kernels.problem import Problem
 
 _MASK = 0xFFFFFFFF
+_ROUNDS = 10
 
 
 def keep_scale(problem: Problem, shape: tuple[int, ...], first: int, seed: Tensor, draw: Tensor) -> Tensor:
     """float64: 1/(1-p) where an element is kept, else 0; for elements `first`, … of a tensor, in `shape`."""
     count = torch.Size(shape).numel()
-    dropout = dropout_of(problem, first + count, shape[-1])
+    dropout = dropout_of(problem, first + count, shape[-1], Tile(1, shape[-1], 1))
     assert dropout is not None, "something is dropped"
-    lanes = dropout.lanes
-    block = torch.arange(first // lanes, (first + count + lanes - 1) // lanes, device=seed.device)
-    bits = 128 // lanes
-    shares = [
-        _low(word >> (bits * lane)) for word in _words(block, seed, draw, dropout.rounds) for lane in range(lanes // 4)
-    ]
-    value = torch.stack(shares, 1).flatten()[first % lanes : first % lanes + count] & dropout.mask
-    return (value >= dropout.threshold).double().mul_(dropout.scale).view(shape)
+    skipped = first % GROUP
+    groups = torch.arange(first // GROUP, -(-(first + count) // GROUP), device=seed.device)
+    block = groups[:, None] * 4 + torch.arange(4, device=seed.device)
+    # [groups, word, block, half]
+    word = torch.stack(_words(block, seed, draw), 1)
+    bits = torch.stack((word & 0xFFFF, word >> 16), 3).flatten()[skipped : skipped + count]
+    return (bits >= dropout.threshold).double().mul_(dropout.scale).view(shape)
 
 
-def _words(block: Tensor, seed: Tensor, draw: Tensor, rounds: int) -> tuple[Tensor, ...]:
+def _words(block: Tensor, seed: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
     a, b, c, d = _low(block), _low(block >> 32), _low(draw).expand_as(block), _low(draw >> 32).expand_as(block)
     first, second = _low(seed), _low(seed >> 32)
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         left, right = a * 0xD2511F53, c * 0xCD9E8D57
         a, b, c, d = _low(right >> 32) ^ b ^ first, _low(right), _low(left >> 32) ^ d ^ second, _low(left)
         first, second = _low(first + 0x9E3779B9), _low(second + 0xBB67AE85)

@@ -17,5 +17,5 @@ class VerifyForm(Pass):
     form: str
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for the first thing that does not hold, PipelineError if there is no such form."""
+        """Raises DmcError for the first violation, PipelineError if there is no such form."""
         forms.verify_form(module, forms.form_named(self.form))

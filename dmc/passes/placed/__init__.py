@@ -1,8 +1,8 @@
-"""Form imported → form placed: every value gets a place on the mesh, and `@step` becomes what one rank computes.
+"""Form imported → form placed: every value gets a placement on the mesh, and `@step` becomes the program of one rank.
 
-* isolate_draws: random draws are not fused with the numbers of their draws
-* propagate_sharding: how every value lies on the mesh
-* partition: `@step` for one rank, with a reshard wherever a value moves
+* isolate_draws: the index of a random draw is not fused into its kernel
+* propagate_sharding: the placement of every value
+* partition: `@step` for one rank, with a reshard at each change of placement
 * lower_reshard: reshards become the cheapest collectives
 * fold_collectives: pairs of collectives become one that moves fewer bytes
 """

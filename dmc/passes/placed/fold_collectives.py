@@ -14,27 +14,27 @@ from dmc.dialect.labels import TENSOR, WHY, Label, label_of, put_label
 from dmc.passes.base import Pass, run_passes
 from dmc.walk import walk
 
-# Takes a collective and the one that makes its operand; gives the value of both at once, or None where they stay.
+# Takes a collective and the one that produces its operand; returns the folded value, or None to keep both.
 Fold = Callable[[Any, Any], ir.Value | None]
 AnyFold = TypeVar("AnyFold", bound=Fold)
 
 FOLDS: dict[tuple[str, str], Fold] = {}
 
 _SHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
-# What stands between a value and another placement of it.
+# The operations that change a value's placement.
 _STEPS = (*(op.OPERATION_NAME for op in (*COLLECTIVES, dm.AllSliceOp)), *_SHAPES)
 
 
 @dataclass(frozen=True)
 class FoldCollectives(Pass):
-    """Replaces pairs of collectives by one that moves fewer bytes, or as many; drops unused and repeated ones.
+    """Replaces pairs of collectives by one that moves no more bytes; drops unused and repeated ones.
 
     all_slice of all_reduce becomes reduce_scatter, all_gather of reduce_scatter becomes all_reduce; two gathers, two
-    slices or two reductions over different axes become one; a pair that undoes itself vanishes. A pair stays where
-    something else uses the value between the two (that movement would be made as well), where they stand in different
-    blocks (one may be in a loop), and where one has a channel. A movement that does the work of two has the labels
-    (`dmc/dialect/labels.py`) of both. Linear in the number of ops, times the length of the longest chain of movements
-    that are made twice, with upstream's `cse` between.
+    slices or two reductions over different axes become one; a pair of inverses vanishes. A pair stays where the value
+    in between has other users (its movement would be needed anyway), where the two are in different blocks (one may be
+    in a loop), and where one has a channel. A folded movement has the labels (`dmc/dialect/labels.py`) of both. Linear
+    in the number of ops, times the length of the longest chain of duplicated movements, with upstream's `cse` in
+    between.
     """
 
     name = "dm-fold-collectives"
@@ -44,7 +44,7 @@ class FoldCollectives(Pass):
         while True:
             _label_alike(module.operation)
             run_passes(module, ("cse",))
-            # What is computed of two movements that have become one may be alike now, and so may movements of that.
+            # Computations on two merged movements may now be equal, and so may later movements of their results.
             before, count = count, _movements(module)
             if count == before:
                 break
@@ -57,7 +57,7 @@ def _movements(module: ir.Module) -> int:
 
 
 def _label_alike(root: ir.Operation) -> None:
-    """Gives movements that compute the same the labels of all of them: `cse` compares labels, too."""
+    """Gives equal movements the union of their labels: `cse` compares labels, too."""
     first: dict[ir.Value, ir.Value] = {}
     alike: dict[tuple[str, ...], list[ir.Operation]] = {}
     numbers: dict[ir.Value, int] = {}
@@ -75,7 +75,7 @@ def _label_alike(root: ir.Operation) -> None:
 
 
 def folds(consumer: type, producer: type) -> Callable[[AnyFold], AnyFold]:
-    """Makes the decorated function the fold of these two ops, of which the first takes the result of the second."""
+    """Registers the decorated function as the fold of these two ops; the first takes the result of the second."""
 
     def register(function: AnyFold) -> AnyFold:
         FOLDS[consumer.OPERATION_NAME, producer.OPERATION_NAME] = function  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def folds(consumer: type, producer: type) -> Callable[[AnyFold], AnyFold]:
 
 
 def _fold_with_producers(op: ir.Operation) -> None:
-    """Folds an op with what makes its operand, then the result with what makes its operand, and so on."""
+    """Folds an op with the producer of its operand, then the result with its producer, and so on."""
     while (producer := _foldable_producer(op)) is not None:
         with op.location, ir.InsertionPoint(op):
             folded = FOLDS[op.name, producer.name](op.opview, producer.opview)
@@ -108,7 +108,7 @@ def _foldable_producer(op: ir.Operation) -> ir.Operation | None:
     producer = op.operands[0].owner.operation
     if (op.name, producer.name) not in FOLDS or producer.block != op.block:
         return None
-    # A channel is one group's communicator, and the fold may be of another group.
+    # A channel is one group's communicator, and the fold may have another group.
     if "channel" in op.attributes or "channel" in producer.attributes:
         return None
     return producer
@@ -155,7 +155,7 @@ def _reduce_twice(op: dm.AllReduceOp, reduced: dm.AllReduceOp) -> ir.Value | Non
 
 @folds(dm.AllGatherOp, dm.AllGatherOp)
 def _gather_twice(op: dm.AllGatherOp, gathered: dm.AllGatherOp) -> ir.Value | None:
-    """As many bytes, in one movement. What is gathered last is the major part of the place in the group."""
+    """The same bytes, in one movement. The axis gathered last is the major one of the group."""
     group = _joined(op, gathered)
     if group is None or op.dim != gathered.dim or not _is_used_once(gathered):
         return None
@@ -164,7 +164,7 @@ def _gather_twice(op: dm.AllGatherOp, gathered: dm.AllGatherOp) -> ir.Value | No
 
 @folds(dm.AllSliceOp, dm.AllSliceOp)
 def _slice_twice(op: dm.AllSliceOp, sliced: dm.AllSliceOp) -> ir.Value | None:
-    """What is sliced first is the major part of the place in the group."""
+    """The axis sliced first is the major one of the group."""
     group = _joined(sliced, op)
     if group is None or op.dim != sliced.dim:
         return None
@@ -174,7 +174,7 @@ def _slice_twice(op: dm.AllSliceOp, sliced: dm.AllSliceOp) -> ir.Value | None:
 @folds(dm.AllSliceOp, dm.AllGatherOp)
 @folds(dm.AllGatherOp, dm.AllSliceOp)
 def _gather_and_slice(op: Any, before: Any) -> ir.Value | None:
-    """Each undoes the other, since only what all ranks have is sliced."""
+    """Each is the inverse of the other, since only replicated values are sliced."""
     return before.input if _undoes(op, before) else None
 
 
@@ -189,13 +189,13 @@ def _undoes(op: Any, before: Any) -> bool:
 
 
 def _has_same_ranks(op: Any, other: Any) -> bool:
-    """Whether the groups have the same members, in whatever order."""
+    """Whether the groups have the same members, in any order."""
     same_axes = set(dm.group_axes(op.group)) == set(dm.group_axes(other.group))
     return op.group.mesh == other.group.mesh and same_axes
 
 
 def _joined(major: Any, minor: Any) -> dm.GroupAttr | None:
-    """The group over the axes of both, or None where they share one or are of two meshes."""
+    """The group over the axes of both, or None where they share an axis or have different meshes."""
     axes = (*dm.group_axes(major.group), *dm.group_axes(minor.group))
     if major.group.mesh != minor.group.mesh or len(set(axes)) < len(axes):
         return None
@@ -207,5 +207,5 @@ def _is_used_once(op: Any) -> bool:
 
 
 def _uses(value: ir.Value) -> int:
-    """The number of uses, counted up to 2: a value may have very many."""
+    """The number of uses, counted only up to 2: a value may have very many."""
     return len([use for use, _ in zip(value.uses, range(2), strict=False)])

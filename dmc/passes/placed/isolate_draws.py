@@ -14,12 +14,12 @@ KINDS = ("dropout", "attention", "attention_backward")
 
 @dataclass(frozen=True)
 class IsolateDraws(Pass):
-    """Puts a barrier to fusion between a composite that draws random numbers and the number of its draw.
+    """Puts a fusion barrier between a composite that draws random numbers and the index of its draw.
 
     `y = dropout(x, seed, slice(draws, 7))` becomes `y = dropout(x, seed, barrier(slice(draws, 7)))`.
 
-    Each place has a draw of its own. Fused into the kernel its number would be a constant there, and every layer would
-    need code of its own; read from memory it leaves repeated layers with the same kernels.
+    Each place has its own draw. Fused into the kernel, its index would be a constant there, and every layer would need
+    different code; read from memory, repeated layers share kernels.
     """
 
     name = "dm-isolate-draws"
@@ -28,7 +28,7 @@ class IsolateDraws(Pass):
         barriers: dict[ir.Value, ir.Value] = {}
         for op in [op for op in walk(module.operation) if op.name == "dm.composite"]:
             for index, operand in enumerate(op.operands):
-                # Nothing computes the arguments of a function, so nothing can be fused with their use.
+                # Function arguments have no producer that could be fused.
                 if isinstance(operand.owner, ir.Block) or not _is_draw(op, operand):
                     continue
                 if operand not in barriers:

@@ -23,14 +23,15 @@ class LowerReshard(Pass):
     """Replaces every `dm.reshard` by the sequence of collectives and local slices that moves the fewest bytes.
 
     `reshard(%x) from [], sum over dp to [dp]` becomes `reduce_scatter(%x) {dim = 0, group = dp}`. The steps and their
-    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are taken in f32. What the reshard
-    says of itself (`dmc/dialect/labels.py`) its collectives say; if it does not say why, what reads it is why.
+    costs are in `dmc/placement/transitions.py`. Sums of floats narrower than f32 are accumulated in f32. Its
+    collectives inherit the reshard's labels (`dmc/dialect/labels.py`); without a reason, its reader is the reason.
     """
 
     name = "dm-lower-reshard"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where a rule of the dialect does not hold, as for a reduction of elements that have none."""
+        """Raises DmcError where a rule of the dialect does not hold, such as a reduction undefined for the element
+        type."""
         dm.verify_symbols(module)
         symbols = dm.Symbols.of(module)
         for op in walk(module.operation):
@@ -43,7 +44,7 @@ def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:
     mesh = mesh_of(symbols.ops[reshard.source.mesh.value].opview)
     source, target = placement_of(reshard.source), placement_of(reshard.target)
     shape = source.whole_shape(mesh, reshard.input.type.shape)
-    # Which path is cheapest does not depend on the size of an element.
+    # The cheapest path does not depend on the element size.
     tensor = Tensor(mesh, shape, element_bytes=1)
     value = reshard.input
     with op.location, ir.InsertionPoint(op):
@@ -62,7 +63,7 @@ def _label(op: ir.Operation) -> Label:
 
 
 def _reader(op: ir.Operation) -> str:
-    """Module and operation of what reads the result, or "" where no location tells."""
+    """Module and operation of the result's reader, or "" where locations do not tell."""
     readers = [use.owner.operation for use in op.results[0].uses]
     if not readers:
         return ""
@@ -74,7 +75,7 @@ def _reader(op: ir.Operation) -> str:
 
 
 def _put_label_down_to(first: ir.Value, value: ir.Value, label: Label) -> None:
-    """Labels the movements of the chain of operations that makes `value` of `first`."""
+    """Labels the movements in the chain of operations from `first` to `value`."""
     while value != first:
         op = value.owner.operation
         if op.name.startswith("dm."):
@@ -83,7 +84,7 @@ def _put_label_down_to(first: ir.Value, value: ir.Value, label: Label) -> None:
 
 
 def _emit_in_blocks(step: Step, value: ir.Value, result: ir.RankedTensorType, group: dm.GroupAttr) -> ir.Value:
-    """The result of `step`; a dimension of k blocks is two dimensions meanwhile, of which the step takes the second."""
+    """The result of `step`; a dimension of k blocks is temporarily two dimensions, and the step acts on the second."""
     blocks = dict(step.blocks)
     if not blocks:
         return _emit(step, value, result, group).result

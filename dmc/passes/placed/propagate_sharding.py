@@ -17,18 +17,18 @@ from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
 from dmc.walk import walk
 
-# What opening would not help: in the decomposition the table is looked up as a whole, too.
+# Kinds for which inlining would not help: the decomposition also looks up the whole table.
 _STAYS_WHOLE = ("embedding",)
 
 
 @dataclass(frozen=True)
 class PropagateSharding(Pass):
-    """Derives how every value of `@step` lies on the mesh, and states it as attributes of the operations.
+    """Derives the placement of every value of `@step` on the mesh, and states it as attributes of the operations.
 
-    Arguments say how they come (`dm.sharding`) and are first brought (`dm.used`); an operation that already has
-    `dm.sharding` keeps its results so. `%y = matmul(%x, %w)`, the rows of `%x` split over dp, gets
-    `dm.sharding = [#dm.sharding<@mesh, [["dp"], []], {}>], dm.loops = [["dp"], [], []]`. A composite whose rule would
-    gather its largest operand is inlined first, for its decomposition may be split where the whole may not.
+    Arguments have the placement in which they arrive (`dm.sharding`) and are used (`dm.used`); an operation that
+    already has `dm.sharding` keeps it. `%y = matmul(%x, %w)`, the rows of `%x` split over dp, gets `dm.sharding =
+    [#dm.sharding<@mesh, [["dp"], []], {}>], dm.loops = [["dp"], [], []]`. A composite whose rule would gather its
+    largest operand is inlined first, since its decomposition may be splittable.
 
     Without a mesh nothing changes. reasons: also state why, as `dm.reason`. table: print the decisions on stderr, one
     line each: what is split, what could not be, the bytes that it costs, and why.
@@ -39,13 +39,13 @@ class PropagateSharding(Pass):
     table: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where there are several meshes, or a stated sharding does not fit."""
+        """Raises DmcError for several meshes, or a stated sharding that does not fit."""
         if not has_mesh(module):
             return
         mesh, _ = find_mesh(module)
         decisions = decide(module)
         while names := {_decomposition(each.op) for each in decisions if _is_worth_opening(each)}:
-            # All of a kind at once: behind one that gathers, nothing is split, and the next would not seem worth it.
+            # All of a kind at once: after one that gathers, nothing is split, and the next would not seem worthwhile.
             _open(module, [op for op in walk(find_step(module)) if _is_composite(op) and _decomposition(op) in names])
             decisions = decide(module)
         if self.table:

@@ -1,6 +1,6 @@
-"""Form scheduled → form planned: one program for each rank, on byte ranges, with events.
+"""Form scheduled → form planned: one program per rank, on byte ranges, with events.
 
-* plan_memory: where every value lies
-* lower_to_plan: one program for each rank
-* place_events: lanes wait for each other where they touch the same bytes
+* plan_memory: the address of every value
+* lower_to_plan: one program per rank
+* place_events: lanes wait for each other where their accesses conflict
 """

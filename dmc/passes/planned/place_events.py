@@ -1,4 +1,4 @@
-"""dm-place-events: lanes wait for each other where they touch the same bytes, and nowhere else."""
+"""dm-place-events: lanes wait for each other where their accesses conflict, and nowhere else."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _WORK = (dm.LaunchOp, dm.MoveOp, dm.CollectiveOp)
 
 @dataclass(frozen=True)
 class PlaceEvents(Pass):
-    """Adds `dm.record` and `dm.await` so that conflicting accesses run in the order of the program.
+    """Adds `dm.record` and `dm.await` so that conflicting accesses run in program order.
 
     `launch(compute, writes r); collective(comm, reads r)` becomes `launch; record(compute, 0); await(comm, 0);
-    collective`. Two accesses conflict where they share a byte and one of them writes; that covers what a value is
-    computed from as well as the reuse of its memory. Only needed events are placed: the transitive reduction. Ranks
-    that run one program get the same events.
+    collective`. Two accesses conflict where they share a byte and one of them writes; that covers data dependences as
+    well as memory reuse. Only necessary events are placed: the transitive reduction. Ranks that run the same program
+    get the same events.
     """
 
     name = "dm-place-events"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError unless the programs of all ranks are alike."""
+        """Raises DmcError unless the programs of all ranks match."""
         programs = job_of(module).programs
         for program in programs[1:]:
             _check_alike(programs[0], program)
@@ -44,5 +44,5 @@ class PlaceEvents(Pass):
 def _check_alike(first: Program, other: Program) -> None:
     mine, theirs = ([(type(c), c.lane) for c in program.commands] for program in (first, other))
     if first.lanes != other.lanes or mine != theirs:
-        fact = "runs other commands than rank 0"
-        raise DmcError(f"rank {other.rank}", fact, "ranks of one step differ in places in memory only")
+        fact = "runs different commands from rank 0"
+        raise DmcError(f"rank {other.rank}", fact, "ranks of one step may differ in addresses only")

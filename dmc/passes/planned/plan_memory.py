@@ -17,12 +17,12 @@ from dmc.step_function import find_step
 
 @dataclass(frozen=True)
 class PlanMemory(Pass):
-    """Decides where every value of `@step` lies, in form scheduled, and states it as attributes.
+    """Assigns an address to every value of `@step`, in form scheduled, and states it as attributes.
 
     `%y = kernel(%x)` gets `dm.offsets = [512]`, the byte at which `%y` begins in the arena of its memory space; a token
-    gets -1. `@step` gets the sizes of its arenas. What only looks at memory, and buckets, lies in what it looks at;
-    new values of state lie where the old ones did if nobody reads these any more. `dm.copied` on a `dm.pack` lists the
-    operands that could not be made in the bucket.
+    gets -1. `@step` gets the sizes of its arenas. Views and buckets alias their operands; new values of state take the
+    place of the old ones if these are dead. `dm.copied` on a `dm.pack` lists the operands that could not be computed in
+    the bucket.
 
     cap: the largest size of the device's arena, in bytes; 0 is none. report: print size and lower bound on stderr.
     """
@@ -32,7 +32,8 @@ class PlanMemory(Pass):
     report: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for what has no place in form scheduled, and for a step that needs more than the cap."""
+        """Raises DmcError for operations that do not belong to form scheduled, and for a step that needs more than the
+        cap."""
         step = find_step(module)
         plan = plan_memory(step)
         if self.report:
@@ -44,6 +45,7 @@ class PlanMemory(Pass):
         cap = memory_cap_of(module, self.cap)
         if cap and needed > cap:
             hint = (
-                f"the smallest cap that works in this order is {needed:,}; dm-schedule{{memory-cap=}} looks for others"
+                f"the smallest cap that works in this order is {needed:,}; dm-schedule{{memory-cap=}} searches for "
+                f"other orders"
             )
             raise over_the_cap(step, needed, cap, hint)

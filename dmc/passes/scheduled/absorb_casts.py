@@ -22,12 +22,12 @@ KINDS = ("softmax_cross_entropy", "softmax_cross_entropy_backward")
 
 @dataclass(frozen=True)
 class AbsorbCasts(Pass):
-    """Lets composites read narrow tensors, and give them, where they are cast before and behind.
+    """Lets composites read and return narrow tensors, where casts precede and follow them.
 
     `%w = extf %logits : bf16 to f32`, `dm.composite(%w) {decomposition = @loss_0}` becomes `dm.composite(%logits)
-    {decomposition = @loss_0_narrow}`, whose decomposition widens, and does the rest as before; likewise a result that
-    is narrowed and not read otherwise. Only where an implementation takes the narrow types, so on CUDA: it computes in
-    f32 all the same, and the wide tensors, which are twice as large, stand in memory no more.
+    {decomposition = @loss_0_narrow}`, whose decomposition first widens; likewise a result that is only read narrowed.
+    Only where an implementation supports the narrow types, so on CUDA: it still computes in f32, and the wide tensors,
+    twice as large, are no longer in memory.
     """
 
     name = "dm-absorb-casts"
@@ -74,7 +74,7 @@ def _absorb(op: dm.CompositeOp, wrappers: _Wrappers) -> None:
 
 
 def _cast_from(value: ir.Value) -> ir.Value | None:
-    """What a value is widened from, through reshapes."""
+    """The narrow value that a value is widened from, through reshapes."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in RESHAPES:
         value = value.owner.operands[0]
     if isinstance(value.owner, ir.Block) or not is_cast(value.owner.operation, WIDEN):
@@ -83,7 +83,7 @@ def _cast_from(value: ir.Value) -> ir.Value | None:
 
 
 def _cast_to(value: ir.Value) -> ir.Value | None:
-    """What alone is made of a value: it narrowed, through reshapes."""
+    """The narrowed value that is a value's only use, through reshapes."""
     while len(uses := list(value.uses)) == 1:
         reader = uses[0].owner.operation
         if is_cast(reader, NARROW):
@@ -100,7 +100,7 @@ def _with_type_of(value: ir.Value, other: ir.Value | None) -> ir.RankedTensorTyp
 
 
 def _reshaped(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    """The same elements in another shape: all dimensions made one, and cut again."""
+    """The same elements in another shape: all dimensions collapsed, and expanded again."""
     flat = ir.RankedTensorType.get([prod(type_.shape)], type_.element_type)
     if value.type != flat and len(value.type.shape) > 1:
         value = reshape(COLLAPSE, value, flat, [range(len(value.type.shape))])
@@ -109,7 +109,7 @@ def _reshaped(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 
 @dataclass
 class _Wrappers:
-    """Decompositions that widen and narrow around others, each made once."""
+    """Decompositions that widen and narrow around others, each created once."""
 
     module: ir.Module
     names: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def _wrapper(name: str, op: dm.CompositeOp, taken: Sequence[ir.Type], given: Seq
 
 
 def _cast(lines: list[str], value: str, source: ir.Type, target: ir.Type) -> str:
-    """Adds what makes a value of one type one of another, and gives its name."""
+    """Adds the cast of a value to another type, and returns its name."""
     if source == target:
         return value
     rank = len(ir.RankedTensorType(source).shape)

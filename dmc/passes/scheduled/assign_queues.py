@@ -15,20 +15,20 @@ from dmc.passes.shared.starts import lane_name, lane_of, with_tokens
 from dmc.step_function import find_step
 from dmc.walk import walk
 
-# What is known to be complete at a place: for each channel, how many of its movements.
+# A clock: for each channel, how many of its movements are known to be complete.
 Clock = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class AssignQueues(Pass):
-    """Gives every movement between ranks the communicator of its group, and orders what may not run at once.
+    """Gives each movement between ranks its group's communicator, and orders those that may not run concurrently.
 
-    `all_reduce(%x) {group = <@mesh, ["dp"]>}` gets `channel = @dp`; one `dm.channel` is declared for each group, in the
-    order of first use. Communicators that share two or more ranks could block each other if ranks ran their movements
-    in different orders, so of two such movements the later one is started `after` the token of the earlier, where data,
-    or other tokens, do not order them already. Channels that exist are used. Run it again after a pass that reorders
-    starts of one channel: tokens stay, and those that lack are added. reasons: print the queue of each movement and
-    what it was made to wait for, on stderr. Linear in the number of operations.
+    `all_reduce(%x) {group = <@mesh, ["dp"]>}` gets `channel = @dp`; one `dm.channel` is declared per group, in the
+    order of first use. Communicators that share two or more ranks could deadlock if ranks ran their movements in
+    different orders, so of two such movements the later one is started `after` the token of the earlier, unless data or
+    other tokens already order them. Existing channels are reused. Run it again after a pass that reorders starts of one
+    channel: tokens stay, and missing ones are added. reasons: print the queue of each movement and the tokens added to
+    it on stderr. Linear in the number of operations.
     """
 
     name = "dm-assign-queues"
@@ -49,7 +49,7 @@ class AssignQueues(Pass):
 
 
 class _Channels:
-    """The channels of a module, by name, and what is needed to declare more."""
+    """The channels of a module, by name, and the means to declare more."""
 
     def __init__(self, module: ir.Module) -> None:
         self._module = module
@@ -64,7 +64,7 @@ class _Channels:
         self._last = declarations[-1].operation if declarations else None
 
     def of(self, group: dm.GroupAttr) -> str:
-        """The channel of a group, declared behind the others if there is none yet."""
+        """The channel of a group, declared after the others if there is none yet."""
         if group not in self._names:
             name = self._fresh("_".join(dm.group_axes(group)))
             assert self._last is not None, "a group has a mesh"
@@ -74,7 +74,7 @@ class _Channels:
         return self._names[group]
 
     def conflicts(self) -> dict[str, tuple[str, ...]]:
-        """For each channel the others that share two or more ranks with it, at some rank."""
+        """For each channel, the others that share two or more ranks with it, at some rank."""
         return {
             name: tuple(
                 other for other in self._groups if other != name and self._shared(group, self._groups[other]) > 1
@@ -83,7 +83,7 @@ class _Channels:
         }
 
     def _shared(self, one: dm.GroupAttr, other: dm.GroupAttr) -> int:
-        """The ranks that a group along one's axes and a group along the other's have in common, where they meet."""
+        """The number of ranks that a group along one's axes shares with an intersecting group along the other's."""
         axes = tuple(axis for axis in dm.group_axes(one) if axis in dm.group_axes(other))
         return self._symbols.axes_size(one.mesh.value, axes, one)
 
@@ -97,10 +97,10 @@ class _Channels:
 
 @dataclass
 class _Order:
-    """Goes through a block in order and adds the tokens that lack.
+    """Goes through a block in order and adds missing tokens.
 
-    A clock says which movements are complete once a value is there: those it is computed from, and those before them
-    on their lanes. `_last`: the last movement of each channel, the latest one last.
+    A clock says which movements are complete once a value is available: those it depends on, and those before them on
+    their lanes. `_last`: the last movement of each channel, the latest one last.
     """
 
     conflicts: Mapping[str, tuple[str, ...]]
@@ -110,7 +110,7 @@ class _Order:
     _counts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def visit(self, view: ir.OpView) -> None:
-        """Takes the next operation of the block."""
+        """Processes the next operation of the block."""
         clock = _joined(self._clocks[operand] for operand in view.operation.operands if operand in self._clocks)
         if isinstance(view, dm.StartOp):
             name, lane, others = named(dm.movement_of(view).operation), lane_name(view), list[dm.StartOp]()
@@ -122,11 +122,11 @@ class _Order:
             self._clocks.update((result, clock) for result in view.operation.results)
 
     def _ordered(self, start: dm.StartOp, channel: str, clock: Clock) -> tuple[dm.StartOp, Clock, list[dm.StartOp]]:
-        """The start, with tokens of the starts that are given last, and what is complete behind it."""
+        """The start, with tokens of the latest starts added, and the clock after it."""
         if channel in self._last:
             clock = _joined((clock, self._clocks[self._last[channel].token]))
         others: list[dm.StartOp] = []
-        # Latest first: behind it, others are complete as well.
+        # Latest first: it may imply the others.
         for other in [each for each in reversed(self._last) if each in self.conflicts[channel]]:
             if clock.get(other, 0) < self._counts[other]:
                 others.append(self._last[other])
@@ -140,7 +140,7 @@ class _Order:
 
 
 def _joined(clocks: Iterable[Clock]) -> Clock:
-    """What is complete once all of these are."""
+    """The clock when all of these are complete."""
     joined: dict[str, int] = {}
     for clock in clocks:
         for channel, count in clock.items():

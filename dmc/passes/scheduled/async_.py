@@ -16,18 +16,18 @@ from dmc.walk import walk
 
 @dataclass(frozen=True)
 class Async(Pass):
-    """Makes every movement of `@step` asynchronous: it is started on a queue and waited for at once.
+    """Makes every movement of `@step` asynchronous: started on a queue and waited for immediately.
 
     `%y = all_reduce(%x)` becomes `%h, %t = start(%x) { all_reduce }` on queue comm, followed by `%y = wait(%h)`. Copies
-    towards the device go on copy_in, those away from it on copy_out, and those between host memories on compute.
-    Instances are numbered in the order of the program, the same on all ranks because all run one program; a message
-    keeps its number. What is asynchronous already stays. Linear in the number of operations.
+    to the device go on copy_in, those from it on copy_out, and those between host memories on compute. Instances are
+    numbered in program order, which is the same on all ranks; a message keeps its number. Movements already
+    asynchronous stay. Linear in the number of operations.
     """
 
     name = "dm-async"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for a movement outside of `@step`, or in it inside of another operation."""
+        """Raises DmcError for a movement outside `@step`, or nested inside another operation."""
         step = find_step(module)
         movements = list(_movements(module, step))
         taken = {op.attributes["instance"].value for op in walk(module.operation) if "instance" in op.attributes}
@@ -38,20 +38,18 @@ class Async(Pass):
 
 
 def _movements(module: ir.Module, step: func.FuncOp) -> Iterator[ir.Operation]:
-    """What is not asynchronous yet, in order."""
+    """The synchronous movements, in order."""
     for op in walk(module.operation):
         if not isinstance(op.opview, dm.MOVEMENTS) or isinstance(op.parent.opview, dm.StartOp):
             continue
         if op.parent != step.operation:
-            fact = f"stands in {op.parent.operation.name}; what moves becomes asynchronous in @step's own block only"
-            raise DmcError(
-                op, fact, "unroll loops (dm-unroll-loops) and inline what @step calls (dm-inline-composites)"
-            )
+            fact = f"is inside {op.parent.operation.name}; movements become asynchronous only in @step's own block"
+            raise DmcError(op, fact, "unroll loops (dm-unroll-loops) and inline calls in @step (dm-inline-composites)")
         yield op
 
 
 def _start(op: ir.Operation, instance: int) -> None:
-    """Puts a start and a wait in the place of a movement."""
+    """Replaces a movement by a start and a wait."""
 
     def movement(*arguments: ir.Value) -> ir.OpView:
         copy = op.clone()
@@ -70,7 +68,7 @@ def _start(op: ir.Operation, instance: int) -> None:
 
 
 def queue_of(op: ir.Operation) -> str:
-    """The queue that a movement goes on."""
+    """The queue of a movement."""
     if not isinstance(op.opview, dm.CopyOp):
         return "comm"
     spaces = {"copy_in": op.opview.target.value, "copy_out": op.opview.source.value}

@@ -15,17 +15,17 @@ DEVICE, HOST = "device", "pinned_host"
 
 @dataclass(frozen=True)
 class CopyPorts(Pass):
-    """Copies what comes from the host to the device before it is used, and what the host wants back to the host.
+    """Copies inputs from the host to the device before their use, and outputs back to the host.
 
     Controls and the batch arrive in pinned host memory: `f(%input)` becomes `f(copy(%input))`. Outputs, as opposed to
-    new values of state, are returned as `copy(%loss)`, each in a place of its own. Each copy is labelled by its port's
-    name. State stays on the device. A port that is copied already is left alone. Linear in the number of operations.
+    new values of state, are returned as `copy(%loss)`, each in its own memory. Each copy is labelled with its port's
+    name. State stays on the device. A port already copied is left unchanged. Linear in the number of operations.
     """
 
     name = "dm-copy-ports"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where a result does not fit the state whose new value it is."""
+        """Raises DmcError where a result does not match the state whose new value it is."""
         step = find_step(module)
         with step.operation.location, ir.InsertionPoint.at_block_begin(step.entry_block):
             for port in arguments(step):
@@ -35,7 +35,7 @@ class CopyPorts(Pass):
 
 
 def _copy_argument(argument: ir.Value, name: str) -> None:
-    # Without readers there is nothing to copy, and what a copy alone reads is copied already.
+    # Without readers there is nothing to copy, and an argument read only by a copy is already copied.
     if all(isinstance(use.owner, dm.CopyOp) for use in argument.uses):
         return
     copy = _copy(argument, HOST, DEVICE, name)

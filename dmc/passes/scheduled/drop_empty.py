@@ -1,4 +1,4 @@
-"""dm-drop-empty: tensors without elements are neither stored nor moved."""
+"""dm-drop-empty: empty tensors are neither stored nor moved."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from dmc.step_function import find_step, mutated_state, outputs
 
 @dataclass(frozen=True)
 class DropEmpty(Pass):
-    """Takes tensors without elements out of the dataflow of `@step`.
+    """Removes empty tensors from the dataflow of `@step`.
 
-    `%s = reduce(%p : tensor<0x3xf32>)` becomes `%e = tensor.empty(); %s = reduce(%e)`, and state without elements is
-    returned as it came: what there is none of needs no memory, no kernel and no movement. What only made such tensors
-    is gone.
+    `%s = reduce(%p : tensor<0x3xf32>)` becomes `%e = tensor.empty(); %s = reduce(%e)`, and empty state is returned as
+    it came: it needs no memory, no kernel and no movement. Operations that only produced empty tensors are erased.
     """
 
     name = "dm-drop-empty"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for an output without elements, which the host could not read."""
+        """Raises DmcError for an empty output, which the host could not read."""
         step = find_step(module)
         *body, terminator = (view.operation for view in step.entry_block.operations)
         for argument, result in mutated_state(step):
@@ -32,7 +31,7 @@ class DropEmpty(Pass):
                 terminator.operands[result.index] = step.arguments[argument.index]
         for port in outputs(step):
             if _is_empty(port.type):
-                hint = "return it from no training step: it says nothing"
+                hint = "do not return it from a training step"
                 raise DmcError(step.operation, f"output '{port.name}' has no elements ({port.type})", hint)
         made = [nothing for op in body for nothing in _read_nothing(op)]
         for op in reversed([*made, *body]):
@@ -41,7 +40,7 @@ class DropEmpty(Pass):
 
 
 def _read_nothing(op: ir.Operation) -> Iterator[ir.Operation]:
-    """What `op` itself takes without elements is made on the spot; yields what makes it."""
+    """Creates the empty operands of `op` in place; yields the former producers."""
     for index, operand in enumerate(op.operands):
         if _is_empty(operand.type) and not _is_made_of_nothing(operand):
             with op.location, ir.InsertionPoint(op):

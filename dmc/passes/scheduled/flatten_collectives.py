@@ -15,12 +15,12 @@ from dmc.walk import walk
 
 @dataclass(frozen=True)
 class FlattenCollectives(Pass):
-    """Rewrites collectives to act on dimension 0, where the piece of each rank is one contiguous range of memory.
+    """Rewrites collectives to act on dimension 0, where each rank's piece is one contiguous range of memory.
 
     `all_gather(%x: a×b, dim = 1)` over n ranks becomes `transpose(all_gather(1×a×b, dim = 0): n×a×b): a×n×b`, reshaped
     to `a×(n·b)`; a `reduce_scatter` transposes before it, an `all_to_all` before and after. Where all dimensions before
-    the one it acts on have size 1, reshapes are enough. The transpositions are computation, to become part of the
-    kernels around. Collectives of whole tensors (all_reduce, broadcast, permute) and `dm.all_slice`, which moves
+    the one it acts on have size 1, reshapes are enough. The transpositions are computation, to be fused into
+    neighbouring kernels. Collectives of whole tensors (all_reduce, broadcast, permute) and `dm.all_slice`, which moves
     nothing, stay.
     """
 
@@ -101,13 +101,13 @@ def _like(value: ir.Value, shape: Sequence[int]) -> ir.Type:
 
 
 def _split(value: ir.Value, dim: int, ranks: int) -> ir.Value:
-    """`a×(n·b)` as `a×n×b`: each rank's piece a place along `dim`."""
+    """`a×(n·b)` as `a×n×b`: each rank's piece is one index along `dim`."""
     shape = list(value.type.shape)
     return _reshaped(value, [*shape[:dim], ranks, shape[dim] // ranks, *shape[dim + 1 :]])
 
 
 def _moved(value: ir.Value, source: int, target: int) -> ir.Value:
-    """Dimension `source` becomes dimension `target`; a reshape where that moves no element."""
+    """Moves dimension `source` to `target`; a reshape where that moves no element."""
     shape = list(value.type.shape)
     order = [i for i in range(len(shape)) if i != source]
     order.insert(target, source)
@@ -120,7 +120,7 @@ def _moved(value: ir.Value, source: int, target: int) -> ir.Value:
 
 
 def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """The value in another shape: of a flat tensor and back, where one reshape alone does not say it."""
+    """The value in another shape: via a flat tensor where one reshape cannot express it."""
     old, new = list(value.type.shape), list(shape)
     if old == new:
         return value
@@ -133,7 +133,8 @@ def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
-    """Which dimensions of the longer shape are one of the shorter; None where neither divides the other."""
+    """The groups of dimensions of the longer shape that form one of the shorter; None where neither divides the
+    other."""
     short, long = sorted((list(old), list(new)), key=len)
     if not short:
         return []
@@ -147,6 +148,6 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
         groups.append(group)
         if prod(long[i] for i in group) != size:
             return None
-    # What is left has size 1, or the shapes do not fit.
+    # The rest has size 1, or the shapes do not match.
     groups[-1] += range(place, len(long))
     return groups if prod(long[place:]) == 1 and len(short) < len(long) else None

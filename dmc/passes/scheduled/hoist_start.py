@@ -17,13 +17,13 @@ HEAD = ("movement", "queue", "up by ops", "bytes of kernels", "stopped by")
 
 @dataclass(frozen=True)
 class HoistStart(Pass):
-    """Moves each start up to just behind what makes its operand, so that it overlaps with what stood before it.
+    """Moves each start up to just after the producer of its operand, so that it overlaps with what was before it.
 
     `%a = f(..); %b = g(..); start(%a)` becomes `%a = f(..); start(%a); %b = g(..)`. No start passes a token that it
     waits for, nor another start of its lane (a queue and, where it has one, a channel), because lanes are in order.
-    Views and packs that only stand between go along. A value that is made early is in memory for longer: what that may
-    cost is for dm-schedule to say. reasons: print how far each start came and what stopped it, on stderr. Linear in the
-    number of operations, but for sorting them.
+    Views and packs in between move along. A value computed early is live longer: dm-schedule decides what that may
+    cost. reasons: print how far each start moved and what stopped it, on stderr. Linear in the number of operations,
+    except for sorting.
     """
 
     name = "dm-hoist-start"

@@ -16,7 +16,7 @@ from dmc.passes.shared.report import print_table
 from dmc.target import targets
 from dmc.walk import walk
 
-# What is worth a kernel of its own. Others, as norms and dropout, cost less as a part of what stands around them.
+# Kinds worth a kernel of their own. Others, such as norms and dropout, cost less when fused with neighbours.
 WHOLE = (
     "attention",
     "attention_backward",
@@ -34,11 +34,11 @@ class InlineComposites(Pass):
     resolves; `symbol-dce` then removes the private functions that nothing calls any more. Linear in the size of the
     result.
 
-    On CUDA, composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` takes them, and their
-    decompositions, too: what they mean. They stay also if CUDA is one of several targets, which run one plan.
+    On CUDA, composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` supports them, with their
+    decompositions, which define them. They also stay if CUDA is one of several targets, which share one plan. target:
 
-    target: what the step is compiled for; by default what the module says. reasons: print on stderr which composites
-    stay, and why the others do not.
+    what the step is compiled for; by default the module's. reasons: print on stderr which composites stay, and why the
+    others do not.
     """
 
     name = "dm-inline-composites"
@@ -46,7 +46,7 @@ class InlineComposites(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for a decomposition that is not there, does not fit, or reaches itself."""
+        """Raises DmcError for a decomposition that is missing, does not match, or is recursive."""
         verify_symbols(module)
         has_kernels = any(each.has_kernels for each in targets(target_of(module, self.target)))
         why: Counter[tuple[str, str]] = Counter()
@@ -55,7 +55,7 @@ class InlineComposites(Pass):
             why[op.opview.kind.value, reason or "stays"] += 1
             if reason:
                 call_decomposition(op.opview)
-        # Canonicalising while inlining is the pipeline's business: it would hide what this pass does.
+        # Canonicalisation is left to the pipeline: here it would hide what this pass does.
         run_passes(module, ("inline{default-pipeline=}", "symbol-dce"))
         for op in walk(module.operation):
             if op.name == func.CallOp.OPERATION_NAME:
@@ -66,7 +66,7 @@ class InlineComposites(Pass):
 
 
 def _why_opened(op: CompositeOp) -> str:
-    """Why a composite does not stay, or nothing."""
+    """Why a composite does not stay, or ""."""
     if op.kind.value not in WHOLE:
         return "a part of the kernels around it"
     return refusal(problem_of(op)) or ""

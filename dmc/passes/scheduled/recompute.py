@@ -14,16 +14,16 @@ from dmc.passes.base import Pass, run_passes
 from dmc.step_function import find_step
 from dmc.target import targets
 
-# What a GPU computes in less time than it reads the result: a few dozen instructions for four bytes.
+# Operations that a GPU computes faster than it reads the result: a few dozen instructions for four bytes.
 _CHEAP = frozenset(
     "linalg.yield arith.constant arith.extf arith.truncf arith.sitofp arith.uitofp arith.extsi arith.extui "
     "arith.trunci arith.addf arith.subf arith.mulf arith.divf arith.negf arith.maximumf arith.minimumf arith.select "
     "arith.cmpf arith.cmpi arith.andi arith.ori arith.xori "
     "math.exp math.tanh math.erf math.sqrt math.rsqrt math.absf".split()
 )
-# Smaller values are not worth a thought.
+# Smaller values are not worth considering.
 _LEAST_BYTES = 1 << 16
-# By so large a part of the value may what it is computed from be larger: weights and statistics beside a large tensor.
+# The roots may exceed the value by this share: weights and statistics in addition to a large tensor.
 _SLACK = 16
 
 Roots = frozenset[ir.Value]
@@ -31,13 +31,13 @@ Roots = frozenset[ir.Value]
 
 @dataclass(frozen=True)
 class Recompute(Pass):
-    """Computes cheap values anew for each operation that reads them, where that reads no more memory.
+    """Rematerialises cheap values for each operation that reads them, where that reads no more memory.
 
-    `%w = extf %x : bf16 to f32`, read by two kernels, would stand in memory as f32; each reads `%x` instead. Casts,
-    arithmetic, comparisons and functions such as tanh are cheap, and so is what is computed of cheap values, as long as
-    the tensors at the roots take no more bytes than the value. What must be in memory all the same, because a matrix
-    product, a movement or the caller reads it, is computed once. Bits do not change. On CUDA only: a CPU computes more
-    slowly than it reads from its caches.
+    `%w = extf %x : bf16 to f32`, read by two kernels, would be in memory as f32; each reads `%x` instead. Casts,
+    arithmetic, comparisons and functions such as tanh are cheap, and so are values computed from cheap ones, as long as
+    the tensors at the roots take no more bytes than the value. Values that must be in memory anyway, because a matrix
+    product, a movement or the caller reads them, are computed once. Bits do not change. On CUDA only: a CPU computes
+    more slowly than it reads from its caches.
     """
 
     name = "dm-recompute"
@@ -53,16 +53,16 @@ class Recompute(Pass):
         for op in ops:
             for result in op.results:
                 roots[result] = _roots(op, result, roots)
-        # The last first: what is computed anew reads its operands once more.
+        # Last first: a rematerialised value adds uses of its operands.
         for op in reversed(ops):
             if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
                 _give_each_reader_its_own(op, block)
 
 
 def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) -> Roots:
-    """The tensors in memory that a value is computed from at little cost, or the value itself where it is stored.
+    """The tensors in memory from which a value is cheaply computed, or the value itself where it is stored.
 
-    known: the roots of all values before.
+    known: the roots of all earlier values.
     """
     if op.name in RESHAPES:
         return known.get(op.operands[0], frozenset((op.operands[0],)))
@@ -79,7 +79,7 @@ def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) 
 
 
 def _is_cheap(op: ir.Operation) -> bool:
-    """Whether an operation is a loop over elements that gives one tensor worth a thought by cheap means."""
+    """Whether an operation is an elementwise loop that cheaply computes one tensor worth considering."""
     if op.name != "linalg.generic" or len(op.results) != 1 or type_bytes(op.results[0].type) < _LEAST_BYTES:
         return False
     is_parallel = all("parallel" in str(each) for each in op.attributes["iterator_types"])
@@ -105,7 +105,7 @@ def _give_each_reader_its_own(op: ir.Operation, block: ir.Block) -> None:
 
 
 def _uses(value: ir.Value, path: Path = ()) -> Iterator[tuple[ir.Operation, int, Path]]:
-    """The operations that read a value, by which operand, and the reshapes on the way, in order."""
+    """The operations that read a value, their operand index, and the reshapes in between, in order."""
     for use in value.uses:
         owner = use.owner.operation
         if owner.name in RESHAPES:

@@ -19,22 +19,22 @@ from dmc.target import targets
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Chooses the code that will run each kernel, and states the memory it needs beside its operands.
+    """Chooses the code of each kernel, and states the scratch memory it needs.
 
     `dm.kernel {body = @softmax_0}` becomes `dm.kernel {body = @softmax_0, implementation = "iree", scratch = 33024}`:
-    on CUDA an implementation of `dmc.kernels` ("triton") where one takes the body, else what IREE's compiler for
-    `target` makes of it, which says what dispatches there are and what they hand to each other in memory. All bodies
-    are compiled at once, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a
-    body lists the operands and results that the order of its dispatches lets share memory. Of several targets, joined
-    by "+", what holds for all counts, so that all run one plan.
+    on CUDA an implementation of `dmc.kernels` ("triton") where one supports the body, else the code of IREE's compiler
+    for `target`, which determines its dispatches and the memory between them. All bodies are compiled together, each
+    only once. Where ranks differ, the largest variant counts. `dm.in_place` on a body lists the operands and results
+    that may share memory, given the order of its dispatches. With several targets, joined by "+", the choice holds for
+    all, so that all run one plan.
     """
 
     name = "dm-select-kernels"
     target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError, naming the kernel, for a body that IREE does not turn into dispatches."""
-        # IREE's compiler takes long to load, and most runs of dmc-opt do without it.
+        """Raises DmcError, naming the kernel, for a body that IREE cannot compile to dispatches."""
+        # IREE's compiler takes long to load, and most runs of dmc-opt do not need it.
         from dmc.lowering.implementations import code_for
 
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
@@ -59,12 +59,12 @@ class SelectKernels(Pass):
 
 
 def bodies(op: dm.KernelOp) -> tuple[str, ...]:
-    """The functions that the ranks run, one for each variant."""
+    """The functions that the ranks run, one per variant."""
     return tuple(name.value for name in op.variants or (op.body,))
 
 
 def _of_one_size(function: func.FuncOp) -> list[tuple[int, int]]:
-    """Operand and result, by index, where both have as many bytes."""
+    """Operand and result, by index, where both have the same size in bytes."""
     reads, writes = ([type_bytes(type_) for type_ in types] for types in (function.type.inputs, function.type.results))
     return [(i, j) for i, given in enumerate(reads) for j, made in enumerate(writes) if given == made]
 

@@ -17,13 +17,13 @@ HEAD = ("movement", "down by ops", "bytes of kernels", "stopped by")
 
 @dataclass(frozen=True)
 class SinkWait(Pass):
-    """Moves each wait down to just before the first reader of what it gives, so that what stood between overlaps.
+    """Moves each wait down to just before the first reader of its result, so that what is in between overlaps.
 
     `%y = wait(%h); %b = g(..); f(%y)` becomes `%b = g(..); %y = wait(%h); f(%y)`. Where only the return of the step
-    reads it, or nothing, as with new state and with sends, the wait goes to the end. Views and unpacked members go
-    along. What a movement takes and delivers is in memory until the wait: what that may cost is for dm-schedule to say.
-    reasons: print how far each wait came and what stopped it, on stderr. Linear in the number of operations and uses,
-    but for sorting them.
+    reads it, or nothing does, as with new state and sends, the wait goes to the end. Views and unpacked members move
+    along. A movement's operand and result are live until the wait: dm-schedule decides what that may cost. reasons:
+    print how far each wait moved and what stopped it, on stderr. Linear in the number of operations and uses, except
+    for sorting.
     """
 
     name = "dm-sink-wait"

@@ -16,10 +16,10 @@ LOOP = "scf.for"
 
 @dataclass(frozen=True)
 class UnrollLoops(Pass):
-    """Writes out every iteration of the loops of `@step`, so that it becomes straight line.
+    """Fully unrolls the loops of `@step`, so that it becomes straight-line code.
 
     `%r = scf.for %i = %c0 to %c2 step %c1 iter_args(%x = %a) { yield f(%x, %i) }` becomes `%0 = f(%a, 0)`,
-    `%r = f(%0, 1)`. A plan knows each kernel of a step, and its place in memory, before the step runs. Linear in the
+    `%r = f(%0, 1)`. A plan lists each kernel of a step, with its addresses, before the step runs. Linear in the
     size of the result.
     """
 
@@ -29,7 +29,7 @@ class UnrollLoops(Pass):
         """Raises DmcError for a loop whose bounds are not constant."""
         pending = list(_loops(find_step(module).entry_block))
         while pending:
-            # What a loop becomes may hold loops again.
+            # An unrolled body may contain loops again.
             pending += [op for op in _unroll(pending.pop()) if op.name == LOOP]
 
 
@@ -38,7 +38,7 @@ def _loops(block: ir.Block) -> Iterator[ir.Operation]:
 
 
 def _unroll(loop: ir.Operation) -> list[ir.Operation]:
-    """Replaces a loop by its iterations; gives the operations that these are."""
+    """Replaces a loop by its iterations; returns their operations."""
     block = loop.regions[0].blocks[0]
     *body, terminator = [view.operation for view in block.operations]
     place, *arguments = block.arguments
@@ -60,7 +60,7 @@ def _constant(loop: ir.Operation, index: int) -> int:
     value = loop.operands[index]
     if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
         what = ("first place", "last place", "step")[index]
-        raise DmcError(loop, f"its {what} is not a constant", "run canonicalize, or write it with a fixed length")
+        raise DmcError(loop, f"its {what} is not a constant", "run canonicalize, or give the loop a fixed length")
     return ir.IntegerAttr(value.owner.attributes["value"]).value
 
 

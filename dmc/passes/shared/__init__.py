@@ -1,9 +1,9 @@
-"""What several passes write and report with.
+"""Rewriting and reporting code of several passes.
 
 * starts: the starts of a block
-* motion: code motion: what may move without cost, how far, and the new order
-* kernel_functions: new functions for kernels to run, equal ones once
+* motion: code motion: operations that may move freely, distances, and the new order
+* kernel_functions: new functions for kernels to run, deduplicated
 * programs: `dmc.program.Program` → `dm.program`
-* reshapes: reshapes, built
+* reshapes: builders of reshapes
 * report: tables on stderr
 """

@@ -1,4 +1,4 @@
-"""The private functions that kernels of a pass run, equal ones once."""
+"""The private functions that kernels of a pass run, deduplicated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KernelFunctions:
     ) -> str:
         """The function `stem_0`, `stem_1` … of these types; the same types and stem must mean the same body.
 
-        `body` takes the arguments and gives the results; `kind` is what dominates the time (`dm.kind`).
+        `body` maps arguments to results; `kind` is what dominates the time (`dm.kind`).
         """
         key = (stem, tuple(inputs), tuple(results))
         if key not in self._names:

@@ -1,4 +1,4 @@
-"""Placing operations of a block anew: what may move without cost, how far it moved, and the new order."""
+"""Moving operations of a block: those that may move freely, how far they moved, and the new order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.passes.shared.starts import Lane, lane_of
 
-# Where an operation goes: at the place of the operation with this index, before (< 0) or behind (> 0) it.
+# The new position of an operation: at that of the operation with this index, before (< 0) or after (> 0) it.
 Key = tuple[int, int]
 
-# They compute nothing and move nothing, so they may stand anywhere between what they read and what reads them.
+# They compute and move nothing, so they may be anywhere between their operands and their readers.
 FREE = (
     "tensor.collapse_shape",
     "tensor.expand_shape",
@@ -25,28 +25,28 @@ FREE = (
 
 @dataclass(frozen=True)
 class Order:
-    """The operations of a block as they stand, and where each of them is."""
+    """The operations of a block in their current order, and the index of each."""
 
     ops: tuple[ir.Operation, ...]
     index: Mapping[ir.Operation, int]
 
     @staticmethod
     def of(block: ir.Block) -> Order:
-        """The order of a block."""
+        """The current order of a block."""
         ops = tuple(view.operation for view in block.operations)
         return Order(ops, {op: i for i, op in enumerate(ops)})
 
     def makers(self, op: ir.Operation) -> list[int]:
-        """The operations of the block that give the operands of `op`, which has no region that reads others."""
+        """The operations of the block that produce the operands of `op`, which has no region that reads others."""
         owners = [operand.owner for operand in op.operands]
         return [self.index[owner.operation] for owner in owners if not isinstance(owner, ir.Block)]
 
     def readers(self, op: ir.Operation) -> list[int]:
-        """The operations of the block that read the results of `op`, themselves or in their regions."""
+        """The operations of the block that read the results of `op`, directly or in their regions."""
         return [self._at(use.owner.operation) for result in op.results for use in result.uses]
 
     def place(self, keys: Sequence[Key]) -> Order:
-        """Puts the operations, each of which has its key, into the order of the keys; gives their new order."""
+        """Sorts the operations by their keys; returns the new order."""
         order = sorted(range(len(self.ops)), key=keys.__getitem__)
         # From the end, where the terminator stays.
         following = self.ops[-1]
@@ -64,14 +64,15 @@ class Order:
 
 @dataclass(frozen=True)
 class Moves:
-    """A new order: the key of each operation, and for those that may move the one that stopped them (-1: none)."""
+    """A new order: the key of each operation, and for movable ones the operation that stopped them (-1: none)."""
 
     keys: Sequence[Key]
     stopped: Mapping[int, int]
 
 
 def hoisted(order: Order, starts: bool) -> Moves:
-    """What costs nothing and feeds starts, and if `starts` these too, just behind what makes their operands.
+    """Moves free operations that feed starts, and with `starts` these too, to just after the producers of their
+    operands.
 
     The starts of one lane keep their order.
     """
@@ -99,7 +100,7 @@ def hoisted(order: Order, starts: bool) -> Moves:
 
 
 def _feeding(order: Order) -> list[bool]:
-    """Which operations are starts, or cost nothing and feed one."""
+    """Which operations are starts, or free operations that feed one."""
     feeding = [isinstance(op.opview, dm.StartOp) for op in order.ops]
     for i in reversed(range(len(order.ops))):
         if feeding[i]:
@@ -109,7 +110,8 @@ def _feeding(order: Order) -> list[bool]:
 
 
 def sunk(order: Order) -> Moves:
-    """Waits, and what costs nothing and reads them, just before their first reader; at the end if there is none."""
+    """Moves waits, and free operations that read them, to just before their first reader, or to the end if there is
+    none."""
     keys: list[Key] = [(i, 0) for i in range(len(order.ops))]
     stopped: dict[int, int] = {}
     before: Counter[int] = Counter()
@@ -125,7 +127,7 @@ def sunk(order: Order) -> Moves:
 
 
 def _sinking(order: Order) -> list[bool]:
-    """Which operations are waits, or cost nothing and read what one gives."""
+    """Which operations are waits, or free operations that read one."""
     sinking: list[bool] = []
     for op in order.ops:
         is_fed = op.name in FREE and any(sinking[maker] for maker in order.makers(op))
@@ -135,14 +137,14 @@ def _sinking(order: Order) -> list[bool]:
 
 @dataclass(frozen=True)
 class Distances:
-    """How far it is from one place of an order to another: operations that stay, and what their kernels move."""
+    """The distance between two places of an order: operations that stay, and the bytes of their kernels."""
 
     ops: tuple[int, ...]
     bytes: tuple[int, ...]
 
     @staticmethod
     def of(order: Order, keys: Sequence[Key]) -> Distances:
-        """Distances between places of `order`, of which the operations with a key of their own place stay."""
+        """Distances between places of `order`, in which operations whose key is their own place stay."""
         stays = [key == (i, 0) for i, key in enumerate(keys)]
         traffic = [traffic_of(op) for op in order.ops]
         return Distances(tuple(accumulate(stays, initial=0)), tuple(accumulate(traffic, initial=0)))
@@ -153,6 +155,6 @@ class Distances:
 
 
 def traffic_of(op: ir.Operation) -> int:
-    """The bytes that a kernel reads and writes in device memory, as far as it says so; 0 for anything else."""
+    """The bytes that a kernel reads and writes in device memory, if stated; 0 for anything else."""
     is_kernel = op.name == dm.KernelOp.OPERATION_NAME and "bytes" in op.attributes
     return op.attributes["bytes"].value if is_kernel else 0

@@ -11,9 +11,9 @@ from dmc.program import Await, Collective, Command, Launch, Move, Program, Range
 
 
 def write_program(program: Program, locations: Iterable[ir.Location]) -> dm.ProgramOp:
-    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it breaks a rule.
+    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it violates a rule.
 
-    locations: where its launches, moves and collectives come from, in order; an event is of the work before it.
+    locations: those of its launches, moves and collectives, in order; an event belongs to the work before it.
     """
     return dm.program(program.rank, lambda: _fill(program, iter(locations)))
 

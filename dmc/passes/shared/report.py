@@ -1,4 +1,4 @@
-"""Tables on stderr in which a pass says what it did, and why it did no more."""
+"""Tables on stderr in which a pass reports what it did, and what stopped it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmc.program.labels import short
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints the rows below their head, in columns of equal width; "none" where there are none."""
+    """Prints the rows below their header, in columns of equal width; "none" if there are none."""
     rows = rows or [("none", *[""] * (len(head) - 1))]
     texts = [[str(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -21,7 +21,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def named(op: ir.Operation) -> str:
-    """The operation for people: what it is, and what it carries or where it comes from."""
+    """The operation in readable form: its name, and what it carries or where it comes from."""
     view = op.opview
     if isinstance(view, dm.StartOp):
         return f"start of {named(dm.movement_of(view).operation)}"

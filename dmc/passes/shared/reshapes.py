@@ -1,4 +1,4 @@
-"""Reshapes, built."""
+"""Builders of reshapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ EXPAND, COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
 
 
 def reshape(name: str, value: ir.Value, kind: ir.RankedTensorType, groups: Sequence[Sequence[int]]) -> ir.Value:
-    """`value` as a tensor of type `kind`. name: EXPAND or COLLAPSE. groups: dimensions that are one there or here."""
+    """`value` as a tensor of type `kind`. name: EXPAND or COLLAPSE. groups: the dimensions that are one in the result
+    or operand."""
     i64 = ir.IntegerType.get_signless(64)
     arrays = [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in group]) for group in groups]
     attributes: dict[str, ir.Attribute] = {"reassociation": ir.ArrayAttr.get(arrays)}

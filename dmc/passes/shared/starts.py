@@ -8,24 +8,24 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.errors import DmcError
 
-# The queue of a movement and, of queue comm, its communicator: work on one lane runs in the order of issue.
+# The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.
 Lane = tuple[str, str]
 
 
 def check_started(block: ir.Block) -> None:
-    """Raises DmcError for a movement outside a start: what moves starts and waits would pass it over in silence."""
+    """Raises DmcError for a movement outside a start, which passes that move starts and waits would silently skip."""
     for view in block.operations:
         if isinstance(view, dm.MOVEMENTS):
-            raise DmcError(view.operation, "is not started, so that it has no start and wait to move", "run dm-async")
+            raise DmcError(view.operation, "is not started, so it has no start and wait to move", "run dm-async")
 
 
 def starts_in(block: ir.Block) -> Iterator[dm.StartOp]:
-    """The starts of a block, in order; the one just given may be erased."""
+    """The starts of a block, in order; the one just yielded may be erased."""
     return (view for view in list(block.operations) if isinstance(view, dm.StartOp))
 
 
 def lane_of(start: dm.StartOp) -> Lane:
-    """The in-order lane that a start goes on; before dm-assign-queues all of queue comm is one."""
+    """The in-order lane of a start; before dm-assign-queues all of queue comm is one."""
     channel = getattr(dm.movement_of(start), "channel", None)
     return start.queue.value, "" if channel is None else channel.value
 
@@ -36,13 +36,13 @@ def lane_name(start: dm.StartOp) -> str:
 
 
 def wait_of(start: dm.StartOp) -> dm.WaitOp:
-    """The wait for what a start delivers."""
+    """The wait for a start's result."""
     (use,) = start.handle.uses
     return use.owner.opview
 
 
 def with_tokens(start: dm.StartOp, tokens: Sequence[ir.Value]) -> dm.StartOp:
-    """The start that also waits for `tokens`, in the place of `start`, which is erased."""
+    """A start that also waits for `tokens`, replacing `start`, which is erased."""
     old = start.operation
     attributes = {name: old.attributes[name] for name in old.attributes}
     inputs = 0 if start.input is None else 1

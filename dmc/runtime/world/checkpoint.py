@@ -110,6 +110,9 @@ class CheckpointWriter:
             told = ["done", do()]
         except OSError as error:
             told = ["failed", f"{error.filename or self._directory}: {error.strerror or error}"]
+        except Exception as error:
+            # Whatever has failed, the other ranks wait for an answer.
+            told = ["failed", f"{type(error).__name__}: {error}"]
         given = self._store.exchange("checkpoint", msgspec.json.encode(told), _TIMEOUT_S)
         every: list[list[str]] = [msgspec.json.decode(each) for each in given]
         failed = [
@@ -124,6 +127,9 @@ class CheckpointWriter:
 
     def _commit(self, step: int, place: Path, digests: Sequence[str]) -> str:
         """Writes the manifest and renames the directory, once all shards are on disk."""
+        for rank in range(self._store.world.size):
+            # Raises OSError if hosts do not share the directory.
+            (place / _shard(rank)).stat()
         specs, shards = self._signature.state, self._shards()
         tensors = {
             state_key(spec): _Tensor(spec.dtype, spec.shape, self._signature.splits_of(spec), each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -40,6 +40,10 @@ class Peers:
         """The rank begins a step. Raises DmcError where a rank is gone."""
         self.check()
         self._recorder.begin(step)
+
+    def follow(self, unfinished: Callable[[], tuple[int, int] | None]) -> None:
+        """unfinished: tells the first step, and the place of its first command, that the device has not ended."""
+        self._recorder.unfinished = unfinished
 
     @contextmanager
     def waiting(self) -> Generator[None]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -32,11 +32,16 @@ class Position(msgspec.Struct, frozen=True):
 
 @dataclass
 class Recorder:
-    """Written by the main thread of a rank, read by any thread."""
+    """Written by the main thread of a rank, read by any thread.
+
+    unfinished: what a device that runs steps by itself says: the first step, and the place of its first movement
+    between ranks, that have not ended.
+    """
 
     program: Program
     step: int = 0
     has_left: bool = False
+    unfinished: Callable[[], tuple[int, int] | None] = lambda: None
     _command: int | None = None
     _began: float = field(default_factory=time.monotonic)
     _waits_since: float | None = None
@@ -81,12 +86,16 @@ class Recorder:
             return "before its first step"
         if self.has_left:
             return f"at its end, after step {self.step}"
-        place = self._command
-        if place is not None:
-            return f"in step {self.step}, command {place} of {len(self.program.commands)}: {self._what(place)}"
+        if self._command is not None:
+            return self._at(self.step, self._command)
+        if (found := self.unfinished()) is not None:
+            return self._at(*found)
         if self._waits_since is not None:
             return f"in step {self.step}"
         return f"in user code after step {self.step}{_main_thread()}"
+
+    def _at(self, step: int, place: int) -> str:
+        return f"in step {step}, command {place} of {len(self.program.commands)}: {self._what(place)}"
 
     def _what(self, place: int) -> str:
         match command := self.program.commands[place]:

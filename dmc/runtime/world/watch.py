@@ -101,9 +101,9 @@ class Watch:
         # Rank 0 does not wait for ranks that are dead or late.
         with contextlib.suppress(DmcError):
             self._store.leave(patience_s)
-        sys.excepthook = self._previous_hook
         atexit.unregister(self.close)
         if self._failure is None:
+            sys.excepthook = self._previous_hook
             self._guardian.join()
             self._terminations.close()
 
@@ -215,7 +215,11 @@ class Watch:
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self.close(error)
-        self._previous_hook(kind, error, trace)
+        if error is self._failure:
+            # A traceback would only show where this rank waited.
+            print(f"dmc: error: {error}", file=sys.stderr, flush=True)
+        else:
+            self._previous_hook(kind, error, trace)
 
 
 def _shown(error: BaseException) -> str:

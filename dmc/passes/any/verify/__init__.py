@@ -1,7 +1,7 @@
 """dm-verify.
 
 * verify: the pass
-* dumps: what a step computes, from the dumps of its forms
+* dumps: a step's dataflow, from the dumps of its forms
 """
 
 from dmc.passes.any.verify.verify import Verify

@@ -1,4 +1,4 @@
-"""What a step computes, from the dumps of its forms."""
+"""A step's dataflow, from the dumps of its forms."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dmc.program.dataflow import Dataflow
 
 
 def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
-    """What `job`, that of a module in form planned, must compute, by the dumps `…-placed.mlir` and `…-scheduled.mlir`.
+    """The dataflow that `job`, of a module in form planned, must have, from the dumps `…-placed.mlir` and
+    `…-scheduled.mlir`.
 
-    What stands between the two is made again. Raises DmcError for a dump that is not there.
+    What is between the two is recomputed. Raises DmcError for a missing dump.
     """
     recorder = Recorder()
     placed = _parse(folder, PLACED, planned)
@@ -32,5 +33,9 @@ def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
 def _parse(folder: Path, form: str, like: ir.Module) -> ir.Module:
     found = sorted(folder.glob(f"*-{form}.mlir"))
     if len(found) != 1:
-        raise DmcError(str(folder), f"holds {len(found)} dumps of form '{form}'", "let --dump-dir write one plan there")
+        raise DmcError(
+            str(folder),
+            f"contains {len(found)} dumps of form '{form}'",
+            "use a --dump-dir with the dumps of a single compilation",
+        )
     return ir.Module.parse(found[0].read_text(encoding="utf-8"), context=like.context)

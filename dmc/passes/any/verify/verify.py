@@ -21,14 +21,13 @@ from dmc.step_function import find_step
 
 @dataclass(frozen=True)
 class Verify(Pass):
-    """Changes nothing; fails, with a counterexample, where the step is not proven to be safe.
+    """Changes nothing; fails, with a counterexample, where the step is not proven safe.
 
-    In form scheduled: every movement is waited for once, and where dm-plan-memory has run, every operation finds what
-    it reads and leaves alone what movements have borrowed. In form planned: the programs of all ranks together match,
-    end, have no race, and fit into memory (`dmc.proof`).
-    cap: the largest size of a rank's arena on the device, in bytes; 0: what the module says, or none.
-    dumps: the folder with the dumps of forms placed and scheduled; with it, form planned is proven to compute what
-    these say (V11).
+    In form scheduled: every movement is waited for once, and after dm-plan-memory, every operation finds the values it
+    reads and does not touch what movements have borrowed. In form planned: the programs of all ranks together match,
+    terminate, have no race, and fit into memory (`dmc.proof`). cap: the largest size of a rank's arena on the device,
+    in bytes; 0: the module's, or none. dumps: the folder with the dumps of forms placed and scheduled; with it, form
+    planned is proven to have their dataflow (V11).
     """
 
     name = "dm-verify"
@@ -43,7 +42,7 @@ class Verify(Pass):
             dataflow = dataflow_of_dumps(Path(self.dumps), module, job) if self.dumps else None
             verify(job, {"device": cap} if cap else None, dataflow=dataflow)
             return
-        # On any other form there would be nothing to prove, and success would mean nothing.
+        # In any other form there is nothing to prove, and success would be meaningless.
         verify_only_kernels_compute(module)
         step = find_step(module)
         check_handles(step)

@@ -1,7 +1,7 @@
 """dm-partition.
 
 * partition: the pass
-* versions: the placements in which a value is there already, and how it comes into another
+* versions: the placements in which a value is available, and reshards into others
 * local_ops: attributes of operations, for one rank's part
 * composites: decompositions of composites, for one rank's part
 * vocabulary: embeddings whose table is split by rows

@@ -14,16 +14,16 @@ from dmc.passes.placed.partition.splats import Splats
 from dmc.passes.placed.partition.vocabulary import number_rows
 from dmc.walk import walk
 
-# How arguments, by index, and results are cut.
+# How arguments, by index, and results are split.
 Ends = tuple[tuple[tuple[int, Cuts], ...], tuple[Cuts, ...]]
 
 
 @dataclass
 class Parts:
-    """Makes the decompositions of split composites, one for all that have the same decomposition and sizes.
+    """Creates the decompositions of split composites, one for all with the same decomposition and sizes.
 
-    One rank's part of a composite is a composite of the same kind, on smaller tensors: that is what its rule says. So
-    its decomposition is the same, on smaller tensors, and what is summed over a part is a partial sum.
+    By its rule, one rank's part of a composite is a composite of the same kind on smaller tensors. So its decomposition
+    is the same, on smaller tensors, and a sum over a part is a partial sum.
     """
 
     module: ir.Module
@@ -31,8 +31,8 @@ class Parts:
     taken: set[str] = field(default_factory=set)
 
     def take(self, op: ir.Operation, decision: Decision, has_places: bool = False) -> None:
-        """Lets a split composite, whose last operand are the places of its rows in the whole if it `has_places`, name a
-        decomposition for parts.
+        """Makes a split composite name a decomposition for parts. If it `has_places`, its last operand holds the
+        indices of its rows in the whole.
 
         Raises DmcError where the rule of the composite's kind does not hold for its decomposition.
         """
@@ -51,7 +51,7 @@ class Parts:
         op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(self.made[name, ends])
 
     def erase_unused(self) -> None:
-        """Removes the decompositions that only split composites named."""
+        """Removes the decompositions that only split composites used."""
         named = {
             ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
             for op in walk(self.module.operation)
@@ -80,7 +80,7 @@ class Parts:
 
 
 def _take_places(function: func.FuncOp, shapes: Shapes) -> None:
-    """One more argument, the numbers of the result's rows: they are read where the places of rows were."""
+    """Adds an argument, the indices of the result's rows, which replaces the uses of row indices."""
     block = function.entry_block
     result = function.type.results[0]
     kind = ir.RankedTensorType.get([result.shape[0]], ir.IntegerType.get_signless(64))
@@ -92,14 +92,14 @@ def _take_places(function: func.FuncOp, shapes: Shapes) -> None:
 
 
 def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Value]) -> None:
-    """What the part gives has the shapes that the rule says, and is a partial sum where it must be."""
+    """Checks that the part's results have the shapes of the rule, and are partial sums where they must be."""
     op = decision.op
     (block,) = function.body.blocks
     returned = block.operations[len(block.operations) - 1].operation.operands
     kind, hint = ir.StringAttr(op.attributes["kind"]).value, "correct the rule of this kind"
     for value, result, made in zip(returned, op.results, decision.made, strict=True):
         if value.type != result.type:
-            raise DmcError(op, f"a part of '{kind}' gives {value.type} where its rule says {result.type}", hint)
+            raise DmcError(op, f"a part of '{kind}' returns {value.type} where its rule says {result.type}", hint)
         if value in gathered and not made.partial:
             raise DmcError(op, f"a part of '{kind}' needs data of other ranks, although its rule splits it", hint)
 
@@ -122,7 +122,7 @@ def _shrink(function: func.FuncOp, ends: Ends) -> Shapes:
 
 
 def _counts(op: ir.Operation, shapes: Shapes) -> list[int]:
-    """Into how many parts each dimension is cut of the tensor in which `op` says places."""
+    """The number of parts of each dimension of the tensor that `op` indexes."""
     whole = op.operands[0] if op.name == "tensor.extract_slice" else op.results[0]
     after = shapes.values.get(whole)
     if after is None:
@@ -138,4 +138,4 @@ def _resize(value: ir.Value, shape: tuple[int, ...]) -> None:
     if op.name == "tensor.expand_shape":
         op.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(shape))
     if op.name == "arith.constant":
-        raise DmcError(op, "is a table of values of which a part is wanted", "do not split what reads it")
+        raise DmcError(op, "is a table of values that would have to be split", "do not split its readers")

@@ -1,4 +1,4 @@
-"""What of an operation says the shape of the whole, said for one rank's part."""
+"""Attributes of an operation that depend on the global shape, adapted to one rank's part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc.dialect.build import i64_array
 from dmc.placement.placement import Placement
 from dmc.walk import walk
 
-# Gives iteration numbers 0 … size-1 as an i64 tensor in a placement of its one dimension.
+# Returns 0 … size-1 as an i64 tensor in a placement of its one dimension.
 Iota = Callable[[int, Placement], ir.Value]
 
 
@@ -26,7 +26,7 @@ def localise(op: ir.Operation, decision: Decision) -> None:
         scale(op, [prod(split.parts(loop) for loop in each) for each in dims])
 
 
-# The operations that say places in a tensor, or sizes: a slice's source, the tensor that a slice or padding makes.
+# Operations with offsets and sizes in a tensor: a slice's source, the result of a slice or padding.
 PLACES = {
     "tensor.extract_slice": ("static_offsets", "static_sizes"),
     "tensor.insert_slice": ("static_offsets", "static_sizes"),
@@ -35,16 +35,16 @@ PLACES = {
 
 
 def scale(op: ir.Operation, parts: Sequence[int]) -> None:
-    """Places and sizes along a split dimension are those of one rank's part: they divide, for it is cut in blocks."""
+    """Makes offsets and sizes along a split dimension local: they are divisible, since it is split in blocks."""
     for name in PLACES[op.name]:
         numbers = list(ir.DenseI64ArrayAttr(op.attributes[name]))
         op.attributes[name] = i64_array([number // count for number, count in zip(numbers, parts, strict=True)])
 
 
 def read_places(op: ir.Operation, decision: Decision, iota: Iota) -> ir.Operation:
-    """`linalg.index` of a split loop gives a place in the part; the place in the whole is read from a tensor instead.
+    """`linalg.index` of a split loop gives a local index; the global index is read from a tensor instead.
 
-    Gives the operation that is there afterwards; its results have the types of before.
+    Returns the resulting operation; its result types are unchanged.
     """
     split = decision.choice.split
     axes = split.axes
@@ -86,7 +86,7 @@ def _with_input(op: ir.Operation, value: ir.Value, loop: int) -> ir.Operation:
         )
     block = op.regions[0].blocks[0]
     block.append_to(new.regions[0])
-    # Arguments can only be added at the end: the outputs' follow the new one.
+    # Arguments can only be appended: the outputs' follow the new one.
     block.add_argument(value.type.element_type, op.location)
     for _ in range(outputs):
         old = block.arguments[inputs]
@@ -99,7 +99,7 @@ def _with_input(op: ir.Operation, value: ir.Value, loop: int) -> ir.Operation:
 
 
 def iota_of(block: ir.Block, size: int) -> ir.Value:
-    """0 … size-1 as i64, made at the start of `block`."""
+    """0 … size-1 as i64, created at the start of `block`."""
     i64, identity = ir.IntegerType.get_signless(64), ir.AffineMap.get_identity(1)
     type_ = ir.RankedTensorType.get([size], i64)
     with ir.InsertionPoint.at_block_begin(block):

@@ -26,21 +26,20 @@ from dmc.step_function import find_step
 
 @dataclass(frozen=True)
 class Partition(Pass):
-    """Rewrites `@step` to what one rank computes, with a `dm.reshard` wherever a value is wanted in another placement.
+    """Rewrites `@step` to the program of one rank, with a `dm.reshard` wherever a value is needed in another placement.
 
     `%y = matmul(%x, %w)` with `dm.loops = [["dp"], [], []]` (see dm-propagate-sharding) computes its rows of `%y` from
-    its rows of `%x`; a `%w` that lies split is brought to every rank first. Arguments and results come and go as their
-    `dm.sharding` says; an operation without attributes is computed on whole values. A reshard stands right behind what
-    it takes, and is made once for all readers. Where the place in a split loop is read (`linalg.index`), it is read
-    from a slice of 0, 1, 2 … instead. A split composite gets a decomposition of its own for one rank's part.
-    Without a mesh nothing changes.
+    its rows of `%x`; a `%w` that is split is gathered first. Arguments and results have the placements of their
+    `dm.sharding`; an operation without attributes is computed on whole values. A reshard directly follows its operand,
+    once for all readers. The index in a split loop (`linalg.index`) is read from a slice of 0, 1, 2 … instead. A split
+    composite gets its own decomposition for one rank's part. Without a mesh nothing changes.
     """
 
     name = "dm-partition"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where there are several meshes, where attributes do not fit, and for a composite whose part
-        needs another rank."""
+        """Raises DmcError for several meshes, inconsistent attributes, and a composite whose part needs another rank's
+        data."""
         if not has_mesh(module):
             return
         dm.verify_symbols(module)
@@ -58,7 +57,7 @@ class Partition(Pass):
 
 
 def _retype(step: func.FuncOp) -> None:
-    """Gives the step the types that its arguments and results have by now."""
+    """Updates the step's type to the current types of its arguments and results."""
     block = step.entry_block
     terminator = block.operations[len(block.operations) - 1].operation
     types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
@@ -84,7 +83,7 @@ class _Body:
                 op.erase()
 
     def block(self, block: ir.Block, leaving: Sequence[Placement | None]) -> list[ir.Operation]:
-        """Partitions every operation of `block`; gives those that make splats, which their uses may not need."""
+        """Partitions every operation of `block`; returns those that produce splats, which may become unused."""
         *body, terminator = [view.operation for view in block.operations]
         splats: list[ir.Operation] = []
         for op in body:
@@ -125,7 +124,7 @@ class _Body:
             self.versions.get(result, kept)
 
     def rows(self, op: ir.Operation, decision: Decision) -> tuple[ir.Value, int] | None:
-        """Which rows of an embedding's table are a rank's, and of how many; None where they are not split."""
+        """A rank's rows of an embedding's table, and their total; None where they are not split."""
         loops, split = decision.loops, decision.choice.split
         dims = (
             loops.operands[0] if _is(op, "embedding") else loops.results[0] if _is(op, "embedding_backward") else None
@@ -145,9 +144,9 @@ class _Body:
         return look_up(op, places, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
 
     def loop(self, op: ir.Operation) -> list[ir.Operation]:
-        """What a loop carries lies alike before, in, between and after its iterations."""
+        """Gives loop-carried values one placement before, in, between and after iterations."""
         (block,) = op.regions[0].blocks
-        first = 3  # Behind the bounds and the step.
+        first = 3  # After the bounds and the step.
         tensors = [i for i, result in enumerate(op.results) if isinstance(result.type, ir.RankedTensorType)]
         carried: list[Placement | None] = [None] * len(op.results)
         for i, placement in zip(tensors, self.decisions[key_of(op)].made, strict=True):
@@ -169,7 +168,7 @@ def _is(op: ir.Operation, kind: str) -> bool:
 
 
 def _state_ends(step: func.FuncOp, ends: Ends, symbol: str) -> None:
-    """Every tensor argument and result of the step says how it lies."""
+    """States the placement of every tensor argument and result of the step."""
     for name, placements in (("arg_attrs", ends.arguments), ("res_attrs", ends.results)):
         before = step.operation.attributes.get(name)
         given = [{} for _ in placements] if before is None else list(before)

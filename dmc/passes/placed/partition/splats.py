@@ -1,4 +1,4 @@
-"""Splats in other shapes: a tensor that is the same everywhere is made anew for whoever needs another size of it."""
+"""Splats in other shapes: a splat tensor is created again for users that need another size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc._mlir import ir
 
 @dataclass
 class Splats:
-    """Splats by the value of which they are another size, and their shape; each stands beside the original."""
+    """Splats by original value and shape; each is next to the original."""
 
     made: dict[tuple[ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Splats:
 
 @contextmanager
 def behind(value: ir.Value) -> Generator[None]:
-    """Right behind the operation that gives `value`, or at the start of the block whose argument it is."""
+    """Right after the operation that produces `value`, or at the start of the block whose argument it is."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         point, location = ir.InsertionPoint.at_block_begin(owner), owner.owner.operation.location

@@ -1,4 +1,4 @@
-"""The forms in which a value of the whole program is there on a rank."""
+"""The placements in which a value of the global program is available on a rank."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from dmc.placement.transitions import Tensor
 
 @dataclass
 class Versions:
-    """Every value in the placements in which it is there; further ones are made by `dm.reshard`, once each.
+    """Every value in its available placements; others are created by `dm.reshard`, once each.
 
-    A reshard stands right behind what it takes, so that every later reader sees it and none repeats it, not even in a
-    loop; it says what `labels` say of the value. A splat is made anew in every shape that is needed, beside the
-    original.
+    A reshard directly follows its operand, so that it dominates every later reader and is never repeated, not even in a
+    loop; it gets the value's `labels`. A splat is created again in every shape needed, next to the original.
     """
 
     mesh: Mesh
@@ -34,14 +33,14 @@ class Versions:
     splats: Splats = field(default_factory=Splats)
 
     def define(self, value: ir.Value, placement: Placement) -> None:
-        """`value`, still of the whole type, becomes each rank's part of it."""
+        """Turns `value`, still of the global type, into each rank's part of it."""
         self.shapes[value] = tuple(value.type.shape)
         self.placed[value] = {placement: value}
         local = placement.local_shape(self.mesh, value.type.shape)
         value.set_type(ir.RankedTensorType.get(local, value.type.element_type))
 
     def get(self, value: ir.Value, target: Placement) -> ir.Value:
-        """`value` in the placement `target`, brought there from the version from which it moves the fewest bytes."""
+        """`value` in the placement `target`, resharded from the version that moves the fewest bytes."""
         if value not in self.placed:
             return self._splat_in(value, target)
         there = self.placed[value]
@@ -53,7 +52,7 @@ class Versions:
         return there[target]
 
     def shape_of(self, value: ir.Value, target: Placement) -> ir.Value:
-        """A tensor of the type that `value` has in `target`, whose elements nobody reads."""
+        """A tensor of the local type of `value` in `target`, whose elements are never read."""
         if value not in self.placed:
             return self._splat_in(value, target.complete())
         local = target.local_shape(self.mesh, self.shapes[value])

@@ -1,4 +1,4 @@
-"""Embeddings whose table is split by rows: a rank looks up what it has, and the sum over the ranks is what was wanted.
+"""Embeddings whose table is split by rows: a rank looks up its own rows, and the results are summed over the ranks.
 
 Vocabulary-parallel embeddings are those of Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
 """
@@ -11,11 +11,11 @@ from dmc._mlir import arith, ir, linalg, tensor
 
 
 def look_up(op: ir.Operation, places: ir.Value, rows: int, shape: Sequence[int]) -> ir.Operation:
-    """What a rank contributes to the composite `embedding` `op`, whose table is by now the rank's part.
+    """A rank's contribution to the composite `embedding` `op`, whose table already is the rank's part.
 
-    places: i64, the numbers of the part's rows in the whole table, which has `rows`. shape: of the rank's part of the
-    result, which still has the type of the whole. A row of another rank is zero here; a row that no rank has is NaN on
-    all of them, as in the composite. Replaces `op`.
+    places: i64, the indices of the part's rows in the whole table, which has `rows`. shape: of the rank's part of the
+    result, which still has the global type. A row of another rank is zero here; a row out of range is NaN on all ranks,
+    as in the composite. Replaces `op`.
     """
     table, index = op.operands
     kind = ir.RankedTensorType(op.results[0].type)
@@ -47,7 +47,7 @@ def look_up(op: ir.Operation, places: ir.Value, rows: int, shape: Sequence[int])
 
 
 def with_places(op: ir.Operation, places: ir.Value) -> ir.Operation:
-    """The composite `embedding_backward` with one more operand: the numbers of a rank's rows. Replaces `op`."""
+    """The composite `embedding_backward` with one more operand: the indices of a rank's rows. Replaces `op`."""
     with op.location, ir.InsertionPoint(op):
         new = ir.Operation.create(
             op.name,
@@ -62,7 +62,7 @@ def with_places(op: ir.Operation, places: ir.Value) -> ir.Operation:
 
 
 def number_rows(indices: Sequence[ir.Operation], places: ir.Value) -> None:
-    """Each `linalg.index`, a place among a rank's rows, becomes the number of that row: `places` counts from there."""
+    """Turns each `linalg.index`, an index among a rank's rows, into the global row index: `places` starts there."""
     for op in indices:
         with op.location, ir.InsertionPoint.after(op):
             first = arith.IndexCastOp(ir.IndexType.get(), _first(places)).result

@@ -1,4 +1,4 @@
-"""dm-lower-to-plan: the step becomes one program for each rank, on byte ranges."""
+"""dm-lower-to-plan: the step becomes one program per rank, on byte ranges."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ _OF_LAUNCHES = {"flops": FLOPS, "bytes": BYTES, "scratch": SCRATCH, "implementat
 
 @dataclass(frozen=True)
 class LowerToPlan(Pass):
-    """Makes of `@step`, whose values have places in memory, one `dm.program` for each rank of the mesh.
+    """Turns `@step`, whose values have addresses, into one `dm.program` for each rank of the mesh.
 
     `%y = dm.kernel(%x) {body = @f}` becomes `dm.launch {kernel = @f, reads = […], writes = […]}` on lane compute; the
     movement in a `dm.start` becomes `dm.collective` on the lane of its channel, or `dm.move` on that of its queue. What
-    differs between ranks is decided here: which slice, which variant of a kernel, who takes part. A wait leaves nothing
-    behind: lanes run freely until dm-place-events orders them. New state that does not lie in its slot is moved there
-    at the end.
+    differs between ranks is resolved here: slices, kernel variants, participants. A wait emits nothing: lanes run
+    freely until dm-place-events orders them. New state that is not in its slot is copied there at the end.
     """
 
     name = "dm-lower-to-plan"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for a value without a place, and for what is not of form scheduled."""
+        """Raises DmcError for a value without an address, and for operations that do not belong to form scheduled."""
         step = find_step(module)
         meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
         mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
@@ -55,14 +54,14 @@ class LowerToPlan(Pass):
 
 
 def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held]) -> Program:
-    """The program with what its memory holds; `firsts` are the first commands of the operations of @step."""
+    """The program with its buffers; `firsts` are the first commands of the operations of @step."""
     end = len(program.commands) - 1
     begins = {(each.space, each.offset, each.length, each.first) for each in held}
     buffers: list[Buffer] = []
     for each in held:
         if not each.length:
             continue
-        # A kernel that works in place reads the old value while it writes the new one: both are there.
+        # An in-place kernel reads the old value while it writes the new one: both are live.
         last = each.last + ((each.space, each.offset, each.length, each.last + 1) in begins)
         first = min(firsts[each.first], end)
         behind = firsts[last + 1] if last + 1 < len(firsts) - 1 else end + 1
@@ -72,7 +71,7 @@ def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held])
 
 
 def _locations(step: func.FuncOp, program: Program, firsts: Sequence[int]) -> Iterator[ir.Location]:
-    """Where each launch, move and collective comes from; `firsts` are the first commands of the operations of @step."""
+    """The location of each launch, move and collective; `firsts` are the first commands of the operations of @step."""
     ends = [*firsts[1:], len(program.commands)]
     for op, first, end in zip(step.entry_block.operations, firsts, ends, strict=True):
         works = [each for each in program.commands[first:end] if not isinstance(each, Record | Await)]
@@ -80,7 +79,7 @@ def _locations(step: func.FuncOp, program: Program, firsts: Sequence[int]) -> It
 
 
 def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:
-    """Notes on the functions of kernels what `dm.kernel` says of them. Raises DmcError where two kernels disagree."""
+    """Copies attributes of `dm.kernel` to the functions of kernels. Raises DmcError where two kernels disagree."""
     by_name = {symbol(function): function.operation for function in functions(module)}
     for op in walk(step):
         if op.name != dm.KernelOp.OPERATION_NAME:
@@ -94,8 +93,8 @@ def _describe(function: ir.Operation, kernel: ir.Operation) -> None:
         if source not in kernel.attributes:
             continue
         if target in function.attributes and function.attributes[target] != kernel.attributes[source]:
-            fact = f"says {source} = {kernel.attributes[source]}, another kernel {function.attributes[target]}"
-            raise DmcError(kernel, fact, "kernels with one body need the same")
+            fact = f"has {source} = {kernel.attributes[source]}, another kernel {function.attributes[target]}"
+            raise DmcError(kernel, fact, "kernels with the same body must agree")
         function.attributes[target] = kernel.attributes[source]
 
 

@@ -1,4 +1,4 @@
-"""Form scheduled, with places in memory, as the program of one rank, without events."""
+"""Form scheduled, with addresses, as the program of one rank, without events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPUTE = "compute"
 def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, list[int]]:
     """The program of `rank`, without events and buffers, and for each operation of @step its first command's number.
 
-    Raises DmcError where a place is missing, or for what is not of form scheduled.
+    Raises DmcError for a missing address, or operations that do not belong to form scheduled.
     """
     lowering = _Lowering(mesh, rank)
     *body, terminator = (view.operation for view in step.entry_block.operations)
@@ -51,7 +51,7 @@ def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, lis
 class _Lowering:
     """Emits the commands of one rank, in the order of @step.
 
-    places: where each value lies. events: of tokens, which command signals them.
+    places: the address of each value. events: the command that signals each token.
     """
 
     mesh: Mesh
@@ -63,7 +63,7 @@ class _Lowering:
     slots: list[Slot] = field(default_factory=list)
 
     def take(self, step: func.FuncOp, port: Port) -> None:
-        """An argument lies in its slot; one without elements has none."""
+        """An argument is in its slot; an empty one has none."""
         if not type_bytes(port.type):
             return
         space: Space = "pinned_host" if port.role in HOST_ROLES else "device"
@@ -74,13 +74,13 @@ class _Lowering:
         self.slots.append(Slot(port.name, port.role, type_.dtype, type_.shape, where))
 
     def lower(self, op: ir.Operation) -> None:
-        """Emits what one operation of @step does."""
+        """Emits the commands of one operation of @step."""
         if op.name not in _RULES:
-            raise DmcError(op, "not allowed in form 'scheduled'", "form kernels of all computation (dm-form-kernels)")
+            raise DmcError(op, "not allowed in form 'scheduled'", "turn all computation into kernels (dm-form-kernels)")
         _RULES[op.name](self, op)
 
     def leave(self, step: func.FuncOp, terminator: ir.Operation) -> None:
-        """State that was not written in place is copied into its slot; outputs become slots."""
+        """Copies state that was not updated in place into its slot; outputs become slots."""
         overwritten: list[Range] = []
         for argument, result in mutated_state(step):
             if not type_bytes(argument.type):
@@ -90,30 +90,30 @@ class _Lowering:
             if source == slot:
                 continue
             if any(source.overlaps(gone) for gone in overwritten):
-                fact = f"the new value of '{argument.name}' lies where another new state was just put"
-                raise DmcError(terminator, fact, "states that change places must be copied by a kernel first")
+                fact = f"the new value of '{argument.name}' is where other new state was just written"
+                raise DmcError(terminator, fact, "states that swap places must be copied by a kernel first")
             overwritten.append(slot)
             self.commands.append(Move(self.lane(COMPUTE), source, slot, argument.name))
         for port in outputs(step):
             where = self.places[terminator.operands[port.index]]
             if where.space != "pinned_host":
-                fact = f"output '{port.name}' lies in {where.space} memory, where the host does not read it"
+                fact = f"output '{port.name}' is in {where.space} memory, which the host does not read"
                 raise DmcError(terminator, fact, "run dm-copy-ports")
             type_ = operand_of(port.type)
             self.slots.append(Slot(port.name, "output", type_.dtype, type_.shape, where))
 
     def lane(self, name: str, queue: str = COMPUTE, channel: str | None = None) -> int:
-        """The lane of this name, which is declared where it is new."""
+        """The lane of this name, declared on first use."""
         self.lanes.setdefault(name, Lane(name, queue, channel))  # pyright: ignore[reportArgumentType]
         return list(self.lanes).index(name)
 
     def place(self, op: ir.Operation, index: int, space: Space = "device") -> Range:
-        """Where dm-plan-memory put a result of `op`."""
+        """The address dm-plan-memory gave a result of `op`."""
         result = op.results[index]
         return Range(space, stated_offset(result), value_bytes(result))
 
     def is_awaited(self, token: ir.Value) -> bool:
-        """Whether anything comes after `token`."""
+        """Whether anything is ordered after `token`."""
         return next(iter(token.uses), None) is not None
 
 
@@ -186,7 +186,7 @@ def _lane_of(lowering: _Lowering, movement: Any, start: Any) -> int:
     if isinstance(movement, dm.CopyOp):
         return lowering.lane(start.queue.value, start.queue.value)
     if movement.channel is None or start.queue.value != "comm":
-        raise DmcError(start.operation, f"its {movement.operation.name} is on no channel", "run dm-assign-queues")
+        raise DmcError(start.operation, f"its {movement.operation.name} has no channel", "run dm-assign-queues")
     return lowering.lane(movement.channel.value, "comm", movement.channel.value)
 
 
@@ -221,7 +221,7 @@ def _pack(lowering: _Lowering, op: ir.Operation) -> None:
         if index in copied:
             lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, label_of_op(op)))
         elif lowering.places[member] != where:
-            fact = f"member {index} lies at {lowering.places[member]}, not at {where} in its bucket"
+            fact = f"member {index} is at {lowering.places[member]}, not at {where} in its bucket"
             raise DmcError(op, fact, f"list it in {COPIED}, or run dm-plan-memory first")
 
 
@@ -247,7 +247,7 @@ def _view(lowering: _Lowering, op: ir.Operation) -> None:
 
 
 def _used(lowering: _Lowering) -> tuple[tuple[Lane, ...], tuple[Command, ...]]:
-    """The lanes that hold commands, and the commands with the lanes' new numbers."""
+    """The lanes that have commands, and the commands with the lanes' new numbers."""
     used = sorted({command.lane for command in lowering.commands} | {0})
     lanes = list(lowering.lanes.values())
     renamed = {old: new for new, old in enumerate(used)}

@@ -28,19 +28,19 @@ HEAD = ("movement", "group", "members", "bytes", "started later by ops", "closed
 
 @dataclass(frozen=True)
 class Bucket(Pass):
-    """Makes one movement of several that are equal but for what they carry, so that its latency is paid once.
+    """Merges movements that are equal except for their operands into one, so that its latency is paid once.
 
     `%y0 = all_reduce(%x0); %y1 = all_reduce(%x1)` becomes `%y0, %y1 = unpack(all_reduce(pack(%x0, %x1)))`: a flat
     buffer in which members begin at multiples of 256 bytes. All-reduces and broadcasts are packed without a copy; for
-    reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the order
-    of the starts, for gradients that in which they become ready, up to `bytes` bytes (a larger movement stays alone),
-    and as long as no member is read before the last is ready. Waits are first brought down to their readers.
+    reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the order of
+    starts (for gradients, that in which they become ready), up to `bytes` bytes (a larger movement stays alone), while
+    no member is read before the last is ready. Waits are first sunk to their readers.
 
-    preserve_overlap: a member joins only if the bucket then arrives no later than the member would have alone, behind
-    the others on the lane, or no later than it is wanted: by its first reader, and by what follows on the lane, for
-    that to be in time for its readers. So what bucketing costs in waiting it saves in latency. Times are those of
-    `machine` (what the module says, if empty), where kernels run one behind the other and a group's movements are one
-    lane. reasons: print the buckets and what closed each on stderr. Linear in the number of operations.
+    preserve_overlap: a member joins only if the bucket then arrives no later than the member alone would after the
+    others on the lane, or no later than its deadline, set by its first reader and by the deadlines of what follows on
+    the lane. So bucketing never waits longer than it saves in latency. Times are those of `machine` (the module's, if
+    empty), with sequential kernels and one lane per group. reasons: print the buckets and what closed each on stderr.
+    Linear in the number of operations.
     """
 
     name = "dm-bucket"
@@ -50,7 +50,7 @@ class Bucket(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for broken rules of `dm`, movements not started, and kernels that do not say their cost."""
+        """Raises DmcError for violated rules of `dm`, movements not started, and kernels without a cost."""
         dm.verify_symbols(module)
         block = find_step(module).entry_block
         check_started(block)
@@ -78,10 +78,10 @@ def _row(filling: Filling) -> tuple[object, ...]:
 
 
 def _merge(members: Sequence[Member], functions: KernelFunctions, symbols: dm.Symbols) -> None:
-    """Puts one start behind what makes the last operand, and one wait before the first reader."""
+    """Puts one start after the producer of the last operand, and one wait before the first reader."""
     movements = [member.movement for member in members]
     layout = LAYOUTS[movements[0].operation.name]
-    # A row is what one rank gives or gets of a member: the smaller of operand and result.
+    # A row is the data that one rank sends or receives of a member: the smaller of operand and result.
     rows = Rows.of(
         [min(each.input.type, each.result.type, key=type_bytes) for each in movements],
         symbols.group_size(movements[0].group),
@@ -104,7 +104,7 @@ def _merge(members: Sequence[Member], functions: KernelFunctions, symbols: dm.Sy
 
 
 def _start(flat: ir.Value, payload: ir.Type, members: Sequence[Member], label: Label) -> dm.StartOp:
-    """Starts the movement of the members on the bucket; `label` is that of all."""
+    """Starts the members' movement on the bucket; `label` is their common label."""
     first = members[0].movement.operation
     attributes = {name: first.attributes[name] for name in first.attributes}
 
@@ -118,7 +118,7 @@ def _start(flat: ir.Value, payload: ir.Type, members: Sequence[Member], label: L
 
 
 def _behind_operands(starts: Sequence[ir.Operation]) -> ir.InsertionPoint:
-    """Just behind the last of what makes the operands, but not before the first start."""
+    """Just after the last producer of an operand, but not before the first start."""
     owners = [start.operands[0].owner for start in starts]
     makers = [owner.operation for owner in owners if not isinstance(owner, ir.Block)]
     last = reduce(_later, makers, starts[0])

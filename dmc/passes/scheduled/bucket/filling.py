@@ -1,4 +1,4 @@
-"""Which movements share a bucket."""
+"""Assigns movements to buckets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dmc.passes.scheduled.bucket.times import BucketTimes, Timing
 from dmc.passes.shared.motion import Order
 from dmc.passes.shared.report import named
 
-# Operands and results of a kernel that packs or unpacks: a dispatch binds 32 buffers at most.
+# Operands and results of a kernel that packs or unpacks: a dispatch binds at most 32 buffers.
 MAX_PORTS = 24
 
 
 @dataclass
 class Filling:
-    """A bucket that is being filled, in the order of the starts.
+    """A bucket being filled, in the order of starts.
 
-    ready: the place behind which it can start. reader: the place of the first wait. bytes: of all members, without
-    padding. timing: its times, where they count. closed_by: why it has no more members.
+    ready: the place after which it can start. reader: the place of the first wait. bytes: of all members, without
+    padding. timing: its times, if overlap is preserved. closed_by: why it has no more members.
     """
 
     members: list[Member]
@@ -35,11 +35,11 @@ class Filling:
     @staticmethod
     def of(member: Member, timing: Timing | None) -> Filling:
         """A bucket of one."""
-        # It goes no further up than the first of its starts: what is moved early is in memory for longer.
+        # It is not hoisted above its first start: what moves early is live longer.
         return Filling([member], max(member.ready, member.place), member.reader, member.bytes, timing)
 
     def take(self, member: Member, timing: Timing | None) -> None:
-        """One member more."""
+        """The bucket with one more member."""
         self.members.append(member)
         self.ready = max(self.ready, member.ready)
         self.reader = min(self.reader, member.reader)
@@ -56,7 +56,7 @@ class Filler:
     times: BucketTimes | None
 
     def fill(self, members: Sequence[Member]) -> list[Filling]:
-        """Every member in a bucket, in the order of the first starts. Linear in the number of members."""
+        """All members in buckets, in the order of first starts. Linear in the number of members."""
         filled: list[Filling] = []
         filling: dict[tuple[str, ...], Filling] = {}
         for member in members:
@@ -70,7 +70,7 @@ class Filler:
         return filled
 
     def _joined(self, current: Filling, member: Member) -> bool:
-        """Takes the member in, or says why not."""
+        """Adds the member, or returns why not."""
         timing = None
         if self.times is not None and current.timing is not None:
             timing = self.times.joined(current.timing, member)
@@ -94,7 +94,7 @@ class Filler:
         if self.times is not None and timing is not None:
             late = self.times.arrival(timing, member) - max(timing.apart, timing.wanted)
             if late > 0:
-                return f"{named(movement)}, with which it would arrive {late / 1000:.1f} µs late"
+                return f"{named(movement)}, which would delay it by {late / 1000:.1f} µs"
         return None
 
     def _close(self, current: Filling) -> None:
@@ -105,7 +105,7 @@ class Filler:
         return timing.apart if len(current.members) == 1 else times.arrival(timing, current.members[0])
 
     def _reader(self, place: int) -> ir.Operation:
-        """The operation that a wait stands before."""
+        """The operation that follows a wait."""
         following = place + 1
         while isinstance(self.order.ops[following].opview, dm.WaitOp):
             following += 1

@@ -1,9 +1,9 @@
-"""How the operands of several equal movements become that of one, and its result theirs again.
+"""How the operands of several equal movements are packed into one, and its result unpacked.
 
-What every rank gives or gets as a whole is put side by side (`dm.pack`, `dm.unpack`), which copies nothing. Where a
-tensor falls into pieces, one for each rank, a bucket must have the pieces of rank 0 first, then those of rank 1: its
-rows are the ranks, and every member is a block of columns. A kernel copies the whole tensors into rows, or out of
-them; the side that has one row only is a `dm.pack` or `dm.unpack` again.
+Tensors that every rank sends or receives whole are put side by side (`dm.pack`, `dm.unpack`), without copies. Where a
+tensor has one piece per rank, a bucket must have the pieces of rank 0 first, then those of rank 1: its rows are the
+ranks, and every member is a block of columns. A kernel copies whole tensors into or out of rows; a side with one row is
+again a `dm.pack` or `dm.unpack`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmc.passes.shared.kernel_functions import KernelFunctions
 
 @dataclass(frozen=True)
 class Rows:
-    """The layout of a bucket: what one rank gives or gets of each member lies at `offsets` of a row of `length`.
+    """The layout of a bucket: one rank's data of each member is at `offsets` of a row of `length`.
 
     ranks: the size of the group. Offsets and length are in elements.
     """
@@ -38,7 +38,7 @@ class Rows:
         return Rows(row_types[0].element_type, ranks, offsets, length)
 
     def flat(self, rows: int = 1) -> ir.Type:
-        """The type of a buffer of so many rows."""
+        """The type of a buffer of this many rows."""
         return ir.RankedTensorType.get([rows * self.length], self.element)
 
 
@@ -102,7 +102,7 @@ class Layout:
         return self.pack is pack_rows or self.unpack is unpack_rows
 
     def payload(self, rows: Rows) -> ir.Type:
-        """What one movement for all delivers."""
+        """The result type of one movement for all."""
         return rows.flat(rows.ranks if self.unpack is unpack_rows else 1)
 
 
@@ -115,7 +115,7 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """The value in another shape, by way of a flat tensor."""
+    """The value in another shape, via a flat tensor."""
     element, sizes = value.type.element_type, list(value.type.shape)
     if len(sizes) != 1:
         flat = ir.RankedTensorType.get([prod(sizes)], element)

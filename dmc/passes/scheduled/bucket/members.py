@@ -17,10 +17,10 @@ from dmc.passes.shared.starts import wait_of
 
 @dataclass(frozen=True)
 class Member:
-    """A movement that is to share a bucket with others of the same `key`.
+    """A movement that may share a bucket with others of the same `key`.
 
-    place, ready, reader: indices of its start, of the latest operation that makes its operand (-1: none), and of its
-    wait, which stands before the first reader. bytes: of the larger of operand and result.
+    place, ready, reader: indices of its start, of the last producer of its operand (-1: none), and of its wait, which
+    precedes the first reader. bytes: of the larger of operand and result.
     """
 
     key: tuple[str, ...]
@@ -39,9 +39,9 @@ class Member:
 
 
 def members_of(order: Order) -> Iterator[Member]:
-    """The collectives of a block of which equal ones may be one movement, in the order of their starts.
+    """The collectives of a block that may share a movement with equal ones, in the order of their starts.
 
-    None that a token orders, nor one that falls into pieces along another dimension than the first.
+    Excludes those ordered by a token, or split along a dimension other than the first.
     """
     for place, op in enumerate(order.ops):
         if not isinstance(start := op.opview, dm.StartOp) or len(op.operands) != 1:
@@ -59,7 +59,7 @@ def members_of(order: Order) -> Iterator[Member]:
 
 
 def _key(start: dm.StartOp, movement: Any) -> tuple[str, ...]:
-    """What movements must have in common to be one."""
+    """What movements must have in common to be merged."""
     attributes = movement.operation.attributes
     says = [f"{name} {attributes[name]}" for name in attributes if name not in (TENSOR, WHY)]
     return (movement.operation.name, start.queue.value, str(movement.input.type.element_type), *says)

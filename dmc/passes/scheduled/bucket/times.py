@@ -1,4 +1,4 @@
-"""When a bucket would arrive, and when it must have: the times by which dm-bucket keeps overlap."""
+"""When a bucket would arrive, and its deadline: the times with which dm-bucket preserves overlap."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Timing:
-    """A bucket's times in nanoseconds, if kernels ran one behind the other and never waited.
+    """A bucket's times in nanoseconds, if kernels ran back to back and never waited.
 
     before: when its lane is free. ready: when its last operand is. apart: when the last member would arrive if each
-    moved alone. wanted: when the bucket must have arrived for nobody to wait for it or for what follows on its lane.
+    moved alone. wanted: the bucket's deadline, such that no kernel waits for it or for what follows on its lane.
     """
 
     before: float
@@ -35,7 +35,7 @@ class Timing:
 
 
 class BucketTimes:
-    """The times of one block on a machine. Lanes are by group: the movements of one follow each other."""
+    """The times of one block on a machine. There is one lane per group: its movements follow each other."""
 
     def __init__(self, module: ir.Module, order: Order, members: Sequence[Member], machine: Machine) -> None:
         self._machine = machine
@@ -53,7 +53,7 @@ class BucketTimes:
         return Timing(before, ready, arrival, self._wanted(member), member.bytes)
 
     def joined(self, timing: Timing, member: Member) -> Timing:
-        """The times of the bucket with one member more."""
+        """The times of the bucket with one more member."""
         ready = self._begins[member.ready + 1]
         apart = max(timing.apart, ready) + self._moving(member, member.bytes)
         wanted = min(timing.wanted, self._wanted(member))
@@ -61,19 +61,19 @@ class BucketTimes:
         return replace(timing, ready=max(timing.ready, ready), apart=apart, wanted=wanted, bytes=size)
 
     def arrival(self, timing: Timing, member: Member) -> float:
-        """When a bucket of several, all like `member`, arrives."""
+        """When a bucket of several members like `member` arrives."""
         moving = self._moving(member, timing.bytes) + self._copying(member, timing.bytes)
         return max(timing.before, timing.ready) + moving
 
     def close(self, member: Member, arrival: float) -> None:
-        """The lane is taken until a bucket has arrived."""
+        """Marks the lane as busy until a bucket has arrived."""
         self._free[_axes(member)] = max(self._free[_axes(member)], arrival)
 
     def _wanted(self, member: Member) -> float:
         return min(self._begins[member.reader], self._slack[member.place])
 
     def _deadlines(self, members: Sequence[Member]) -> dict[int, float]:
-        """For each member when its lane must be free again for nobody to wait for what follows on it."""
+        """For each member, when its lane must be free again for no kernel to wait for what follows on it."""
         slack: dict[int, float] = {}
         latest: defaultdict[Axes, float] = defaultdict(lambda: inf)
         for member in reversed(members):
@@ -85,12 +85,12 @@ class BucketTimes:
 
     def _moving(self, member: Member, bytes: int) -> float:
         kind = member.movement.operation.name.removeprefix("dm.")
-        assert self._costs.mesh is not None, "a group is of a mesh, as the verifier has checked"
+        assert self._costs.mesh is not None, "a group has a mesh, as the verifier has checked"
         groups = self._costs.mesh.groups(_axes(member))
         return max(collective_ns(self._machine, kind, group, bytes) for group in groups)
 
     def _copying(self, member: Member, bytes: int) -> float:
-        """What packing or unpacking costs where it is a kernel: each byte is read and written."""
+        """The cost of packing or unpacking by a kernel: each byte is read and written."""
         if not LAYOUTS[member.movement.operation.name].copies:
             return 0.0
         return kernel_ns(self._machine, "other", 0, 2 * bytes, str(member.element))

@@ -2,10 +2,10 @@
 
 * form_kernels: the pass
 * whole_composites: composites as kernels, with the views around them
-* transposed_batches: products that read transposed matrices as they lie
-* outline: groups of operations as kernels, in an order in which they can run
-* generics: loops that are alike become one
-* bodies: the functions that kernels run, equal ones once
+* transposed_batches: products that read transposed matrices in place
+* outline: groups of operations as kernels, in topological order
+* generics: equal loops are fused into one
+* bodies: the functions that kernels run, deduplicated
 * report: what `reasons` prints
 """
 

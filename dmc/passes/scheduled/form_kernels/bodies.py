@@ -33,7 +33,7 @@ class SharedFunctions:
         self.taken = {symbol(function) for function in functions(self.module)}
 
     def empty(self, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], kind: str) -> func.FuncOp:
-        """A function without a name, at the end of the module; `kind` is what dominates its time (`dm.kind`)."""
+        """An unnamed function, at the end of the module; `kind` is what dominates its time (`dm.kind`)."""
         with ir.InsertionPoint(self.module.body):
             type_ = ir.FunctionType.get(list(inputs), list(outputs))
             function = func.FuncOp("kernel", type_, visibility="private")
@@ -42,7 +42,7 @@ class SharedFunctions:
         return function
 
     def name(self, function: func.FuncOp, stem: str) -> str:
-        """The name of a function that `empty` made, or of the one equal to it, in whose place it is not wanted."""
+        """The name of a function created by `empty`, or of an existing equal one, which replaces it."""
         text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
         if text in self.by_text:
             function.operation.erase()
@@ -57,7 +57,7 @@ class SharedFunctions:
 
 @dataclass
 class Bodies:
-    """Kernel bodies by what they compute; each is added to the module at its first use."""
+    """Kernel bodies by what they compute; each is added to the module on first use."""
 
     functions: SharedFunctions
     graph: Graph
@@ -65,7 +65,7 @@ class Bodies:
     symbols: dm.Symbols
 
     def get(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
-        """The functions that compute `outline`: one, or one for each member of the group whose slices it takes."""
+        """The functions that compute `outline`: one, or one per member of the group whose slices it takes."""
         slices = [self.graph.ops[i] for i in outline.members if self.graph.ops[i].name == dm.AllSliceOp.OPERATION_NAME]
         if not slices:
             return (self._get(outline, 0),), None
@@ -105,7 +105,7 @@ class Bodies:
             del copy.attributes[name]
 
     def _provide(self, value: ir.Value, values: dict[ir.Value, ir.Value], member: int) -> None:
-        """Makes the constant `value`: one that is computed anew for each reader, with which it can be fused."""
+        """Creates the constant `value`, rematerialised for each reader so that it can be fused."""
         if self.graph.kind_of(value) is not Kind.CONSTANT:
             return
         number = self.graph.made_by[value]
@@ -114,7 +114,7 @@ class Bodies:
 
 
 def stem(graph: Graph, outline: Outline, main: Work) -> str:
-    """What a kernel is called, by what dominates it."""
+    """The name of a kernel, by what dominates it."""
     names = {inner.name for i in outline.members for inner in walk(graph.ops[i])}
     if main.kind == "matmul":
         is_convolution = any("conv" in name for name in names)

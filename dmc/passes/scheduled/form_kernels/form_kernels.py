@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic, work_of
-from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.fusion import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
@@ -25,23 +25,23 @@ from dmc.target import targets
 
 @dataclass(frozen=True)
 class FormKernels(Pass):
-    """Makes all computation of `@step` kernels: `dm.kernel`s that run private functions.
+    """Turns all computation of `@step` into kernels: `dm.kernel`s that run private functions.
 
     `%y = linalg.generic … ins(%x)` becomes `%y = "dm.kernel"(%x) {body = @elementwise_0}`. Kernels that compute the
-    same run one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
-    slices between kernels, which cost nothing. A slice that is another on each rank is a kernel with variants. A
-    composite that stayed whole is a kernel of its own, with those slices and transpositions around it that its
-    implementation follows.
+    same share one function. Constants become part of the bodies. Collectives stay, and so do reshapes and contiguous
+    slices between kernels, which cost nothing. A slice that differs between ranks is a kernel with variants. A
+    composite kept whole is a kernel of its own, with the surrounding slices and transpositions that its implementation
+    supports.
 
-    reasons: print on stderr how many bytes go through device memory before and after, the kernels of each kind, and
-    what stopped the largest fusions that remain.
+    reasons: print on stderr the bytes through device memory before and after, the kernels of each kind, and what
+    prevented the largest remaining fusions.
     """
 
     name = "dm-form-kernels"
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for loops and calls, which other passes must have removed."""
+        """Raises DmcError for loops and calls, which earlier passes must have removed."""
         run_passes(module, ("convert-elementwise-to-linalg",))
         step = find_step(module)
         join_batches_first(step)
@@ -51,8 +51,10 @@ class FormKernels(Pass):
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        most_values = min(each.most_values for each in targets(target_of(module)))
-        fusion = fuse(graph, most_values)
+        machines = targets(target_of(module))
+        has_kernels = all(each.has_kernels for each in machines)
+        most_values = min(each.most_values for each in machines)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)
@@ -98,13 +100,13 @@ class _Step:
         self.new.update(zip(unit.outputs, op.operation.results, strict=True))
 
     def keep(self, number: int) -> None:
-        """Copies an operation to where the step has come: the graph keeps it, as it was, for bodies made later."""
+        """Copies an operation to the insertion point: the graph keeps the original for bodies created later."""
         op = self.graph.ops[number]
         values = {value: self.value(value) for value in self.graph.reads[number]}
         self.new.update(zip(op.results, copy_with(op, values).results, strict=True))
 
     def value(self, value: ir.Value) -> ir.Value:
-        """What stands for a value of before; a view is brought along when it is first wanted."""
+        """The new value for an old one; a view is copied on first use."""
         if value in self.new:
             return self.new[value]
         number = self.graph.made_by.get(value)
@@ -112,6 +114,6 @@ class _Step:
             return value
         if self.graph.kinds[number] is Kind.BARRIER:
             return self.value(self.graph.ops[number].operands[0])
-        assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is no view"
+        assert self.graph.kinds[number] is Kind.VIEW, f"{self.graph.ops[number]} is not a view"
         self.keep(number)
         return self.new[value]

@@ -1,4 +1,4 @@
-"""`linalg.generic`s over the same loops as one, which gives all their results."""
+"""Fuses `linalg.generic`s over the same loops into one with all their results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _GENERIC = "linalg.generic"
 
 
 def merge_generics(function: func.FuncOp) -> None:
-    """Merges generics of a straight-line function that have the same loops.
+    """Fuses generics of a straight-line function that have the same loops.
 
-    `%a = generic(%x)`, `%b = generic(%a, %y)` become `%a, %b = generic(%x, %y)` where `%b` reads `%a` at the place at
-    which it is written; reductions side by side become one with several results. What a backend would go through once
-    for each generic it goes through once.
+    `%a = generic(%x)`, `%b = generic(%a, %y)` become `%a, %b = generic(%x, %y)` where `%b` reads `%a` at the index at
+    which it is written; independent reductions become one with several results. A backend then makes one pass instead
+    of one per generic.
     """
     *ops, terminator = [view.operation for view in function.entry_block.operations]
     clusters = _clusters(ops)
@@ -60,7 +60,7 @@ def _clusters(ops: Sequence[ir.Operation]) -> Clusters:
 
 
 def _key(op: ir.Operation) -> object:
-    """What generics that can be one have in common: loops, and where results are written; None for other operations."""
+    """What fusible generics have in common: loops and result maps; None for other operations."""
     if op.name != _GENERIC or not all(isinstance(value.type, ir.RankedTensorType) for value in op.operands):
         return None
     written = _maps(op)[len(op.operands) - len(op.results) :]
@@ -76,7 +76,7 @@ def _key(op: ir.Operation) -> object:
 
 
 def _reads_in_place(op: ir.Operation, made_by: dict[ir.Value, int], clusters: Clusters, node: int) -> bool:
-    """Whether `op` takes nothing from a cluster but what it needs at the place at which that is written."""
+    """Whether `op` reads the results of a cluster only at the index at which they are written."""
     maps = _maps(op)
     inputs = len(op.operands) - len(op.results)
     for value in outer_reads(op):
@@ -95,7 +95,7 @@ Operand = tuple[ir.Value, ir.AffineMap]
 
 
 def _merged(ops: Sequence[ir.Operation]) -> None:
-    """Replaces generics by one where the last one stands; results that only they read are gone."""
+    """Replaces generics by one at the position of the last; results that only they read disappear."""
     own = {result for op in ops for result in op.results}
     inputs: list[Operand] = []
     outputs: list[Operand] = []
@@ -138,7 +138,7 @@ def _create(like: ir.Operation, inputs: Sequence[Operand], outputs: Sequence[Ope
 
 
 def _fill(block: ir.Block, ops: Sequence[ir.Operation], inputs: Sequence[Operand], kept: Sequence[ir.Value]) -> None:
-    """The scalar computations of the old generics, one behind the other."""
+    """The scalar computations of the old generics, in sequence."""
     arguments: list[ir.Value] = list(block.arguments)
     made: dict[ir.Value, ir.Value] = {}
     at_output = dict(zip(kept, arguments[len(inputs) :], strict=True))
@@ -159,7 +159,7 @@ def _elements(
     made: Mapping[ir.Value, ir.Value],
     at_output: Mapping[ir.Value, ir.Value],
 ) -> dict[ir.Value, ir.Value]:
-    """What stands for the arguments of the body of `op`: elements just made, read, or to be accumulated into."""
+    """The values for the arguments of the body of `op`: elements just computed, read, or accumulated into."""
     arguments = list(op.regions[0].blocks[0].arguments)
     count = len(op.operands) - len(op.results)
     values: dict[ir.Value, ir.Value] = {}
@@ -171,7 +171,7 @@ def _elements(
 
 
 def copy_with(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
-    """Copies `op` to the insertion point, with `values` for what it takes, and adds what it gives to `values`."""
+    """Copies `op` to the insertion point, mapping its operands by `values`, and adds its results to `values`."""
     copy = op.clone()
     for inner in walk(copy):
         for i, operand in enumerate(inner.operands):

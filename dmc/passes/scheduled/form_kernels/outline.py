@@ -1,4 +1,4 @@
-"""Groups of operations as kernels: what each reads, what it gives, and an order in which they can run."""
+"""Groups of operations as kernels: their inputs and outputs, and a topological order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.storage.pieces import RESHAPES
 
-# Numbers of operations of a Graph, ascending.
+# Indices of operations of a Graph, ascending.
 Group = tuple[int, ...]
 
 
@@ -19,8 +19,8 @@ Group = tuple[int, ...]
 class Outline:
     """A group as a kernel.
 
-    members: the operations that it computes. body: these, and the views, scalars and constants that it makes for
-    itself, in order. inputs: what it takes, none twice. outputs: which of its results are read elsewhere.
+    members: the operations that it computes. body: these, and the views, scalars and constants that it recomputes, in
+    order. inputs: its operands, without duplicates. outputs: its results that are read elsewhere.
     """
 
     members: Group
@@ -31,15 +31,15 @@ class Outline:
 
 @dataclass(frozen=True)
 class Outlined:
-    """The step as units in an order in which they can run: kernels, and movements as their numbers in the graph."""
+    """The step as units in topological order: kernels, and movements as their indices in the graph."""
 
     units: tuple[Outline | int, ...]
 
 
 def outline(graph: Graph, groups: Iterable[Group]) -> Outlined:
-    """Cuts the step into kernels, one for each group; what nothing reads is left out.
+    """Cuts the step into kernels, one per group, without dead code.
 
-    Constants that a movement reads or the step returns get a kernel of their own. Linear but for a heap.
+    Constants that a movement reads or the step returns get their own kernel. Linear except for a heap.
     """
     units: list[Group] = [*groups, *((number,) for number in _materialised(graph))]
     units += [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.MOVEMENT]
@@ -62,7 +62,7 @@ def outline(graph: Graph, groups: Iterable[Group]) -> Outlined:
 
 
 def _materialised(graph: Graph) -> list[int]:
-    """The constants that are wanted in memory."""
+    """The constants that are needed in memory."""
     movements = (value for i, kind in enumerate(graph.kinds) if kind is Kind.MOVEMENT for value in graph.reads[i])
     bases = (graph.base(value) for value in (*graph.returned, *movements))
     numbers = {graph.made_by[base] for base in bases if graph.kind_of(base) is Kind.CONSTANT}
@@ -95,7 +95,7 @@ def _body(graph: Graph, members: Group) -> tuple[Group, tuple[ir.Value, ...]]:
 
 
 def _with_shared_views(graph: Graph, body: set[int], inputs: list[ir.Value]) -> tuple[Group, tuple[ir.Value, ...]]:
-    """What is read in several shapes is one input, and its reshapes part of the body."""
+    """A value read in several shapes is one input, and its reshapes are part of the body."""
     bases = [_through_reshapes(graph, value) for value in inputs]
     count = Counter(bases)
     for value, base in zip(inputs, bases, strict=True):
@@ -123,14 +123,14 @@ def _is_made_inside(graph: Graph, maker: int, own: set[int]) -> bool:
 
 
 def inner_base(graph: Graph, value: ir.Value) -> ir.Value:
-    """The value in whose memory this one lies, through views only."""
+    """The value that this one aliases, through views only."""
     while graph.kind_of(value) is Kind.VIEW:
         value = graph.ops[graph.made_by[value]].operands[0]
     return value
 
 
 def sources(graph: Graph, number: int) -> Iterator[int]:
-    """The operations that compute or move what operation `number` reads: through views, scalars and barriers."""
+    """The operations that compute or move the operands of operation `number`, through views, scalars and barriers."""
     pending = list(graph.reads[number])
     while pending:
         maker = graph.made_by.get(pending.pop())
@@ -143,7 +143,7 @@ def sources(graph: Graph, number: int) -> Iterator[int]:
 
 
 def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
-    """A topological order of the units, each as near as can be to its last operation (Kahn's algorithm)."""
+    """A topological order of the units, each as close as possible to its last operation (Kahn's algorithm)."""
     unit_of = {number: i for i, unit in enumerate(units) for number in unit}
     before = [
         {unit_of[source] for number in unit for source in sources(graph, number) if source in unit_of} - {i}
@@ -164,5 +164,5 @@ def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
             waiting[j] -= 1
             if not waiting[j]:
                 heapq.heappush(ready, (units[j][-1], j))
-    assert len(order) == len(units), "kernels that wait for each other"
+    assert len(order) == len(units), "kernels that depend on each other"
     return order

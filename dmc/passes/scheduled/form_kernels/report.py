@@ -1,4 +1,4 @@
-"""What dm-form-kernels says of itself."""
+"""The report of dm-form-kernels."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def print_reasons(
         for each, _ in zip(refusals, range(MOST_REFUSALS), strict=False)
     ]
     print(file=sys.stderr)
-    print_table(("bytes", "kernel with", "and kernel with", "stay two because of"), largest)
+    print_table(("bytes", "kernel with", "and kernel with", "are not fused because of"), largest)
 
 
 def module_or_name(op: ir.Operation) -> str:

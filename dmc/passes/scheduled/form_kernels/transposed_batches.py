@@ -1,4 +1,4 @@
-"""Transposed matrices of a batch, said so that the product that reads them can read them as they lie."""
+"""Transposed matrices of a batch, rewritten so that products can read them in place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _BATCH = "linalg.batch_matmul"
 def join_batches_first(step: func.FuncOp) -> None:
     """`batch_matmul(collapse(transpose(x)))` becomes `batch_matmul(transpose(collapse(x)))`.
 
-    Of `x: heads×a×b` in a batch the last two dimensions change places; the dimensions before them become one, which
-    moves no element. Behind the reshape the transposition stands next to the product.
+    The last two dimensions of `x: heads×a×b` in a batch are swapped; the dimensions before them are collapsed, which
+    moves no element. After the reshape, the transposition is next to the product.
     """
     for view in list(step.entry_block.operations):
         if _is_batch_of_transposed(view.operation):

@@ -1,4 +1,4 @@
-"""Composites that stayed whole, as kernels that take and give views where the composite's operands and results lie."""
+"""Composites kept whole, as kernels that read and write through views of their operands and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "ten
 
 @dataclass(frozen=True)
 class _Seen:
-    """A value of a composite: in the memory of `whole` it lies so, and `ops`, in order, make the one of the other."""
+    """A value of a composite as a view of `whole`; `ops`, in order, derive one from the other."""
 
     whole: ir.Value
     layout: Layout
@@ -33,11 +33,11 @@ class _Seen:
 
 
 def form_whole_composites(step: func.FuncOp, functions: SharedFunctions) -> None:
-    """Makes each composite of the step a kernel.
+    """Turns each composite of the step into a kernel.
 
     `%q = transpose(slice(%qkv))`, `%o = dm.composite(%q, …)`, `%y = transpose(%o)` become `%y = dm.kernel(%qkv, …)`,
-    whose body holds all three, if the composite's implementation takes strided tensors. What is made from several
-    results by a concatenation alone is one result. Who else reads a result that is read transposed, transposes it back.
+    whose body holds all three, if the composite's implementation supports strided tensors. Results that are only
+    concatenated become one result. Other readers of a result that is read transposed transpose it back.
     """
     for view in [op for op in step.entry_block.operations if isinstance(op, dm.CompositeOp)]:
         _Kernel(view).form(functions)
@@ -65,7 +65,7 @@ class _Kernel:
                 op.erase()
 
     def _take(self, chosen: list[_Seen], index: int, ways: Iterable[_Seen]) -> bool:
-        """Sees an operand or a result in the first of several ways that the implementation takes."""
+        """Views an operand or result in the first of several ways that the implementation supports."""
         own = chosen[index]
         for way in ways:
             chosen[index] = way
@@ -79,7 +79,7 @@ class _Kernel:
         return refusal_with(self.op, *layouts)
 
     def _turn(self, index: int) -> None:
-        """Gives a result as the first that transposes it wants it; who else reads it transposes it back."""
+        """Returns a result as its first transposition; other readers transpose it back."""
         value = self.op.outputs[index]
         found = next((use.owner.operation for use in value.uses if use.owner.name == TRANSPOSE), None)
         if found is not None and self._take(self.results, index, _written([(found, 0)])):
@@ -87,13 +87,13 @@ class _Kernel:
             self.results[index] = replace(self.results[index], whole=turned, ops=(turned.owner.operation,))
 
     def _pad(self, index: int) -> None:
-        """Gives a result that is only read padded as that, with the padding."""
+        """Returns a result that is only read padded with its padding."""
         uses = list(self.op.outputs[index].uses)
         if len(uses) == 1 and uses[0].owner.name == PAD:
             self._take(self.results, index, _written([(uses[0].owner.operation, 0)]))
 
     def _join(self) -> None:
-        """Gives results that only a concatenation reads, and of which it is all, as what that gives."""
+        """Returns results that are read only by, and make up, a concatenation as its result."""
         members: dict[ir.Operation, dict[int, _Seen]] = {}
         for i, each in enumerate(self.results):
             path = list(_to_concat(each))
@@ -111,11 +111,11 @@ class _Kernel:
         return list(dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))]))
 
     def _views(self) -> tuple[list[ir.Operation], list[ir.Operation]]:
-        """The operations before and behind the composite that its kernel does, too, each behind those that it reads."""
+        """The operations before and after the composite that its kernel includes, in order."""
         before, behind = (
             dict.fromkeys(op for each in some for op in each.ops) for some in (self.operands, self.results)
         )
-        # What joins several results stands behind all of them.
+        # A concatenation follows all of its operands.
         return list(before), sorted(behind, key=lambda op: op.name == CONCAT)
 
     def _kernel(self, functions: SharedFunctions) -> dm.KernelOp:
@@ -153,7 +153,7 @@ class _Kernel:
 
 
 def _sources(value: ir.Value) -> Iterator[_Seen]:
-    """What the value is seen in, where it would have to be copied out of it: what lies deepest first."""
+    """The values that contain this one as a view that would need a copy, innermost first."""
     ops: list[ir.Operation] = []
     found: list[_Seen] = []
     while not isinstance(value.owner, ir.Block) and value.owner.name in (*RESHAPES, TRANSPOSE, SLICE):
@@ -168,7 +168,7 @@ def _sources(value: ir.Value) -> Iterator[_Seen]:
 
 
 def _to_concat(result: _Seen) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations that lead from a result, through reshapes, to the concatenation that alone reads it."""
+    """The operations from a result, through reshapes, to the concatenation that is its only reader."""
     yield from ((op, 0) for op in result.ops)
     value = result.whole
     while len(uses := list(value.uses)) == 1:
@@ -182,7 +182,7 @@ def _to_concat(result: _Seen) -> Iterator[tuple[ir.Operation, int]]:
 
 
 def _written(path: Sequence[tuple[ir.Operation, int]]) -> Iterator[_Seen]:
-    """How what enters the first operation of a path lies in what the last gives; nothing where no strides say so."""
+    """The strides of the operand of a path's first operation in the result of its last; None if there are none."""
     whole = path[-1][0].results[0]
     layout: Layout | None = Layout.dense(whole.type.shape)
     for op, index in reversed(path):
@@ -192,7 +192,7 @@ def _written(path: Sequence[tuple[ir.Operation, int]]) -> Iterator[_Seen]:
 
 
 def _turned(op: ir.Operation, value: ir.Value, order: list[int]) -> ir.Value:
-    """`value`, a result of `op`, transposed; all that reads it reads that, directly or transposed back."""
+    """`value`, a result of `op`, transposed; all readers read that, directly or transposed back."""
     readers = [(use.owner.operation, use.operand_number) for use in value.uses]
     with op.location, ir.InsertionPoint.after(op):
         turned = _transposed(value, order)
@@ -215,7 +215,7 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Copies an operation to the insertion point, with what it is written into, and constants that its region reads."""
+    """Copies an operation to the insertion point, with its destination and the constants that its region reads."""
     for value in outer_reads(op):
         if value not in values:
             copy_with(value.owner.operation, values)

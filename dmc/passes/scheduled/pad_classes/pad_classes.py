@@ -24,15 +24,15 @@ _MULTIPLE = 64
 
 @dataclass(frozen=True)
 class PadClasses(Pass):
-    """Pads the classes of a loss with zeros where their rows are not aligned, so that the products around it are fast.
+    """Pads the classes of a loss with zeros where rows are not aligned, so that the products around it are fast.
 
     For 50257 classes the loss reads, of `%l = matmul(%x, transpose(%w))`, `%l = slice(matmul(%x, transpose(pad(%w))))`,
     whose product has 50304. Its gradient `%g` is padded: `matmul(%g, %w)` becomes `matmul(pad(%g), pad(%w))`, and
-    `matmul(transpose(%g), %x)` a slice of `matmul(transpose(pad(%g)), %x)`. What is read stays what it is, as sums only
+    `matmul(transpose(%g), %x)` a slice of `matmul(transpose(pad(%g)), %x)`. The values read do not change, as sums only
     gain zeros.
 
-    On CUDA only, for composites that stayed whole: their kernels read slices and write padding. Not where padding would
-    more than double the classes.
+    On CUDA only, for composites kept whole: their kernels read slices and write padding. Not where padding would more
+    than double the classes.
     """
 
     name = "dm-pad-classes"
@@ -51,7 +51,7 @@ class PadClasses(Pass):
 
 
 def _pad(op: dm.CompositeOp, widened: Widened) -> None:
-    """Pads the logits that a loss reads, and the gradient that it gives."""
+    """Pads the logits that a loss reads, and the gradient that it returns."""
     is_backward = op.kind.value == GRADIENT
     logits = op.inputs[1 if is_backward else 0]
     width = _padded_width(ir.RankedTensorType(logits.type))
@@ -79,7 +79,7 @@ def _is_read_by_product(reader: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Readers:
-    """Lets what reads a value read it with `width` elements along a dimension, or a slice of that."""
+    """Lets a value's readers read it with `width` elements along a dimension, or a slice of that."""
 
     widened: Widened
     width: int
@@ -91,7 +91,7 @@ class _Readers:
             if reader.name == TRANSPOSE and index == 0:
                 self.pad(reader.results[0], permutation(reader).index(dim))
             elif reader.name == MATMUL and index < 2 and index != dim:
-                # The sum goes along the dimension: of the other operand, too.
+                # The sum runs along the dimension: in the other operand, too.
                 reader.operands[index] = wide
                 reader.operands[dim] = self.widened.of(reader.operands[dim], 1 - dim, self.width)
             elif reader.name == MATMUL and index < 2:
@@ -100,14 +100,14 @@ class _Readers:
                 reader.operands[index] = sliced(wide, value.type)
 
     def _slice_behind(self, product: ir.Value, dim: int) -> None:
-        """Slices a product, or what it is narrowed to if that alone reads it: one kernel gives that."""
+        """Slices a product, or its narrowing cast if that is its only reader, as one kernel returns that."""
         narrowed = [use.owner.operation.results[0] for use in product.uses if is_cast(use.owner.operation, NARROW)]
         given = narrowed[0] if narrowed and len(list(product.uses)) == 1 else product
         given.replace_all_uses_with(sliced(self.widened.of(given, dim, self.width), given.type))
 
 
 def _erase_unread(block: ir.Block) -> None:
-    """Erases what has no readers any more."""
+    """Erases operations without readers."""
     for op in reversed([view.operation for view in block.operations]):
         is_pure = op.name.startswith(("linalg.", "tensor.", "arith."))
         if is_pure and not any(list(result.uses) for result in op.results):

@@ -1,4 +1,4 @@
-"""Values with more elements along one dimension: products of padded operands, and what else is padded itself."""
+"""Values with more elements along one dimension: products of padded operands; other values are padded themselves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MATMUL, TRANSPOSE = "linalg.matmul", "linalg.transpose"
 
 @dataclass(frozen=True)
 class Widened:
-    """Makes values of which those of before are slices; each once, right behind what it is made of.
+    """Creates values of which the old ones are slices; each once, right after its operands.
 
-    The elements beyond are zero, but those of a product, of which only a slice may be read.
+    The additional elements are zero, except those of a product, of which only a slice may be read.
     """
 
     known: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Widened:
 
 
 def is_of_product(value: ir.Value) -> bool:
-    """Whether a value is a matrix product, or made of the elements of one and of smaller tensors."""
+    """Whether a value is a matrix product, or computed elementwise from one and smaller tensors."""
     if isinstance(value.owner, ir.Block):
         return False
     op = value.owner.operation
@@ -57,7 +57,7 @@ def is_of_product(value: ir.Value) -> bool:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    """Whether an operation computes each element of one result alike, of one element of each operand."""
+    """Whether an operation is elementwise with one result."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
     if any("parallel" not in str(each) for each in op.attributes["iterator_types"]):
@@ -83,7 +83,7 @@ def sliced(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 
 
 def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
-    """Which operands have to be wider, and along which dimension, for the result to be; none if it is padded itself."""
+    """The operands, and dimensions, that must be widened for the result to be; none if it is padded itself."""
     match op.name:
         case "linalg.fill":
             return {1: dim}
@@ -91,7 +91,7 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
             return {0: permutation(op)[dim], 1: dim}
         case "linalg.matmul":
             return {dim: dim, 2: dim}
-        # What widens a narrow tensor is a part of the product that reads it, and padding is not.
+        # A widening cast is fused into the product that reads it; padding is not.
         case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN):
             return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
         case _:
@@ -99,7 +99,7 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
 
 
 def _places(each: ir.AffineMap) -> dict[int, int]:
-    """For each loop, which dimension of the operand it goes along."""
+    """For each loop, the dimension of the operand that it indexes."""
     return {ir.AffineDimExpr(place).position: i for i, place in enumerate(each.results)}
 
 
@@ -108,7 +108,7 @@ def _maps(op: ir.Operation) -> list[ir.AffineMap]:
 
 
 def _padded(value: ir.Value, dim: int, width: int) -> ir.Value:
-    """`value`, and zeros behind it along a dimension; of a tensor that nobody has written, a larger one."""
+    """`value` padded with zeros along a dimension; for an uninitialised tensor, a larger one."""
     type_ = _wide_type(value, dim, width)
     if isinstance(value.owner, ir.Block):
         place, location = ir.InsertionPoint.at_block_begin(value.owner), ir.Location.unknown(value.context)

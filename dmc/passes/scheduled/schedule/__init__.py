@@ -2,12 +2,12 @@
 
 * schedule: the pass
 * list_scheduling: orders of the kernels
-* picks: the next kernel, within the memory there is
+* picks: the next kernel, within available memory
 * prefetch: the order of fully sharded data parallelism, to compare with
 * movements: where movements start and end between the kernels
-* bounds: between which kernels they may stand
-* lives: when storages live under an order
-* room: how much memory is taken, while the order changes
+* bounds: the gaps between kernels where they may be
+* lives: live ranges of storages under an order
+* room: memory in use, while the order changes
 * report: what `reasons` prints
 """
 

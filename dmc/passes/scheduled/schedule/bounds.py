@@ -1,7 +1,7 @@
-"""Between which kernels each movement may stand, when the order of the kernels is settled.
+"""The gaps between kernels where each movement may be, for a fixed order of kernels.
 
-With n kernels there are n + 1 gaps: gap g lies before kernel g, gap n behind the last. Places in memory are counted
-finer: place 2g is gap g, place 2k + 1 is kernel k.
+With n kernels there are n + 1 gaps: gap g is before kernel g, gap n after the last. Live ranges use finer places: place
+2g is gap g, place 2k + 1 is kernel k.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dmc.analysis.tasks.graph import Followers, TaskGraph
 class Bounds:
     """By task, for movements only: the first and the last gap in which it may be started and waited for.
 
-    is_eager: whether it is best started at once because that frees memory: what it reads dies with it, and what it
-    writes is no larger. quiet: the gap where it holds the least memory, if started and waited for there.
+    is_eager: whether it is best started at once because that frees memory: it ends the live range of its operands, and
+    its result is no larger. quiet: the gap where it holds the least memory, if started and waited for there.
     """
 
     first: tuple[int, ...]
@@ -61,7 +61,7 @@ def _last(graph: TaskGraph, position: dict[int, int], followers: Followers) -> l
 
 
 def _last_reads(graph: TaskGraph, position: dict[int, int]) -> dict[int, int]:
-    """By storage, the last kernel that reads it; what lives until the end is read behind the last."""
+    """By storage, the last kernel that reads it; storage live at the end is read after the last."""
     found = dict.fromkeys(graph.kept, len(position))
     for index, place in position.items():
         for storage in graph.tasks[index].reads:

@@ -1,10 +1,10 @@
-"""Orders of kernels by list scheduling: whenever a lane is free, it takes what is ready and matters most.
+"""Orders of kernels by list scheduling: a free lane takes the ready task of highest priority.
 
-What matters is the longest path to the end of the step, movements included, so that what a collective waits for goes
-first and weight gradients, on which little hangs, run while others wait (Lancet, arXiv 2404.19429). The longest path
-does not see that a lane is busy; so the step is also scheduled backwards from its end by the longest path to the
-begin, and any schedule is justified: played backwards, which says how late each task may begin, and forwards again in
-this order (Valls, Ballestín and Quintanilla, "Justification and RCPSP", EJOR 165, 2005).
+The priority is the critical path to the end of the step, movements included, so that tasks on which collectives depend
+go first and weight gradients, on which little depends, run while others wait (Lancet, arXiv 2404.19429). The critical
+path ignores busy lanes; so the step is also scheduled backwards from its end by the critical path to the start, and any
+schedule is justified: run backwards, which gives the latest start of each task, and forwards again in this order
+(Valls, Ballestín and Quintanilla, "Justification and RCPSP", EJOR 165, 2005).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Played:
 
 
 def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[list[int]]:
-    """Orders of the kernels that may be fast and keep to the cap if `base` does. Near-linear in the number of tasks."""
+    """Candidate orders of the kernels, which stay under the cap if `base` does. Near-linear in the number of tasks."""
     place = {index: place for place, index in enumerate(base)}
     as_in_base = [float(place.get(index, index)) for index in range(len(graph.tasks))]
     backwards = _latest(graph, followers, ways_here(graph))
@@ -39,7 +39,7 @@ def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: 
 
 
 def longest_paths(graph: TaskGraph, followers: Followers) -> list[float]:
-    """For each task the negative of the time from its begin to the end of the step, if every lane were free."""
+    """For each task, the negated time from its start to the end of the step, if every lane were free."""
     found = [0.0] * len(graph.tasks)
     for index in range(len(graph.tasks) - 1, -1, -1):
         behind = min((found[each] for each in followers.of(index)), default=0.0)
@@ -54,7 +54,7 @@ def _forward(graph: TaskGraph, followers: Followers, priority: Sequence[float], 
 
 
 def ways_here(graph: TaskGraph) -> list[float]:
-    """For each task the time from the begin of the step to its end, if every lane were free."""
+    """For each task, the time from the start of the step to its end, if every lane were free."""
     found = [0.0] * len(graph.tasks)
     for index, task in enumerate(graph.tasks):
         found[index] = max((found[each] for each in (*task.needs, *task.after)), default=0.0) + task.ns
@@ -62,7 +62,7 @@ def ways_here(graph: TaskGraph) -> list[float]:
 
 
 def _latest(graph: TaskGraph, followers: Followers, ends: Sequence[float]) -> list[float]:
-    """How late each task may begin, counted from the end of the step, if what ends last runs as late as it can."""
+    """The latest start of each task, counted from the end of the step, if tasks run as late as possible."""
     befores = [len(followers.of(index)) for index in range(len(graph.tasks))]
     behinds = [[*task.needs, *task.after] for task in graph.tasks]
     back = _play(graph, [-end for end in ends], befores, behinds, first)
@@ -76,7 +76,7 @@ def _play(
     behinds: Sequence[Sequence[int]],
     pick: Pick,
 ) -> _Played:
-    """Runs all tasks, on each lane one at a time. befores: how many tasks each waits for. behinds: who waits for it."""
+    """Runs all tasks, one at a time per lane. befores: the number of predecessors of each. behinds: its successors."""
     count = len(graph.tasks)
     played = _Played([0.0] * count, [0.0] * count)
     ready: dict[str, list[tuple[float, int]]] = {task.lane: [] for task in graph.tasks}
@@ -93,7 +93,7 @@ def _play(
             heapq.heappush(ready[graph.tasks[index].lane], (priority[index], index))
         arrived = []
         if ends and ends[0][0] <= now:
-            continue  # All that ends now is seen before anything is chosen.
+            continue  # All tasks that end now are processed before any is chosen.
         for index in _taken(ready, busy, pick):
             busy.add(graph.tasks[index].lane)
             played.begin[index], played.end[index] = now, now + graph.tasks[index].ns
@@ -102,7 +102,7 @@ def _play(
 
 
 def _taken(ready: dict[str, list[tuple[float, int]]], busy: set[str], pick: Pick) -> list[int]:
-    """What the lanes that are free take."""
+    """The tasks that free lanes take."""
     taken = [pick(queue) for lane, queue in ready.items() if queue and lane not in busy]
     return [index for index in taken if index is not None]
 

@@ -1,4 +1,4 @@
-"""When storages live if kernels run in a given order and each movement stands where it holds the least memory."""
+"""Live ranges of storages if kernels run in a given order and each movement is where it holds the least memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmc.passes.scheduled.schedule.room import Room
 def lives_of(graph: TaskGraph, kernels: Sequence[int], bounds: Bounds) -> tuple[dict[int, tuple[int, int]], Room]:
     """By storage its first and last place, and the bytes in use at every place, arguments included.
 
-    Places are those of `_schedule_bounds`. Linear in what tasks read and write.
+    Places are those of `bounds`. Linear in the tasks' reads and writes.
     """
     position = {index: place for place, index in enumerate(kernels)}
     lives: dict[int, tuple[int, int]] = {}

@@ -1,9 +1,9 @@
-"""Where movements are started and waited for between kernels whose order is settled.
+"""Where movements are started and waited for between kernels of fixed order.
 
-Walks over the kernels by the clock of `analysis.tasks.timeline`. What frees memory (a gradient's reduction) is started
-as soon as it can be, and waited for when it is done. What takes memory (a gather of parameters) is started, most urgent
-first, as soon as its lane is about to be free and there is room until it is read; at the latest right before. In the
-end waits move as far back as the peak allows, so that a movement that is slower than thought holds nothing up.
+Walks over the kernels by the clock of `analysis.tasks.timeline`. A movement that frees memory (a gradient's reduction)
+is started as early as possible, and waited for when done. One that takes memory (a gather of parameters) is started,
+most urgent first, as soon as its lane is about to be free and there is room until it is read; at the latest right
+before. Finally, waits are sunk as far as the peak allows, so that a movement slower than predicted delays nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dmc.analysis.tasks.graph import Followers, TaskGraph
 from dmc.passes.scheduled.schedule.bounds import Bounds, bounds_of
 from dmc.passes.scheduled.schedule.lives import lives_of
 
-# So many movements for which there is no room are tried in a gap: more would make scheduling quadratic.
+# At most this many movements without room are tried per gap: more would make scheduling quadratic.
 TRIES = 16
 
 
@@ -26,7 +26,7 @@ def place_movements(
 ) -> list[int]:
     """An order in which `kernels` run as given, with at most `cap` bytes in use where that is possible.
 
-    overlap: False starts and waits where it holds the least memory, at once. Near-linear.
+    overlap: False starts and waits at the gap of least memory, without overlap. Near-linear.
     """
     walk = _Walk(graph, kernels, followers, cap, overlap)
     walk.run()
@@ -36,7 +36,7 @@ def place_movements(
 
 
 class _Walk:
-    """The state of the walk. gap: where it is. now: the clock of the compute lane. free: when lanes will be."""
+    """The state of the walk. gap: the current one. now: the clock of the compute lane. free: when lanes become free."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class _Walk:
         """Fills the gaps."""
         for index in self._movements():
             self.forced.setdefault(self.bounds.last[index], []).append(index)
-        # Listed first: what is released may release others.
+        # Listed first: releasing one may release others.
         for index in [index for index in self._movements() if not self.missing[index]]:
             self._release(index)
         for gap, index in enumerate([*self.kernels, None]):
@@ -81,7 +81,7 @@ class _Walk:
         return (index for index, task in enumerate(self.graph.tasks) if task.is_movement)
 
     def _fill(self, ns: float) -> None:
-        """All that happens in this gap, before a kernel that takes so long."""
+        """Processes this gap, before a kernel of this duration."""
         for index in self.again.pop(self.gap, ()):
             self._queue(index)
         for index in self.forced.get(self.gap, ()):
@@ -93,13 +93,13 @@ class _Walk:
         self._wait_for_due()
 
     def _wait_for_due(self) -> None:
-        """Waits for what is due in this gap, the first to be done first; a wait may bring about the next."""
+        """Waits for movements due in this gap, earliest first; a wait may enable the next."""
         while waits := self.due.pop(self.gap, ()):
             for index in sorted(waits, key=lambda each: (self.end[each], each)):
                 self._wait(index)
 
     def _prefetch(self, ns: float) -> None:
-        """Starts what is ready, most urgent first, on lanes that are free before the next kernel is done."""
+        """Starts ready movements, most urgent first, on lanes that become free before the next kernel ends."""
         for lane in list(self.ready) if self.overlap else ():
             queue, tries = self.ready[lane], TRIES
             while queue and tries and self.free.get(lane, 0.0) < self.now + ns:
@@ -108,7 +108,7 @@ class _Walk:
                     tries -= 1
 
     def _release(self, index: int) -> None:
-        """A movement may begin from here on."""
+        """Marks a movement as ready from here on."""
         if self.bounds.is_eager[index]:
             self._begin(index)
         else:
@@ -119,7 +119,7 @@ class _Walk:
         heapq.heappush(self.ready.setdefault(lane, []), (self.bounds.last[index], index))
 
     def _begins(self, index: int) -> bool:
-        """Begins if there is room from here to where it is read; else comes again behind where there is none."""
+        """Starts it if there is room until it is read; otherwise retries after the place without room."""
         for storage in self.graph.tasks[index].writes:
             size = self.graph.sizes[storage]
             if self.limit is None or not size:
@@ -132,7 +132,7 @@ class _Walk:
         return True
 
     def _begin_now(self, index: int) -> None:
-        """A movement that can be put off no longer, behind what it waits for."""
+        """Starts a movement that cannot be delayed further, after its dependences."""
         if index in self.end:
             return
         task = self.graph.tasks[index]
@@ -163,7 +163,7 @@ class _Walk:
             self._count_down(follower)
 
     def _waiting_gap(self, index: int) -> int:
-        """Where the movement will be done; before, where that would keep what it reads for too long."""
+        """The gap where the movement will be done, or an earlier one if that would keep its operands live too long."""
         last = self.bounds.last[index]
         if not self.overlap:
             return max(self.gap, min(self.bounds.quiet[index], last))
@@ -177,7 +177,7 @@ class _Walk:
         return max(gap, self.gap)
 
     def _held_until(self, storage: int, gap: int) -> int:
-        """The last gap up to `gap` until which there is room to keep a storage."""
+        """The last gap up to `gap` until which a storage can be kept live."""
         size = self.graph.sizes[storage]
         if self.limit is None or not size:
             return gap
@@ -185,7 +185,7 @@ class _Walk:
         return gap if above is None else above // 2
 
     def _live(self, storage: int, first: int, last: int) -> None:
-        """A storage lives from place `first` to place `last`."""
+        """Makes a storage live from place `first` to place `last`."""
         size = self.graph.sizes[storage]
         if not size:
             return
@@ -203,7 +203,7 @@ class _Walk:
         self._done(index)
 
     def _done(self, index: int) -> None:
-        """A kernel has run, or a movement was waited for."""
+        """Marks a kernel as run, or a movement as waited for."""
         is_movement = self.graph.tasks[index].is_movement
         for follower in self.followers.needing[index] if is_movement else self.followers.of(index):
             self._count_down(follower)
@@ -214,7 +214,7 @@ class _Walk:
             self._release(index)
 
     def sink_waits(self) -> None:
-        """Waits go as far back as what is read next allows, and the highest use of memory."""
+        """Sinks waits as far as their next reader and peak memory allow."""
         peak = self.room.highest(0, 2 * len(self.kernels) + 1)
         for index, gap in sorted(self.waited_in.items()):
             last = self.bounds.last[index]
@@ -229,7 +229,7 @@ class _Walk:
             self.gaps[last].append(~index)
 
     def order(self) -> list[int]:
-        """The events, gap by gap with the kernels between them; of a wait that has sunk only the later place counts."""
+        """The events, gap by gap with the kernels between them; for a sunk wait only the later place counts."""
         found: list[int] = []
         for gap, events in enumerate(self.gaps):
             found += [event for event in events if event >= 0 or self.waited_in[~event] == gap]

@@ -1,4 +1,4 @@
-"""How a list scheduler takes the next kernel without using more memory than there is."""
+"""How a list scheduler picks the next kernel within the available memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from dmc.analysis.tasks.graph import Followers, TaskGraph
 from dmc.passes.scheduled.schedule.bounds import bounds_of
 from dmc.passes.scheduled.schedule.lives import lives_of
 
-# Takes one entry out of a lane's heap of (priority, task), and gives the task; None where the lane had better wait.
+# Pops an entry from a lane's heap of (priority, task) and returns the task; None where the lane should wait.
 Pick = Callable[[list[tuple[float, int]]], int | None]
 
-# So many tasks are looked at for one that fits: more would make scheduling quadratic.
+# At most this many tasks are tried for one that fits: more would make scheduling quadratic.
 LOOKED_AT = 16
 
 
 def first(queue: list[tuple[float, int]]) -> int:
-    """What matters most."""
+    """Picks the task of highest priority."""
     return heapq.heappop(queue)[1]
 
 
 def picks_within(graph: TaskGraph, base: Sequence[int], followers: Followers, cap: int) -> Pick:
-    """What matters most among the first `LOOKED_AT` for which there is room, if the kernels of `base` keep to the cap.
+    """Picks the task of highest priority among the first `LOOKED_AT` that fit, if the kernels of `base` stay under the
+    cap.
 
-    A kernel that runs before its turn in `base` makes what it writes, and what is gathered for it, live from now on:
-    that must fit beside what `base` uses from now until its turn. Whose turn it is always fits.
+    A kernel that runs before its turn in `base` makes its results, and what is gathered for it, live from now on: that
+    must fit in addition to what `base` uses from now until its turn. The kernel whose turn it is always fits.
     """
     ahead = _Ahead(graph, base, followers, cap)
 
@@ -46,7 +47,7 @@ def picks_within(graph: TaskGraph, base: Sequence[int], followers: Followers, ca
 
 
 class _Ahead:
-    """turn: the first place of the base whose kernel has not run. A kernel may run before its turn."""
+    """turn: the first place of `base` whose kernel has not run. A kernel may run before its turn."""
 
     def __init__(self, graph: TaskGraph, base: Sequence[int], followers: Followers, cap: int) -> None:
         self.graph, self.base, self.cap = graph, base, cap
@@ -68,7 +69,7 @@ class _Ahead:
         return self.room.highest(now, now + 2) + size + scratch <= self.cap
 
     def run(self, index: int) -> None:
-        """The kernel runs now."""
+        """Runs the kernel now."""
         now = 2 * self.turn
         for storage in self._new(index):
             begin, end = self.lives[storage]
@@ -79,7 +80,7 @@ class _Ahead:
             self.turn += 1
 
     def take_turn(self, queue: list[tuple[float, int]]) -> int | None:
-        """The kernel whose turn it is, if it is ready but was too far back to be looked at."""
+        """The kernel whose turn it is, if it is ready but too far back to be tried."""
         index = self.base[self.turn]
         place = next((place for place, entry in enumerate(queue) if entry[1] == index), None)
         if place is None:
@@ -90,14 +91,14 @@ class _Ahead:
         return index
 
     def _new(self, index: int) -> list[int]:
-        """The storages that would not be alive yet."""
+        """The storages that would not be live yet."""
         task = self.graph.tasks[index]
         touched = dict.fromkeys((*task.writes, *task.reads))
         return [each for each in touched if self.graph.sizes[each] and self.lives[each][0] > 2 * self.turn]
 
 
 def frees_first(graph: TaskGraph, followers: Followers) -> list[int]:
-    """The kernels in the order given, but what leaves no more behind than it found runs as soon as it can.
+    """The kernels in the given order, except that those that do not increase live memory run as early as possible.
 
     So optimizer updates run as their gradients arrive, which frees these. Near-linear.
     """
@@ -125,7 +126,7 @@ def frees_first(graph: TaskGraph, followers: Followers) -> list[int]:
 
 
 class _Frees:
-    """Which tasks leave behind more than they found, as tasks run. left: who has yet to read each storage."""
+    """Which tasks increase live memory, as tasks run. left: the remaining readers of each storage."""
 
     def __init__(self, graph: TaskGraph) -> None:
         self.graph = graph
@@ -137,13 +138,13 @@ class _Frees:
             self.left[storage][-1] = None
 
     def takes(self, index: int) -> bool:
-        """Whether it leaves more behind than it found."""
+        """Whether it increases live memory."""
         task = self.graph.tasks[index]
         freed = sum(self.graph.sizes[each] for each in task.reads if len(self.left[each]) == 1)
         return sum(self.graph.sizes[each] for each in task.writes if each not in task.reads) > freed
 
     def run(self, index: int) -> list[int]:
-        """A task has run; gives those that are now the last to read something."""
+        """Marks a task as run; returns the tasks that are now the last reader of something."""
         found: list[int] = []
         for storage in self.graph.tasks[index].reads:
             self.left[storage].pop(index, None)

@@ -1,8 +1,8 @@
-"""The order that fully sharded data parallelism makes without a compiler, to compare with.
+"""The order of fully sharded data parallelism without a compiler, for comparison.
 
-Kernels run as given. What is gathered for a layer is gathered while the layer before it runs (FSDP's
-`forward_prefetch` and `BACKWARD_PRE`; Zhao et al., "PyTorch FSDP", VLDB 2023); gradients are reduced as they are ready
-and waited for where they are read.
+Kernels run as given. Gathers for a layer run while the layer before it runs (FSDP's `forward_prefetch` and
+`BACKWARD_PRE`; Zhao et al., "PyTorch FSDP", VLDB 2023); gradients are reduced when ready and waited for where they are
+read.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dmc.analysis.tasks.graph import Followers, TaskGraph
 from dmc.passes.scheduled.schedule.bounds import Bounds, bounds_of
 
-# A layer is what is numbered: "h.3" of "all_gather #7 of h.3.mlp.0.weight".
+# A layer is a numbered part of a path: "h.3" of "all_gather #7 of h.3.mlp.0.weight".
 _LAYER = re.compile(r"of (?P<layer>.*?\.\d+)(\.|$)")
 
 
 def prefetch_layers(graph: TaskGraph, kernels: Sequence[int], followers: Followers) -> list[int]:
-    """The order. Movements that no layer is known of go with the layer before them. Near-linear."""
+    """The order. Movements without a known layer belong to the layer before them. Near-linear."""
     bounds = bounds_of(graph, kernels, followers)
     moving = [index for index, task in enumerate(graph.tasks) if task.is_movement]
     by_need = sorted(moving, key=lambda each: (bounds.last[each], each))
@@ -39,7 +39,7 @@ def prefetch_layers(graph: TaskGraph, kernels: Sequence[int], followers: Followe
 
 
 def _starts(graph: TaskGraph, by_need: Sequence[int], bounds: Bounds) -> list[int]:
-    """The gap in which each movement starts: a gather not before the layer in front of its own is first read."""
+    """The gap in which each movement starts: a gather not before the previous layer is first read."""
     first = list(bounds.first)
     previous, current, layer = 0, 0, ""
     for index in by_need:
@@ -54,14 +54,14 @@ def _starts(graph: TaskGraph, by_need: Sequence[int], bounds: Bounds) -> list[in
 
 
 class _Events:
-    """found: what happens, in order; a movement begins behind what it waits for."""
+    """found: the events, in order; a movement begins after its dependences."""
 
     def __init__(self, graph: TaskGraph) -> None:
         self.graph = graph
         self.found: dict[int, None] = {}
 
     def begin(self, index: int) -> None:
-        """A movement begins, unless it has."""
+        """Starts a movement, unless already started."""
         if index in self.found:
             return
         task = self.graph.tasks[index]
@@ -73,6 +73,6 @@ class _Events:
         self.found[index] = None
 
     def wait(self, index: int) -> None:
-        """A movement is waited for, unless it was."""
+        """Waits for a movement, unless already done."""
         self.begin(index)
         self.found[~index] = None

@@ -1,4 +1,4 @@
-"""Why a schedule hides what it hides, as a table of plain text."""
+"""Why a schedule hides the communication it hides, as a table of plain text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _END, _BEGIN = "the end", "the begin"
 
 @dataclass(frozen=True)
 class Limit:
-    """The bytes of device memory that an order was to stay within, None for any number, and where that comes from."""
+    """The memory limit of an order in bytes, None for no limit, and its source."""
 
     bytes: int | None
     why: str
@@ -36,7 +36,7 @@ class Limit:
 
 
 def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footprint, limit: Limit) -> None:
-    """Prints, on stderr, one line for each movement, in the order in which they start, and one of sums."""
+    """Prints, on stderr, one line per movement, in the order of starts, and one of sums."""
     kernels_before, kernels_behind = _neighbours(graph, order)
     places = {event: place for place, event in enumerate(order)}
     rows: list[tuple[str, ...]] = []
@@ -65,7 +65,7 @@ def print_reasons(graph: TaskGraph, order: Order, time: Timeline, memory: Footpr
 
 
 def _neighbours(graph: TaskGraph, order: Order) -> tuple[list[int | None], list[int | None]]:
-    """For each event, the kernel before it and the kernel behind it."""
+    """For each event, the kernel before and the kernel after it."""
     before: list[int | None] = []
     behind: list[int | None] = []
     for found, events in ((before, order), (behind, reversed(order))):
@@ -99,7 +99,7 @@ def _stopped_by(
     size = sum(graph.sizes[each] for each in task.writes)
     if limit.bytes is not None and memory.live[places[before]] + size > limit.bytes:
         return f"memory limit at {graph.tasks[before].label}"
-    return "the order given"
+    return "the given order"
 
 
 def _us(ns: float) -> str:

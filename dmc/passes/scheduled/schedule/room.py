@@ -1,4 +1,4 @@
-"""How much memory is taken along an order, while it changes."""
+"""The memory in use along an order, while it changes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 class Room:
-    """Bytes in use at places 0 … n - 1: ranges grow, and maxima are asked for, each in logarithmic time.
+    """Bytes in use at places 0 … n - 1: range additions and range maxima, each in logarithmic time.
 
-    A segment tree; a node's `_added` counts for all of its range. Ranges are half-open.
+    A segment tree; a node's `_added` applies to its whole range. Ranges are half-open.
     """
 
     def __init__(self, used: Sequence[int]) -> None:
@@ -19,7 +19,7 @@ class Room:
             self._highest[node] = max(self._highest[2 * node], self._highest[2 * node + 1])
 
     def add(self, first: int, end: int, bytes: int) -> None:
-        """So many bytes more at the places from `first` to before `end`."""
+        """Adds bytes at the places from `first` to before `end`."""
         self._add(1, 0, self._size, first, end, bytes)
 
     def highest(self, first: int, end: int) -> int:

@@ -26,24 +26,23 @@ from dmc.passes.scheduled.schedule.picks import frees_first
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.report import Limit, print_reasons
 
-_TRIES = 3  # so many caps are tried until dm-plan-memory can place the order under the one asked for
+_TRIES = 3  # at most this many caps are tried until dm-plan-memory can place the order under the requested one
 
 
 @dataclass(frozen=True)
 class Schedule(Pass):
-    """Puts the operations of `@step` into the order in which they are issued: the fastest one found under a memory cap.
+    """Puts the operations of `@step` into their order of issue: the fastest one found under a memory cap.
 
-    `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements run beside kernels that do not need them,
-    and kernels that others do not wait for run beside movements. Candidates are the order as given, that of FSDP, and
-    several lists, each with its movements started and waited for as the cap allows. The model of one rank
-    (`dmc/analysis/tasks/timeline.py`, costs of `machine`) chooses, so what comes out is never slower than what came in.
-    algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it runs, as FSDP
-    does, to compare with.
+    `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements overlap with kernels that do not depend on
+    them. Candidates are the given order, that of FSDP, and several list schedules, each with its movements started and
+    waited for as the cap allows. The timing model of one rank (`dmc/analysis/tasks/timeline.py`, costs of `machine`)
+    chooses, so the result is never slower than the input. algorithm: "asis" moves views only; "prefetch" gathers a
+    layer's parameters while the layer before it runs, like FSDP, for comparison.
 
-    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: what the module says. Over the
-    cap the orders that need the least are tried, too. Without any cap a list takes no more than the order as given, so
-    that nobody pays in memory for speed that was not asked for; where movements wait for memory, as the gathers of
-    ZeRO-3 do, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. Over the cap,
+    the orders that need the least memory are tried, too. Without a cap a list schedule takes no more memory than the
+    given order, so that speed is not paid for in memory unasked; where movements wait for memory, like the gathers of
+    ZeRO-3, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
     stopped the rest, and the limit with its reason, on stderr. Near-linear in the number of operations.
     """
 
@@ -54,7 +53,8 @@ class Schedule(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError where no order is found that fits the cap, and for what is not of form scheduled."""
+        """Raises DmcError if no order is found under the cap, and for operations that do not belong to form
+        scheduled."""
         graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
         given = _Candidate.of(graph, list(graph.order))
         limit = memory_cap_of(module, self.memory_cap)
@@ -70,14 +70,14 @@ class Schedule(Pass):
         if cap:
             return Limit(cap, "memory cap")
         if self.algorithm == "list":
-            return Limit(given.footprint.peak, "no cap: what the order given takes")
+            return Limit(given.footprint.peak, "no cap: the memory of the given order")
         return Limit(None, "no cap")
 
     def _fitted(self, graph: TaskGraph, given: _Candidate, limit: int) -> _Candidate:
-        """Brings `@step` into the fastest order that dm-plan-memory, which has the last word, can place under `limit`.
+        """Puts `@step` into the fastest order that dm-plan-memory, which has the last word, can place under `limit`.
 
-        What it adds for gaps between values it is likely to add again, so the next try has as much less. Raises
-        DmcError where also the orders that need the least do not fit.
+        The fragmentation it adds is likely to recur, so the next try subtracts it from the limit. Raises DmcError if
+        even the orders that need the least memory do not fit.
         """
         cap = limit
         for _ in range(_TRIES if self.algorithm == "list" else 0):
@@ -93,7 +93,8 @@ class Schedule(Pass):
             smallest = min(needed)
             _reorder(graph, frugal[needed.index(smallest)].order)
             write_places(graph.step, plan_memory(graph.step))
-            hint = f"set memory_cap={smallest}, the smallest that an order was found for, or split more of the state"
+            fact = "the smallest cap for which a schedule was found"
+            hint = f"set memory_cap={smallest}, {fact}, or split more of the state"
             raise over_the_cap(graph.step, smallest, limit, hint)
         best = min(fitting, key=lambda each: each.timeline.total)
         _reorder(graph, best.order)
@@ -121,7 +122,7 @@ class _Candidate:
 
 
 def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
-    """The fastest candidate under the cap, of equally fast ones the smallest, then the first; else the smallest."""
+    """The fastest candidate under the cap (ties: the smallest, then the first); if there is none, the smallest."""
     followers = graph.followers()
     layers = _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), followers))
     candidates = [given, layers, *_candidates(graph, graph.kernels(), followers, cap)]
@@ -135,7 +136,7 @@ def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
 
 
 def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[_Candidate]:
-    """Orders with the kernels as in `base`, without and with overlap; and where these fit, with kernels by lists."""
+    """Orders with the kernels as in `base`, without and with overlap; and where these fit, list schedules."""
     for overlap in (False, True):
         yield (found := _Candidate.of(graph, place_movements(graph, base, followers, cap, overlap=overlap)))
         if found.footprint.peak > cap:
@@ -145,7 +146,7 @@ def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: in
 
 
 def _frugal(graph: TaskGraph, given: _Candidate) -> list[_Candidate]:
-    """The order given, and orders without any overlap that would take memory; whatever the cap is."""
+    """The given order, and orders without overlap that takes memory, whatever the cap."""
     followers = graph.followers()
     bases = (graph.kernels(), frees_first(graph, followers))
     orders = [place_movements(graph, base, followers, None, overlap=False) for base in bases]
@@ -153,7 +154,7 @@ def _frugal(graph: TaskGraph, given: _Candidate) -> list[_Candidate]:
 
 
 def _faster(graph: TaskGraph, best: _Candidate, given: _Candidate, limit: int) -> _Candidate:
-    """The order given if it is faster and fits, which its footprint may have hidden; `@step` is brought into it."""
+    """The given order if it is faster and fits, which its footprint may have hidden; `@step` is put into it."""
     if given.timeline.total < best.timeline.total and _planned_bytes(graph, given.order) <= limit:
         return given
     _reorder(graph, best.order)
@@ -161,14 +162,14 @@ def _faster(graph: TaskGraph, best: _Candidate, given: _Candidate, limit: int) -
 
 
 def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
-    """What dm-plan-memory needs for `@step`, which is brought into this order."""
+    """The memory dm-plan-memory needs for `@step`, which is put into this order."""
     _reorder(graph, order)
     arenas = plan_memory(graph.step).arenas
     return arenas[DEVICE].bytes if DEVICE in arenas else 0
 
 
 def _reorder(graph: TaskGraph, order: list[int]) -> None:
-    """Moves the operations; views and buckets go right before what first uses them."""
+    """Moves the operations; views and buckets go right before their first use."""
     check_order(graph, order)
     *body, terminator = [view.operation for view in graph.step.entry_block.operations]
     placed: set[ir.Operation] = set()
@@ -182,7 +183,7 @@ def _reorder(graph: TaskGraph, order: list[int]) -> None:
 
 
 def _place(op: ir.Operation | None, terminator: ir.Operation, placed: set[ir.Operation]) -> None:
-    """Moves an operation to the end of what is placed, behind the views that it takes."""
+    """Moves an operation after all placed ones, preceded by its views."""
     if op is None or op in placed:
         return
     placed.add(op)

@@ -1,7 +1,7 @@
 """dm-split-all-reduce.
 
 * split_all_reduce: the pass
-* regions: what can be computed from a piece of a reduction
+* regions: the operations that can work on a piece of a reduction
 * pieces: the kernel that computes one rank's piece
 """
 

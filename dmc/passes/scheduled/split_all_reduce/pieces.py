@@ -1,4 +1,4 @@
-"""The kernel that computes one rank's piece of what another computes whole."""
+"""The kernel that computes one rank's piece of another kernel's results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dmc.walk import walk
 
 @dataclass(frozen=True)
 class Piece:
-    """What of a function comes in pieces: its arguments `given`, by index, all of its results, and `rows` between."""
+    """The values of a function that come in pieces: its arguments `given`, by index, all of its results, and `rows` in
+    between."""
 
     function: func.FuncOp
     rows: Rows
@@ -31,7 +32,7 @@ class Pieces:
         self._known: dict[Any, Piece | None] = {}
 
     def find(self, name: str, given: Collection[int], parts: int) -> Piece | None:
-        """How `name` computes a piece of all its results if the arguments `given` come in pieces; None if it cannot."""
+        """How `name` computes a piece of all its results from pieces of the arguments `given`; None if it cannot."""
         key = (name, frozenset(given), parts)
         if key not in self._known:
             self._known[key] = self._find(self._functions[name], given, parts)
@@ -65,13 +66,13 @@ class Pieces:
 
 @dataclass(frozen=True)
 class _Builder:
-    """Builds a body: `new` holds what stands for each value, and for a filler that is also read whole the piece."""
+    """Builds a body: `new` maps each value to its replacement, and a filler that is also read whole to its piece."""
 
     piece: Piece
     new: dict[Any, ir.Value]
 
     def value(self, value: ir.Value, is_piece: bool) -> ir.Value:
-        """What stands for a value of the old body."""
+        """The replacement of a value of the old body."""
         if isinstance(value.owner, ir.Block) or not is_filler(value.owner.operation):
             return self.new[value]
         key = (value, is_piece)
@@ -80,7 +81,7 @@ class _Builder:
         return self.new[key]
 
     def add(self, op: ir.Operation) -> None:
-        """The same operation on pieces; fillers are made where they are read."""
+        """The same operation on pieces; fillers are created where they are read."""
         if is_filler(op):
             return
         rows = self.piece.rows
@@ -97,7 +98,7 @@ class _Builder:
             copy.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(copy.results[0].type.shape)
 
     def _rewire(self, inner: ir.Operation) -> None:
-        """An operation in a region may read values from outside of it; of these it never reads pieces."""
+        """An operation in a region may read values from outside it, but never pieces of them."""
         outside = self.piece.function.entry_block
         for i, operand in enumerate(inner.operands):
             block = operand.owner if isinstance(operand.owner, ir.Block) else operand.owner.operation.block

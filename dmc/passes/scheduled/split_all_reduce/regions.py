@@ -1,4 +1,4 @@
-"""What can be computed from a piece of a reduction instead of the whole."""
+"""Operations that can be computed from a piece of a reduction instead of the whole."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dmc.passes.scheduled.split_all_reduce.pieces import Piece, Pieces
 from dmc.passes.shared.report import named
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
-# Operations behind one reduction: what is larger is no update of one tensor.
+# The most operations after one reduction: a larger region is not the update of one tensor.
 MAX_OPS = 64
 
 
 @dataclass
 class Region:
-    """The operations that work on pieces of what a reduction gives, in order.
+    """The operations that work on pieces of a reduction's result, in order.
 
     parts: how many ranks. rows: the values that come in pieces. kernels: the pieces of kernels among the operations.
     gathered: values that others read whole, and the first of these. obstacle: why the reduction stays, or "".
@@ -38,7 +38,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """Finds regions. every: all axes of the mesh; differing: those along which ranks may differ in each value."""
+    """Finds regions. every: all axes of the mesh; differing: the axes along which each value may differ between
+    ranks."""
 
     symbols: dm.Symbols
     every: Axes
@@ -46,14 +47,14 @@ class Regions:
     pieces: Pieces
 
     def find(self, reduced: dm.AllReduceOp) -> Region:
-        """The largest region behind a reduction. At most `MAX_OPS` operations and their readers are visited.
+        """The largest region after a reduction. At most `MAX_OPS` operations and their readers are visited.
 
-        It is given up where more bytes would be gathered than the reduction gives.
+        It is abandoned where more bytes would be gathered than the reduction returns.
         """
         region = Region(reduced, self.symbols.group_size(reduced.group))
         shape = reduced.result.type.shape
         if not len(shape) or shape[0] % region.parts or region.parts == 1:
-            region.obstacle = f"{region.parts} ranks do not divide its first dimension"
+            region.obstacle = f"its first dimension is not divisible by {region.parts} ranks"
             return region
         region.rows.add(reduced.result)
         room = type_bytes(reduced.result.type)
@@ -65,7 +66,7 @@ class Regions:
                 room -= sum(type_bytes(value.type) for value in _gathered(region, op))
             if room < 0 or len(region.ops) > MAX_OPS:
                 region.obstacle = (
-                    f"{named(op)}, for which too much would be gathered" if room < 0 else "too many readers"
+                    f"{named(op)}, which would require too large a gather" if room < 0 else "too many readers"
                 )
                 return region
         if region.gathered and not region.kernels:
@@ -73,7 +74,7 @@ class Regions:
         return region
 
     def _takes(self, region: Region, op: ir.Operation) -> bool:
-        """Makes an operation that reads pieces part of the region, if it can do with them."""
+        """Adds an operation that reads pieces to the region, if it can work on them."""
         view = op.opview
         if isinstance(view, dm.AllSliceOp):
             is_own = view.dim.value == 0 and view.group == region.reduced.group
@@ -92,14 +93,14 @@ class Regions:
         return True
 
     def _is_same(self, region: Region, op: ir.Operation) -> bool:
-        """Whether all ranks of the group compute the same of it: only then others may compute pieces of it."""
+        """Whether all ranks of the group compute the same results: only then may others compute pieces of them."""
         axes = frozenset(dm.group_axes(region.reduced.group))
         others = (each for each in op.operands if each not in region.rows)
         return not any(self.differing.get(each, self.every) & axes for each in others)
 
 
 def _gathered(region: Region, op: ir.Operation) -> list[ir.Value]:
-    """What `op` is the first to read whole."""
+    """The values that `op` is the first to read whole."""
     new = [each for each in dict.fromkeys(op.operands) if each in region.rows and each not in region.gathered]
     region.gathered.update(dict.fromkeys(new, op))
     return new
@@ -107,7 +108,7 @@ def _gathered(region: Region, op: ir.Operation) -> list[ir.Value]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an operation stands."""
+    """The position of an operation."""
 
     op: ir.Operation
 
@@ -116,7 +117,7 @@ class _Place:
 
 
 class _Waiting:
-    """Operations of one block, each given once, in their order."""
+    """Operations of one block, each once, in block order."""
 
     def __init__(self, first: ir.Operation) -> None:
         self._block = first.block
@@ -125,7 +126,7 @@ class _Waiting:
         self.add_readers(first)
 
     def add_readers(self, op: ir.Operation | None) -> None:
-        """Adds what reads results of `op`."""
+        """Adds the readers of results of `op`."""
         for use in [] if op is None else [use for result in op.results for use in result.uses]:
             reader = use.owner.operation
             while reader.block != self._block:
@@ -135,5 +136,5 @@ class _Waiting:
                 heapq.heappush(self._heap, _Place(reader))
 
     def next(self) -> ir.Operation | None:
-        """The first of those that wait, or None."""
+        """The first waiting operation, or None."""
         return heapq.heappop(self._heap).op if self._heap else None

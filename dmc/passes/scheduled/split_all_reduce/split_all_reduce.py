@@ -24,17 +24,17 @@ HEAD = ("movement", "bytes", "kernels on pieces", "gathered bytes", "why it stay
 
 @dataclass(frozen=True)
 class SplitAllReduce(Pass):
-    """Reduces and scatters instead of reducing for all, where what follows can be computed piece by piece.
+    """Replaces an all-reduce by a reduce-scatter where what follows can be computed piece by piece.
 
-    `update(%w, all_reduce(%g))` becomes `all_gather(update_piece(all_slice(%w), reduce_scatter(%g)))`: as many bytes
-    are sent, each rank computes its piece only, and the gather can wait until the new value is read. Slices that follow
-    cost nothing any more. A kernel computes pieces where its loops allow (`analysis/loops/rows.py`) and all ranks would
-    compute the same (`analysis/ranks/sameness.py`).
+    `update(%w, all_reduce(%g))` becomes `all_gather(update_piece(all_slice(%w), reduce_scatter(%g)))`: the same bytes
+    are sent, each rank computes its piece only, and the gather can wait until the new value is read. Later slices
+    become free. A kernel computes pieces where its loops allow (`analysis/loops/rows.py`) and all ranks would compute
+    the same (`analysis/ranks/sameness.py`).
 
-    The reduction stays where more bytes would be gathered than it gives (the state of Adam; plans say where that lies),
-    where nothing is computed between, where ranks do not divide its first dimension, and, unless nothing is gathered,
-    where it is smaller than `min_bytes`: then latency counts, and one movement is better than two. reasons: print what
-    became of each on stderr. About linear in the number of operations.
+    The reduction stays where more bytes would be gathered than it returns (the state of Adam; plans place that), where
+    nothing is computed in between, where its first dimension is not divisible by the ranks, and, unless nothing is
+    gathered, where it is smaller than `min_bytes`: then latency dominates, and one movement is better than two.
+    reasons: print the outcome of each on stderr. About linear in the number of operations.
     """
 
     name = "dm-split-all-reduce"
@@ -42,13 +42,13 @@ class SplitAllReduce(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for broken rules of `dm`, and for an all-reduce that is started already."""
+        """Raises DmcError for violated rules of `dm`, and for an all-reduce that is already started."""
         dm.verify_symbols(module)
         step = find_step(module)
         for start in starts_in(step.entry_block):
             if isinstance(dm.movement_of(start), dm.AllReduceOp):
                 raise DmcError(
-                    start.operation, "starts an all-reduce already", "run dm-split-all-reduce before dm-async"
+                    start.operation, "already starts an all-reduce", "run dm-split-all-reduce before dm-async"
                 )
         every = frozenset(axis.value for op in module.body.operations if isinstance(op, dm.MeshOp) for axis in op.axes)
         differing = dict(differing_axes(step, every))
@@ -74,7 +74,7 @@ def _row(region: Region) -> tuple[object, ...]:
 
 
 class _Splitting:
-    """Puts pieces in the place of whole values. piece, gathered: what there is of each, by the whole value."""
+    """Replaces whole values by pieces. piece, gathered: those available, by the whole value."""
 
     def __init__(self, region: Region, pieces: Pieces, differing: dict[ir.Value, Axes]) -> None:
         self._region = region
@@ -129,14 +129,14 @@ class _Splitting:
         return list(kernel.outputs)
 
     def _sliced(self, value: ir.Value) -> ir.Value:
-        """This rank's piece of a value: one that is computed, or a slice of the whole."""
+        """This rank's piece of a value: a computed one, or a slice of the whole."""
         if value in self._piece:
             return self._piece[value]
         group = self._region.reduced.group
         return dm.all_slice(value, result=self._type(value), dim=0, group=group).result
 
     def _made(self, whole: list[ir.Value], pieces: list[ir.Value]) -> None:
-        """What comes in pieces from here on; what others read whole is gathered at once."""
+        """Registers values that come in pieces from here on; those that others read whole are gathered at once."""
         for value, piece in zip(whole, pieces, strict=True):
             self._piece[value] = piece
             if value in self._region.gathered:
@@ -146,7 +146,7 @@ class _Splitting:
                 self._gathered[value] = gathered.result
 
     def _label(self, value: ir.Value) -> Label:
-        """A new value is called what its gradient is one of; a reduction that is gathered again keeps its name."""
+        """A new value is named after the tensor of its gradient; a reduction that is gathered again keeps its name."""
         label = label_of(self._region.reduced.operation)
         is_gradient = value == self._region.reduced.result
         return label if is_gradient else Label(label.tensor.removeprefix("gradient of "), label.why)

@@ -1,0 +1,114 @@
+"""Which inputs an exported graph reads as indices, of how many: embeddings' rows, and the classes of losses.
+
+An input is followed through operations that only move its elements. What is computed from it is not: there an index out
+of range makes NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from dmc.importer import origin
+from dmc.importer.torch_internals import argument_names
+from dmc.runtime.signature import IndexBound
+
+aten = torch.ops.aten
+_MOVES = {
+    *(aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int, aten.contiguous.default),
+    *(aten.transpose.int, aten.permute.default, aten.t.default, aten.movedim.int, aten.expand.default),
+    *(aten.squeeze.default, aten.squeeze.dim, aten.unsqueeze.default, aten.slice.Tensor, aten.select.int),
+    *(aten.clone.default, aten.detach.default, aten.alias.default, aten.narrow.default, aten.pad.default),
+    *(aten.constant_pad_nd.default, aten.to.dtype, aten._to_copy.default),
+}
+# Numbers that stand for the elements of an input; constants that are moved beside them are smaller.
+_FIRST = 1 << 40
+
+
+def index_bounds(graph: fx.GraphModule, batch: Sequence[tuple[str, Tensor]], accumulate: int) -> tuple[IndexBound, ...]:
+    """The bounds of the inputs' indices. `batch`: the last placeholders, of the first of `accumulate` micro-batches."""
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    inputs = dict(zip(placeholders[len(placeholders) - len(batch) :], batch, strict=True))
+    found: list[IndexBound] = []
+    for node in graph.graph.nodes:
+        reading = _READERS.get(node.target)
+        if reading is None:
+            continue
+        arguments = {**dict(zip(argument_names(node.target), node.args, strict=False)), **node.kwargs}
+        bound = _bound(node, reading(node, arguments), inputs, accumulate)
+        if bound is not None and bound not in found:
+            found.append(bound)
+    return tuple(found)
+
+
+def _bound(
+    node: fx.Node,
+    reading: tuple[Any, int, int | None, str] | None,
+    inputs: Mapping[fx.Node, tuple[str, Tensor]],
+    accumulate: int,
+) -> IndexBound | None:
+    if reading is None or (source := _source(reading[0], inputs)) is None:
+        return None
+    index, size, ignored, what = reading
+    name, tensor = inputs[source]
+    box = _box(_elements_read(index, source, tensor), tensor)
+    if box is None:
+        return None
+    if accumulate > 1:
+        if box[0] != (0, tensor.shape[0]):
+            return None
+        box = ((0, tensor.shape[0] * accumulate), *box[1:])
+    return IndexBound(name, f"{what} ({origin.of_exported_node(node, 'model')})", size, ignored, box)
+
+
+def _embedding(_: fx.Node, given: Mapping[str, Any]) -> tuple[Any, int, int | None, str]:
+    return given["indices"], given["weight"].meta["val"].shape[0], None, "the embedding"
+
+
+def _loss(_: fx.Node, given: Mapping[str, Any]) -> tuple[Any, int, int | None, str] | None:
+    scores, target = given["self"].meta["val"], given["target"].meta["val"]
+    if target.is_floating_point():
+        return None
+    classes = scores.shape[min(1, scores.dim() - 1)]
+    return given["target"], classes, given.get("ignore_index", -100), "the classes of the loss"
+
+
+_READERS: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], tuple[Any, int, int | None, str] | None]] = {
+    aten.embedding.default: _embedding,
+    aten.cross_entropy_loss.default: _loss,
+    aten.nll_loss_nd.default: _loss,
+}
+
+
+def _source(node: Any, inputs: Mapping[fx.Node, Any]) -> fx.Node | None:
+    """The input whose elements `node` holds, moved."""
+    while isinstance(node, fx.Node) and node not in inputs:
+        node = node.args[0] if node.target in _MOVES else None
+    return node if isinstance(node, fx.Node) else None
+
+
+def _elements_read(node: fx.Node, source: fx.Node, tensor: Tensor) -> Tensor:
+    """The numbers of the elements of `source` that `node` holds, and constants below them."""
+    chain: list[fx.Node] = []
+    while node is not source:
+        chain.append(node)
+        node = node.args[0]  # pyright: ignore[reportAssignmentType]
+    value = torch.arange(_FIRST, _FIRST + tensor.numel()).view(tensor.shape)
+    for each in reversed(chain):
+        if each.target not in (aten.to.dtype, aten._to_copy.default):
+            value = each.target(value, *each.args[1:], **each.kwargs)  # pyright: ignore[reportCallIssue]
+    return value
+
+
+def _box(read: Tensor, tensor: Tensor) -> tuple[tuple[int, int], ...] | None:
+    """From where to where each dimension of `tensor` is read; None where that is no box."""
+    numbers = read[read >= _FIRST].unique() - _FIRST
+    if not numbers.numel():
+        return None
+    places = torch.unravel_index(numbers, tensor.shape)
+    box = tuple((int(place.min()), int(place.max()) + 1) for place in places)
+    return box if numbers.numel() == prod(end - first for first, end in box) else None

@@ -1,0 +1,92 @@
+"""An index out of range is refused before a step, as PyTorch refuses it, and the state stays as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import dmc
+from dmc.errors import InputError
+from dmc.importer.capture.capture import capture
+from dmc.importer.capture.indices import index_bounds
+from tests.compiled import assert_same_bits
+
+ROWS, LENGTH = 7, 4
+
+
+class Language(nn.Module):
+    """Logits of each token; with labels the loss as transformers have it: each token predicts the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(ROWS, 4), nn.Embedding(LENGTH, 4)
+        self.head = nn.Linear(4, ROWS)
+
+    def forward(self, ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        """int64[B, LENGTH] → logits [B, LENGTH, ROWS], or the loss."""
+        logits = self.head(self.tokens(ids) + self.places(torch.arange(LENGTH)))
+        if labels is None:
+            return logits
+        following = functional.pad(labels, (0, 1), value=-100)[..., 1:].contiguous()
+        return functional.cross_entropy(logits.view(-1, ROWS), following.view(-1), ignore_index=-100)
+
+
+def _tokens(rows: int = 2) -> Tensor:
+    return torch.arange(rows * LENGTH).view(rows, LENGTH) % ROWS
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def _with(tokens: Tensor, place: tuple[int, int], value: int) -> Tensor:
+    tokens = tokens.clone()
+    tokens[place] = value
+    return tokens
+
+
+def test_an_index_out_of_range_leaves_the_state() -> None:
+    step = dmc.compile(Language(), loss=_loss, optimizer=dmc.optim.SGD(lr=0.1), example=(_tokens(), _tokens()))
+    before = step.state_dict()
+    for value in (ROWS, -1, 1 << 40):
+        with pytest.raises(InputError, match=rf"input 'ids': has {value} at \[1, 2\].*the embedding.*module 'tokens'"):
+            step(_with(_tokens(), (1, 2), value), _tokens())
+        with pytest.raises(InputError, match=rf"input 'targets': has {value} at \[0, 3\].*classes of the loss"):
+            step(_tokens(), _with(_tokens(), (0, 3), value))
+    assert_same_bits(step.state_dict(), before)
+    assert float(step(_tokens(), _with(_tokens(), (0, 3), -100))) > 0.0
+    step.close()
+
+
+def _bounds(batch: Any, accumulate: int = 1) -> dict[str, tuple[Any, ...]]:
+    captured = capture(Language(), None, batch, None)
+    found = index_bounds(captured.graph, captured.batch, accumulate)
+    return {bound.input: (bound.size, bound.ignored, bound.box) for bound in found}
+
+
+def test_what_is_read_is_followed_through_views_and_slices() -> None:
+    # Nothing reads the first label of a row.
+    batch = {"ids": _tokens(), "labels": _tokens()}
+    assert _bounds(batch) == {"ids": (ROWS, None, ((0, 2), (0, LENGTH))), "labels": (ROWS, -100, ((0, 2), (1, LENGTH)))}
+    assert _bounds(batch, accumulate=3)["labels"] == (ROWS, -100, ((0, 6), (1, LENGTH)))
+
+
+class Computed(nn.Module):
+    """Reads indices that are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(ROWS, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """int64[B, LENGTH] → the loss."""
+        return self.tokens(ids % ROWS).sum()
+
+
+def test_what_is_computed_is_not_bounded() -> None:
+    captured = capture(Computed(), None, {"ids": _tokens()}, None)
+    assert index_bounds(captured.graph, captured.batch, 1) == ()
