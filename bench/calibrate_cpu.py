@@ -1,4 +1,4 @@
-"""What share of its peak this CPU attains, for `dmc/machine/data/devices/cpu.json`: fitted to measured steps.
+"""The share of its peak that this CPU attains, for `dmc/machine/data/devices/cpu.json`: fitted to measured steps.
 
 `python -m bench.calibrate_cpu` compiles models for one rank and makes steps of each, as they are and with all launches
 of one kind issued several times, so that the difference is what kernels of that kind take. A step, and each kind,
@@ -39,7 +39,7 @@ from tests.models.case import Case, token_batch, token_loss
 
 FLOOR = "launch, ns"
 TIMES = 5
-# Kinds that take a smaller part of a step are lost in its noise.
+# Kinds that take a smaller share of a step are lost in noise.
 LEAST = 0.05
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks train: the models, their optimizer and its reference in PyTorch."""
+"""The benchmarks' models, their optimizer and its reference in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.models.case import Case
 RATE = 1e-4
 CLIP = 1.0
 
-# Demo GPT without dropout, as the demo trains it; BERT and the LSTM with their usual dropout.
+# Demo GPT without dropout, as in the demo; BERT and the LSTM with their usual dropout.
 CASES: Mapping[str, Callable[[], Case]] = {
     "demo_gpt": lambda: demo_gpt.build_bench(0.0),
     "bert_small": lambda: bert_small.build(0.1),

@@ -1,8 +1,8 @@
 """How compile time grows with depth: a GPT of width 64 with 12, 24 and 48 layers, for the CPU.
 
 `python -m bench.compile_time` prints seconds by stage and the ratio to 12 layers, and writes
-`bench/results/compile_time.json`. The stages are those of a process that has compiled before; "fresh" is the whole in a
-process that has not, as a user meets it. 48 layers are to take at most three times as long as 12.
+`bench/results/compile_time.json`. The stages are those of a process that has compiled before; "fresh" is the total in a
+process that has not, as users see it. 48 layers should take at most three times as long as 12.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    measure(1)  # What PyTorch sets up on its first use is in "fresh" only.
+    measure(1)  # PyTorch's one-time setup is in "fresh" only.
     times = {layers: {**measure(layers), "fresh": _measure_fresh(layers)} for layers in DEPTHS}
     first = times[DEPTHS[0]]
     table = Table("layers", *first, "total, ratio", "fresh, ratio")

@@ -1,8 +1,8 @@
-"""The time of a training step on two CPU cores: dmc beside PyTorch eager and torch.compile.
+"""The time of a training step on two CPU cores: dmc compared with PyTorch eager and torch.compile.
 
-`python -m bench.cpu_step` runs every system in a process of its own, lets them step in turn so that all meet the same
-machine, and reports the median time of a step, the growth of resident memory while training, and the time until the
-first step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`.
+`python -m bench.cpu_step` runs every system in its own process, lets them step in turn so that all see the same machine
+load, and reports the median time of a step, the growth of resident memory while training, and the time until the first
+step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Result:
 
 
 class Worker:
-    """A worker process and the conversation with it."""
+    """A worker process and the communication with it."""
 
     def __init__(self, model: str, system: str, directory: Path) -> None:
         command = [sys.executable, "-m", "bench.worker", model, system, str(directory)]
@@ -63,14 +63,14 @@ class Worker:
         self.seconds: list[float] = []
 
     def run(self, steps: int) -> None:
-        """Makes that many steps and keeps their times."""
+        """Runs that many steps and records their times."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         self.seconds += self._answer()
 
     def finish(self) -> dict[str, float]:
-        """Ends the process; gives its memory and its last loss."""
+        """Ends the process; returns its memory and its last loss."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         last = self._answer()

@@ -1,4 +1,5 @@
-"""A data-parallel GPT step as a planned job, written straight as data: to play with sizes that take long to compile."""
+"""A data-parallel GPT step as a planned job, written directly as data: for experiments with sizes that take long to
+compile."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Shape:
 
 @dataclass
 class _Writer:
-    """Writes the program of a rank; memory is given out once, in order, and never reused."""
+    """Writes the program of a rank; memory is allocated once, in order, and never reused."""
 
     shape: Shape
     rank: int
@@ -72,7 +73,7 @@ class _Writer:
         return result
 
     def order(self, before: int, after: int) -> None:
-        """What follows on lane `after` waits for what was issued on lane `before`."""
+        """Makes later work on lane `after` wait for work issued on lane `before`."""
         self.commands += [Record(before, self.events), Await(after, self.events)]
         self.events += 1
 
@@ -83,12 +84,12 @@ class _Writer:
         return self.events - 1
 
     def keep(self, label: str, category: str, place: Range, first: int) -> None:
-        """Says what a range holds, up to the command written last."""
+        """Declares the contents of a range, up to the last command."""
         self.buffers.append(Buffer(label, category, place, first, len(self.commands) - 1))
 
 
 def gpt_job(shape: Shape, ranks: int) -> Job:
-    """Forward, backward with an all-reduce of each layer's gradients behind it, and an update of each layer."""
+    """Forward, backward followed by an all-reduce of each layer's gradients, and an update of each layer."""
     writers = [_Writer(shape, rank, tuple(range(ranks))) for rank in range(ranks)]
     for writer in writers:
         _step(writer)

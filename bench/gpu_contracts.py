@@ -1,6 +1,6 @@
-"""Do the kernels that a GPU runs keep to their launches? Each runs there alone between guard bytes (`tests.guarded`).
+"""Do a GPU's kernels respect their launches? Each runs there alone between guard bytes (`tests.guarded`).
 
-`python -m bench.gpu_contracts DIRECTORY` takes the kernels of each `*.dmc` in DIRECTORY that holds code for a GPU, as
+`python -m bench.gpu_contracts DIRECTORY` takes the kernels of each `*.dmc` in DIRECTORY that contains GPU code, such as
 those of `bench.gpu_nonfinite prepare` and `bench.gpu_replay prepare`. It writes `bench/results/gpu_contracts.json`, and
 needs CUDA, CuPy and what `dmc.runtime` needs.
 """
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "gpu_contracts.json"
 
 @dataclass(frozen=True)
 class Result:
-    """One file. launches: those that differ in kernel, in what lies in place, or in alignment."""
+    """One file. launches: those that differ in kernel, in-place operands, or alignment."""
 
     file: str
     kernels: int
@@ -37,7 +37,7 @@ class Result:
 
 
 def main() -> int:
-    """Runs; the exit code is 1 where a kernel does what it must not."""
+    """Runs; the exit code is 1 if a kernel violates its launch."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def run(path: Path, device: CudaStreams) -> Result:
-    """Runs the kernels of one file and prints the outcome. Raises DmcError where the device fails."""
+    """Runs the kernels of one file and prints the outcome. Raises DmcError if the device fails."""
     artifact = Artifact.read(path)
     job, code = artifact.job, artifact.code
     assert code is not None, f"{path} is not planned for a GPU"

@@ -1,4 +1,4 @@
-"""Every candidate of the kernels written by hand: is it right, how fast is it, and what do PyTorch and memory allow?
+"""Every candidate of the hand-written kernels: is it right, how fast is it, and what do PyTorch and memory allow?
 
 `python -m bench.gpu_kernels --compile DIRECTORY` compiles them for the problems of `bench.kernel_cases` on a machine
 without a GPU. `python -m bench.gpu_kernels --run DIRECTORY` runs them on one with a GPU, CuPy and PyTorch: each against
@@ -23,7 +23,7 @@ from bench.kernel_code import compile_all
 from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "gpu_kernels.json"
-# The exit code of a measuring process that has lost the device, and has said so.
+# The exit code of a measuring process that has lost the device, and has reported it.
 _LOST = 3
 
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _supervise(directory: Path, cases: list[str], out: Path, deadline: float) -> list[dict[str, Any]]:
-    """Measures in a process that may die: what it was at then has failed, and another process does the rest."""
+    """Measures in a process that may crash: its current case then counts as failed, and another process continues."""
     with tempfile.TemporaryDirectory() as scratch:
         journal = Path(scratch) / "journal"
         journal.touch()
@@ -66,7 +66,7 @@ def _supervise(directory: Path, cases: list[str], out: Path, deadline: float) ->
 
 
 def _note_death(journal: Path, code: int) -> bool:
-    """Whether the process died at something, which then is recorded as failed."""
+    """Whether the process crashed in a case, which is then recorded as failed."""
     records = _records(journal)
     if not records or records[-1]["state"] != "begun":
         return False
@@ -88,7 +88,7 @@ def _write(out: Path, records: list[dict[str, Any]]) -> None:
 
 
 def _table(records: list[dict[str, Any]]) -> str:
-    """For each case the best candidate beside the floor and the best of PyTorch, most time lost first."""
+    """For each case the best candidate, its lower bound and PyTorch's best, largest loss first."""
     lines: list[tuple[float, str]] = []
     for case in CASES:
         own = [record for record in records if record["case"] == case]

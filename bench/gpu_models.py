@@ -1,4 +1,4 @@
-"""The transformers of the GPU benchmarks, as `transformers` has them, with their batches and their operations."""
+"""The models of the GPU benchmarks, from `transformers`, with their batches and numbers of operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loss = Callable[..., torch.Tensor]
 
 @dataclass(frozen=True)
 class Model:
-    """How a model is built with a dropout probability, its batch by seed, and its loss where it gives none itself.
+    """How a model is built with a dropout probability, its batch by seed, and its loss if it returns none.
 
     flops: of the matrix products of a step (`_flops`). dropout: as its users train it.
     """

@@ -1,4 +1,4 @@
-"""NaN, infinities and signed zeros in the code for a GPU: every case of `tests/nonfinite_cases.py`, beside eager there.
+"""NaN, infinities and signed zeros in GPU code: every case of `tests/nonfinite_cases.py`, compared with eager there.
 
 `python -m bench.gpu_nonfinite prepare DIRECTORY` compiles the cases for CPU and GPU (`target="cpu+cuda"`) in float32,
 bfloat16 and float16, and leaves `<group>_<type>.dmc` in DIRECTORY. It needs no GPU. `--target cuda:iree` compiles for a
@@ -50,7 +50,7 @@ class Result:
 
 
 def main() -> int:
-    """Prepares or runs; the exit code of `run` is 1 where a case differs."""
+    """Prepares or runs; the exit code of `run` is 1 if a case differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
@@ -122,7 +122,7 @@ def _replayed(path: Path, cases: Mapping[str, Case], operands: tuple[Tensor, Ten
 
 
 def _tensor(value: object) -> Tensor:
-    """A tensor of an array; bfloat16 as f32, for there is no other way from numpy."""
+    """An array as a tensor; bfloat16 via f32, since numpy lacks it."""
     array = np.array(value)
     return torch.as_tensor(array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array)
 

@@ -1,4 +1,4 @@
-"""One training step of PyTorch on a GPU: eager, compiled, and as an expert writes GPT-2 by hand."""
+"""One training step of PyTorch on a GPU: eager, compiled, and GPT-2 hand-written by an expert."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Step = Callable[[dict[str, torch.Tensor]], torch.Tensor]
 
 
 def peer(system: str, model: str, dropout: float) -> tuple[Step, nn.Module]:
-    """A step of `system` in bf16 autocast with f32 state, gradients clipped, and the fused AdamW; and its model.
+    """A step of `system` in bf16 autocast with f32 state, clipped gradients, and fused AdamW; and its model.
 
-    Raises KeyError for what a system has no form of.
+    Raises KeyError if the system does not have the model.
     """
     if system == "hand":
         net: nn.Module = _HAND[model](dropout).cuda()

@@ -1,5 +1,6 @@
 # pyright: reportPrivateUsage=false
-"""Where the time of a step goes on a GPU: every launch of a plan timed by events, beside the bytes that it must move.
+"""Where the time of a step goes on a GPU: every launch of a plan timed by events, compared with the bytes that it must
+move.
 
 `python -m bench.gpu_profile FILE.dmc` issues the plan's commands one by one, each between two events, five times, and
 prints the kernels by what they lose to their floor: bytes at the copy rate measured first, or floating-point operations
@@ -74,7 +75,7 @@ def _drawn(spec: Any, random: np.random.Generator) -> np.ndarray:
 
 
 class _Timed:
-    """Streams that issue on one stream, with an event before and behind each command."""
+    """Streams that issue on one stream, with an event before and after each command."""
 
     def __init__(self, device: Any, cuda: Any) -> None:
         self._device, self._cuda = device, cuda
@@ -140,7 +141,7 @@ def _row(job: Any, name: str, launches: list[Launch], indices: list[int], best: 
 
 
 def _copy_rate() -> float:
-    """Bytes read and written in a second by a large copy on the device."""
+    """Bytes read and written per second by a large copy on the device."""
     cupy: Any = importlib.import_module("cupy")
 
     source, target = cupy.zeros(1 << 29, cupy.uint8), cupy.empty(1 << 29, cupy.uint8)

@@ -1,4 +1,4 @@
-"""Training steps that two machines take alike: batches and results that travel, and how far they differ."""
+"""The same training steps on two machines: batches and results that are transferred, and how far they differ."""
 
 from __future__ import annotations
 

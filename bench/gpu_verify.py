@@ -1,4 +1,4 @@
-"""`dmc run --verify` on a GPU: the first step of a file beside the CPU's, by one plan for both.
+"""`dmc run --verify` on a GPU: the first step of a file compared with the CPU's, by one plan for both.
 
 `python -m bench.gpu_verify prepare DIRECTORY` plans the small GPT of the tests, with dropout, for CPU and GPU
 (`target="cpu+cuda"`) and writes `gpt.dmc` and `batches.npz`. It needs no GPU.
@@ -83,7 +83,7 @@ def prepare(directory: Path) -> None:
 
 
 def run(directory: Path, device: str) -> dict[str, Any]:
-    """What came of every run, and whether all is as it must be."""
+    """The outcome of every run, and whether all is as expected."""
     verified = _command(directory, "--device", device, "--verify")
     alone = _command(directory, "--device", device)
     on_cpu = _command(directory, "--device", "cpu", "--verify")
@@ -107,7 +107,7 @@ def _command(directory: Path, *options: str) -> Ran:
         [sys.executable, "-m", "dmc.cli.main", "run", *files, *options], capture_output=True, text=True, check=False
     )
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-    # Where a machine keeps its files is nobody else's matter.
+    # Paths of the machine are not part of the result.
     lines = [line.replace(str(directory), ".") for line in lines]
     losses = [line for line in lines if line.startswith("step ") and " loss " in line]
     return Ran(done.returncode, tuple(losses), tuple(line for line in lines if line not in losses))

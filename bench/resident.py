@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def reset_peak() -> float:
-    """Forgets the peak so far and gives the present resident memory."""
+    """Resets the peak and returns the current resident memory."""
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 

@@ -1,4 +1,4 @@
-"""`python -m dmc` is `dmc`: what launchers of ranks start."""
+"""`python -m dmc` runs `dmc`, for launchers of ranks."""
 
 import sys
 

@@ -62,6 +62,7 @@ def compile(
     executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
+    tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -92,6 +93,7 @@ def compile(
     memory_cap: bytes of device memory that a rank may use; a step that needs more is refused. Without a cap, the
     schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of
     ZeRO-3).
+    tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
     verify: whether to compare the first step with PyTorch eager's on the
     example: the loss, outputs, buffers, optimizer state, and gradients through the updated parameters. By default only
@@ -118,6 +120,7 @@ def compile(
         executor=executor,
         machine=machine,
         memory_cap=memory_cap,
+        tuning=tuning,
         seed=seed,
         verify=verify,
         dump_dir=dump_dir,
@@ -141,6 +144,7 @@ def compile_artifact(
     executor: Executor = "static",
     machine: str | None = None,
     memory_cap: int | None = None,
+    tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
@@ -155,7 +159,7 @@ def compile_artifact(
     _check_settings(executor, memory_cap)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    settings = Settings(target, machine, memory_cap or 0, executor)
+    settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():

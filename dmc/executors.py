@@ -44,13 +44,14 @@ class Settings:
     """What a user requests.
 
     targets: as `dmc.target.targets` takes them. machine: the one for which the step is scheduled. memory_cap: bytes of
-    device memory of a rank.
+    device memory of a rank. tuning: the file of a table written by `dmc tune`.
     """
 
     targets: str
     machine: str
     memory_cap: int = 0
     executor: Executor = "static"
+    tuning: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Builder:
         ProofError."""
         settings, module = self.settings, self.module
         names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
-        write_settings(module, names, settings.machine, settings.memory_cap)
+        write_settings(module, names, settings.machine, settings.memory_cap, settings.tuning)
         recorder = Recorder()
         forms = pipeline.run(
             module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see

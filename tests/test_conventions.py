@@ -24,7 +24,7 @@ MAX_FUNCTION_LINES = 40  # without the docstring
 MAX_NESTING = 3  # a block, and at most two nested in it
 
 LONG_FILES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS = {"dmc/api.py:compile": "names each keyword twice, so that users and type checkers see all"}
 TORCH_MLIR = {
     "dmc/_mlir.py": "the one import site of the bindings",
     "dmc/importer/decompositions/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
@@ -34,6 +34,7 @@ CONTEXTS = {
     "dmc/api.py": "entry point",
     "dmc/cli/opt.py": "entry point",
     "dmc/cli/plan_source.py": "entry point",
+    "dmc/cli/tune.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/calibrate_cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",

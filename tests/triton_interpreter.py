@@ -19,10 +19,11 @@ import torch
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from dmc.kernels.code import arguments_of, function_of
 from dmc.kernels.problem import Problem, TensorType
-from dmc.kernels.recipe import Buffer, Recipe, table_rows
+from dmc.kernels.recipe import Buffer, Recipe, View, table_rows
 from dmc.kernels.references.draws import empty
 
 _interpreter: Any = importlib.import_module("triton.runtime.interpreter")
@@ -122,8 +123,16 @@ def interpret(
         memory[Buffer("table", index)] = torch.tensor(table_rows(table, addresses, problem, recipe))
     with np.errstate(all="ignore"):
         for call in recipe.calls:
-            function_of(call)[(call.programs,)](*(memory[buffer] for buffer in call.buffers), *arguments_of(call))
+            given = (_seen(memory[buffer], view) for buffer, view in call.parameters())
+            function_of(call)[(call.programs,)](*given, *arguments_of(call))
     return tuple(results)
+
+
+def _seen(tensor: Tensor, view: View | None) -> Any:
+    """What a kernel gets for a buffer."""
+    if view is None:
+        return tensor
+    return TensorDescriptor(tensor, list(view.shape), list(view.strides), list(view.tile))
 
 
 def _poisoned(type: TensorType) -> Tensor:

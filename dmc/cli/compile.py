@@ -19,6 +19,7 @@ from dmc.cli.meshes import mesh_from, plan_from
 from dmc.cli.progress import shown
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
+from dmc.program.tuning import TUNED
 from dmc.runtime import Step
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _USAGE = "write it as in `dmc compile my_module:make_step`"
 # The keyword arguments of dmc.compile that are also command-line options.
-_KEYWORDS = ("mesh", "plan", "target", "executor", "machine", "memory_cap", "dump_dir", "verify")
+_KEYWORDS = ("mesh", "plan", "target", "executor", "machine", "memory_cap", "tuning", "dump_dir", "verify")
 
 
 def add_parser(commands: Any) -> None:
@@ -43,6 +44,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
+    table = f"a table of dmc tune, for code for a GPU; by default the output's name with {TUNED}, if that exists"
+    parser.add_argument("--tuning", metavar="FILE", help=table)
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
     parser.add_argument(
         "--verify",
@@ -108,6 +111,9 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
         if not isinstance(keywords.get("mesh"), Mesh):
             raise DmcError(f"--plan {given['plan']}", "is given without a mesh", hint="add --mesh, say, --mesh dp=2")
         keywords["plan"] = plan_from(given["plan"], keywords["mesh"])
+    beside = Path(arguments.output).with_suffix(TUNED)
+    if "tuning" not in keywords and beside.exists():
+        keywords["tuning"] = str(beside)
     _check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)

@@ -1,4 +1,4 @@
-"""Meshes and plans as they are written on a command line: `dp=2,tp=2` and `zero2+megatron_gpt2:tp`."""
+"""Meshes and plans in command-line syntax: `dp=2,tp=2` and `zero2+megatron_gpt2:tp`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def mesh_from(text: str) -> Mesh:
     for part in text.split(","):
         axis, _, size = part.partition("=")
         if not size.isdecimal() or axis in axes:
-            raise PlanError(f"--mesh {text}", f"{part!r} is no axis with a size", hint=_MESH_HINT)
+            raise PlanError(f"--mesh {text}", f"{part!r} is not an axis with a size", hint=_MESH_HINT)
         axes[axis] = int(size)
     return Mesh(**axes)  # pyright: ignore[reportArgumentType] - an axis called "links" is refused there
 
 
 def plan_from(text: str, mesh: Mesh) -> Plan:
-    """`zero2+megatron_gpt2:tp` as a plan over the mesh: ready plans, each with its axis where that is not its own.
+    """`zero2+megatron_gpt2:tp` as a plan over the mesh: ready-made plans, each with its axis unless it is the default.
 
     Raises PlanError.
     """
@@ -34,7 +34,7 @@ def plan_from(text: str, mesh: Mesh) -> Plan:
         name, _, axis = part.partition(":")
         way = _ready().get(name)
         if way is None:
-            raise PlanError(f"--plan {text}", f"{name!r} is no ready plan", hint=f"use {', '.join(_ready())}")
+            raise PlanError(f"--plan {text}", f"{name!r} is not a ready-made plan", hint=f"use {', '.join(_ready())}")
         plan = plan.use(way(axis) if axis else way())
     return plan
 

@@ -1,4 +1,4 @@
-"""What `dmc run` keeps of a training: at its end, when it is interrupted, and every so many steps."""
+"""What `dmc run` saves: at the end of training, on interruption, and every N steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmc.runtime import Checkpoints, Step
 class Saving:
     """path: the file to write, None for none. every: steps between two saves, None to save only when training ends.
 
-    first: steps done before the training. checkpoints: written every so many steps instead of the file, if not None.
+    first: steps done before the training. checkpoints: written every `every` steps instead of the file, if not None.
     """
 
     step: Step
@@ -32,16 +32,16 @@ class Saving:
             return 0
         done = self.checkpoints.resume() - self.first
         if done < 0:
-            fact = f"contains a checkpoint of step {self.first + done}, and the file is at step {self.first} already"
+            fact = f"contains a checkpoint of step {self.first + done}, but the file is already at step {self.first}"
             raise InputError("--checkpoints", fact, hint="pass the directory of this training, or an empty one")
         if done:
             self._note(f"resuming after step {self.first + done}")
         return done
 
     def announce(self) -> None:
-        """Says before training what will be left of it."""
+        """Announces before training what will be saved."""
         if self.path is None and self.checkpoints is None:
-            self._note("the trained state will not be kept; to keep it, give -o FILE")
+            self._note("the trained state will not be saved; to save it, pass -o FILE")
         if self.path is not None:
             every = "" if self.every is None or self.checkpoints is not None else f", every {self.every} steps"
             self._note(f"{self.path} will hold the trained step: at the end, on Ctrl-C{every}")
@@ -56,12 +56,12 @@ class Saving:
             self.step.save(self.path)
 
     def on_interrupt(self) -> None:
-        """Called when training was interrupted; several ranks may be at different steps then, and keep nothing."""
+        """Called when training was interrupted; several ranks may then be at different steps, and save nothing."""
         if self.step.peers is None:
             self.at_end()
 
     def at_end(self) -> None:
-        """Called when training has ended. Writing is atomic: an old file stays whole until then."""
+        """Called when training has ended. Writing is atomic: an old file stays intact until then."""
         if self.checkpoints is not None:
             # Otherwise `after` has saved it.
             if self.every is None or (self.step.steps_done - self.first) % self.every:
@@ -78,7 +78,7 @@ class Saving:
 
 @contextmanager
 def terminable() -> Generator[None]:
-    """Lets a request to terminate, as a job scheduler sends it, end the body as Ctrl-C does."""
+    """Lets a termination request, as from a job scheduler, end the body like Ctrl-C."""
 
     def interrupt(signum: int, frame: Any) -> NoReturn:
         raise KeyboardInterrupt

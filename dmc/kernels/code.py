@@ -8,16 +8,29 @@ import importlib
 import linecache
 import re
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dmc.errors import DmcError
 from dmc.kernels.problem import Problem, TensorType
-from dmc.kernels.recipe import Buffer, Call, Recipe, Table, type_of
+from dmc.kernels.recipe import Buffer, Call, Recipe, Table, View, type_of
 
 _TYPES = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "i1": "i1"}
 _ALIGNMENT = 16
 _THREADS = 32
+# The limit per block, on Hopper.
+_MOST_SHARED = 227 << 10
+
+
+@dataclass(frozen=True)
+class Map:
+    """A tensor map of a buffer: its view, the size of its boxes, and their layout in shared memory."""
+
+    dtype: str
+    view: View
+    box: tuple[int, ...]
+    swizzle: int
 
 
 @dataclass(frozen=True)
@@ -25,7 +38,8 @@ class Entry:
     """One launch of machine code: a pointer for each of `buffers`, then `nulls` null pointers.
 
     Pointers are multiples of 16 bytes, unless requested otherwise. threads: per block; shared: bytes of dynamic shared
-    memory per block.
+    memory per block. maps: for each buffer the tensor map that the code takes instead of a pointer, followed by shape
+    and strides, or None.
     """
 
     name: str
@@ -36,6 +50,7 @@ class Entry:
     shared: int
     buffers: tuple[Buffer, ...]
     nulls: int
+    maps: tuple[Map | None, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,8 @@ def compile_recipe(
     Buffers begin at multiples of 16 bytes, except those in `loose`, which are only aligned to their element. Raises
     DmcError if Triton fails.
     """
-    entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in recipe.calls)
+    calls = [call.aligned(loose) for call in recipe.calls]
+    entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in calls)
     return KernelCode(entries, recipe.scratch, recipe.tables)
 
 
@@ -91,11 +107,15 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
 
     function, static = function_of(call), arguments_of(call)
     pointers = function.arg_names[: len(call.buffers)]
-    types = [_pointer(type_of(buffer, problem, recipe)) for buffer in call.buffers]
+    types = [_parameter(type_of(buffer, problem, recipe), view) for buffer, view in call.parameters()]
     constants = dict(zip(function.arg_names[len(pointers) :], static, strict=True))
     signature = {**dict(zip(pointers, types, strict=True)), **dict.fromkeys(constants, "constexpr")}
     divisible = [["tt.divisibility", _ALIGNMENT]]
-    aligned = {(index,): divisible for index, buffer in enumerate(call.buffers) if buffer not in loose}
+    aligned = {
+        (index,): divisible
+        for index, (buffer, view) in enumerate(call.parameters())
+        if view is None and buffer not in loose
+    }
     source = ASTSource(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
     options |= {"maxnreg": call.registers} if call.registers else {}
@@ -106,16 +126,21 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
             kernel = triton.compile(source, target=GPUTarget("cuda", architecture, _THREADS), options=options)
         except (triton.TritonError, RuntimeError) as error:
             raise DmcError(f"{call.function} for {problem}", f"does not compile ({error})", "choose another") from error
-    return _entry(kernel, call)
+    dtypes = [type_of(buffer, problem, recipe).dtype for buffer in call.buffers]
+    return _entry(kernel, call, dtypes)
 
 
-def _entry(kernel: Any, call: Call) -> Entry:
+def _entry(kernel: Any, call: Call, dtypes: Sequence[str]) -> Entry:
     metadata = kernel.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size:
         raise DmcError(call.function, "requires hidden memory", hint="let the host make the tensor maps of the kernel")
+    if metadata.shared > _MOST_SHARED:
+        fact = f"requires {metadata.shared} bytes of shared memory; the limit is {_MOST_SHARED}"
+        raise DmcError(call.function, fact, hint="choose smaller tiles or fewer stages")
     entry = re.search(r"\.visible \.entry \w+\((.*?)\n\)", kernel.asm["ptx"], re.DOTALL)
     assert entry is not None, "PTX has an entry"
     parameters = entry[1].count(".param")
+    maps = _maps(kernel, call, dtypes)
     return Entry(
         name=metadata.name,
         cubin=kernel.asm["cubin"],
@@ -124,9 +149,20 @@ def _entry(kernel: Any, call: Call) -> Entry:
         threads=_THREADS * metadata.num_warps,
         shared=metadata.shared,
         buffers=call.buffers,
-        nulls=parameters - len(call.buffers),
+        nulls=parameters - sum(1 if each is None else 1 + 2 * len(each.box) for each in maps),
+        maps=maps,
     )
 
 
-def _pointer(tensor: TensorType) -> str:
-    return f"*{_TYPES.get(tensor.dtype, tensor.dtype)}"
+def _maps(kernel: Any, call: Call, dtypes: Sequence[str]) -> tuple[Map | None, ...]:
+    described = iter(kernel.metadata.tensordesc_meta or ())
+    maps: list[Map | None] = []
+    for (_, view), dtype in zip(call.parameters(), dtypes, strict=True):
+        known = None if view is None else next(described)
+        maps.append(view and known and Map(dtype, view, tuple(known["block_size"]), known["swizzle"]))
+    return tuple(maps)
+
+
+def _parameter(tensor: TensorType, view: View | None) -> str:
+    dtype = _TYPES.get(tensor.dtype, tensor.dtype)
+    return f"*{dtype}" if view is None else f"tensordesc<{dtype}[{','.join(map(str, view.tile))}]>"

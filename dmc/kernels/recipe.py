@@ -5,6 +5,7 @@ A recipe is independent of Triton. `dmc.kernels.code` compiles it for a GPU; the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,13 +41,27 @@ class Table:
 
 
 @dataclass(frozen=True)
+class View:
+    """A buffer as an array of `shape`, its elements `strides` apart, which a kernel copies a `tile` of at a time.
+
+    The GPU's copy engine does that (TMA): the last dimension is contiguous, the other strides and the buffer's address
+    are multiples of 16 bytes, and what lies outside of `shape` is read as 0 and not written.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    tile: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Call:
     """One launch of a number of programs.
 
     function: "module.name" in `dmc.kernels.jit`; its parameters are a pointer for each of `buffers`, then `shape`, the
-    frozen dataclass that holds whatever is static. source: the text of a module that defines the function instead; what
-    is static stands in it, so that there is no `shape`. registers: the most that a thread may take; 0 for as many as it
-    wants.
+    frozen dataclass of static parameters. source: the text of a module that defines the function instead; it contains
+    the static parameters, so there is no `shape`. views: for each buffer the view that the kernel gets as a tensor
+    descriptor instead of a pointer, or None. plain: the launch for when such a buffer is not aligned. registers: the
+    most per thread; 0 for no limit.
     """
 
     function: str
@@ -56,7 +71,18 @@ class Call:
     warps: int = 4
     stages: int = 2
     source: str = ""
+    views: tuple[View | None, ...] = ()
+    plain: Call | None = None
     registers: int = 0
+
+    def parameters(self) -> tuple[tuple[Buffer, View | None], ...]:
+        """Each buffer, and how the kernel sees it if not by a pointer."""
+        return tuple(zip(self.buffers, self.views or (None,) * len(self.buffers), strict=True))
+
+    def aligned(self, loose: Collection[Buffer]) -> Call:
+        """The launch for buffers of which those in `loose` are not aligned."""
+        mapped = (buffer for buffer, view in self.parameters() if view is not None)
+        return self.plain if self.plain is not None and any(each in loose for each in mapped) else self
 
 
 @dataclass(frozen=True)

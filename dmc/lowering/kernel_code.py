@@ -61,6 +61,7 @@ class KernelCode:
     commands: tuple[KernelCommand, ...]
     scratch: int
     implementation: ClassVar[str] = "iree"
+    reason: ClassVar[str] = "the implementation of last resort"
 
     def phases(self) -> tuple[Phase, ...]:
         """The memory accesses of its commands; the commands of a group are concurrent."""

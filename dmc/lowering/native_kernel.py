@@ -12,12 +12,16 @@ from dmc.program.contract import Phase, phases_of
 
 @dataclass(frozen=True)
 class Taken:
-    """How an implementation computes a body. reads, writes: the places of the problem's operands and results."""
+    """How an implementation computes a body. reads, writes: the places of the problem's operands and results.
+
+    label: its name among the candidates.
+    """
 
     problem: Problem
     recipe: Recipe
     reads: tuple[Place, ...]
     writes: tuple[Place, ...]
+    label: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class NativeKernel:
     """A kernel as GPU steps with compiled code.
 
     implementation: "triton", or the library that computes it. scratch: bytes that it needs besides operands and
-    results. taken: the source of Triton's code.
+    results. taken: the source of Triton's code. reason: why this candidate was chosen.
     """
 
     name: str
@@ -33,6 +37,7 @@ class NativeKernel:
     steps: tuple[Step, ...]
     scratch: int
     taken: Taken | None = None
+    reason: str = ""
 
     def phases(self) -> tuple[Phase, ...]:
         """The memory accesses of its steps."""

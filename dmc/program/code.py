@@ -14,6 +14,19 @@ Role = Literal["read", "write", "scratch"]
 # The access to a buffer: read, written, or both.
 Access = Literal["ro", "wo", "rw"]
 Extent = tuple[int, int, int]
+# The attributes that identify an algorithm of cuBLASLt (`cublasLtMatmulAlgoConfigAttributes_t`).
+ALGORITHM = (
+    "ID",
+    "TILE_ID",
+    "SPLITK_NUM",
+    "REDUCTION_SCHEME",
+    "CTA_SWIZZLING",
+    "CUSTOM_OPTION",
+    "STAGES_ID",
+    "INNER_SHAPE_ID",
+    "CLUSTER_SHAPE_ID",
+)
+ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 # The module of all of IREE's kernels.
 MAIN = "iree"
 
@@ -38,16 +51,49 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
         return self.offset < other.end and other.offset < self.end
 
 
+class TensorMap(msgspec.Struct, frozen=True, array_like=True):
+    """A view of a buffer, of which the GPU's copy engine (TMA) transfers one box at a time.
+
+    strides: in elements; the last dimension is contiguous. swizzle: the layout of a box in shared memory
+    (`CUtensorMapSwizzle`).
+    """
+
+    dtype: Literal["f32", "bf16", "f16"]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+    @property
+    def length(self) -> int:
+        """The bytes from its first element to the end of its last."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * ITEM_BYTES[self.dtype]
+
+    @property
+    def parameters(self) -> int:
+        """The number of an entry's parameters for it: the map itself, then its shape and its strides."""
+        return 1 + 2 * len(self.shape)
+
+
 class Binding(msgspec.Struct, frozen=True, array_like=True):
-    """A buffer of a dispatch, and the dispatch's access to it."""
+    """A buffer of a dispatch, and the dispatch's access to it. map: passed to the entry instead of a pointer."""
 
     access: Access
     place: Place
+    map: TensorMap | None = None
+
+    @property
+    def parameters(self) -> int:
+        """The number of an entry's parameters for it."""
+        return 1 if self.map is None else self.map.parameters
 
 
 class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
     """Launches `entry`: a pointer for each of `bindings`, then `scalars` as 32-bit integers, then `nulls` null
     pointers.
+
+    A binding with a tensor map passes its 128 bytes, then shape (32 bits each) and strides (64 bits each) instead.
 
     grid: blocks, block: threads, along x, y, z. shared: bytes of dynamic shared memory per block. ordered: the pairs
     (read, written) of bindings that may alias, as the code is elementwise. module: the one of `DeviceCode.modules` with
@@ -96,15 +142,15 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
 class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     """result = left · right, each of a batch, by cuBLASLt; sums are in f32. workspace: memory that it may use.
 
-    algorithm: one of cuBLASLt's, serialised; by default the first of its heuristic. alignment: that of all three
-    addresses, in bytes.
+    algorithm: one of cuBLASLt's, as the values of `ALGORITHM`; by default the first of its heuristic. alignment: that
+    of all three addresses, in bytes.
     """
 
     left: Matrix
     right: Matrix
     result: Matrix
     workspace: Place
-    algorithm: bytes = b""
+    algorithm: tuple[int, ...] = ()
     alignment: int = 16
 
     def places(self) -> tuple[Place, Place, Place]:

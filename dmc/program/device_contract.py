@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 
 from dmc.errors import ProofError
 from dmc.program.code import DeviceCode, Dispatch, Fill, Place, Product, Step
@@ -84,25 +84,39 @@ def check_device_code(job: Job, code: DeviceCode) -> None:
 
 
 def _breach(step: Dispatch, entry: Accesses | None, given: Given | None) -> str | None:
-    count = len(step.bindings) + len(step.scalars) + step.nulls
     if entry is None:
         return "is not in the code"
+    firsts, count = _parameters(step)
     if len(entry.alignments) != count:
         return f"takes {len(entry.alignments)} parameters, but gets {count}"
     if not entry.is_known:
         return "writes to an address that is not computed from its parameters"
-    for index in sorted(entry.written):
-        if index >= len(step.bindings) or "w" not in step.bindings[index].access:
-            return f"may write through parameter {index}, which its dispatch only reads"
-    return None if given is None else _presumption(entry, given)
+    mapped = {first: each.map for first, each in zip(firsts, step.bindings, strict=True) if each.map is not None}
+    if entry.maps != mapped.keys():
+        return f"takes tensor maps as parameters {sorted(entry.maps)}, but gets them as {sorted(mapped)}"
+    writable = {first for first, each in zip(firsts, step.bindings, strict=True) if "w" in each.access}
+    for index in sorted(entry.written - writable):
+        return f"may write through parameter {index}, which its dispatch only reads"
+    for index, each in enumerate(step.bindings):
+        if each.map is not None and each.map.length > each.place.length:
+            return f"maps {each.map.length} bytes of binding {index}, which has {each.place.length}"
+    return None if given is None else _presumption(entry, firsts, given)
 
 
-def _presumption(entry: Accesses, given: Given) -> str | None:
+def _parameters(step: Dispatch) -> tuple[list[int], int]:
+    """The index of each binding's first parameter, and the number of parameters."""
+    ends = list(accumulate((each.parameters for each in step.bindings), initial=0))
+    return ends[:-1], ends[-1] + len(step.scalars) + step.nulls
+
+
+def _presumption(entry: Accesses, firsts: Sequence[int], given: Given) -> str | None:
     """The entry's assumptions about its buffers that do not hold."""
-    for index, (needed, there) in enumerate(zip(entry.alignments, given.alignments, strict=False)):
-        if there % needed:
+    for index, there in zip(firsts, given.alignments, strict=True):
+        if there % entry.alignments[index]:
+            needed = entry.alignments[index]
             return f"assumes that parameter {index} is a multiple of {needed}, but gets a multiple of {there}"
-    for index in sorted(entry.cached & (given.overwritten | entry.written)):
+    overwritten = {firsts[index] for index in given.overwritten}
+    for index in sorted(entry.cached & (overwritten | entry.written)):
         return f"reads parameter {index} as if it were read-only, but writes there"
     return None
 

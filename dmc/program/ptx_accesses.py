@@ -13,7 +13,7 @@ _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|f
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.loc\b[^\n]*", re.DOTALL | re.MULTILINE)
 # Labels and scopes may precede a statement, and a predicate an instruction.
 _BEFORE = r"(?:[{}\s]|[\w$]+:)*"
-_INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%?\w+\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 # `tmp`: LLVM's name for the discarded half of a number, in its own scope.
@@ -30,6 +30,9 @@ _ALIGNMENT = re.compile(r"\.align\s+(\d+)")
 _WIDEST = 32
 # Memory that no other launch sees.
 _OWN = ("shared", "local", "param")
+# A tensor map as a parameter, and the alignment of what it maps.
+_MAP = re.compile(r"\.align\s+64\s+\.b8\s+([\w$.]+)\[128\]")
+_MAP_ALIGNMENT = 16
 # An entry's private stack frame: its name, and its stand-in among the parameters.
 _FRAME_NAME, _FRAME = "__local_depot", -1
 
@@ -38,15 +41,17 @@ _FRAME_NAME, _FRAME = "__local_depot", -1
 class Accesses:
     """The accesses of an entry through its parameters, by number.
 
-    written: the pointers through which it may write. cached: those through which it reads as read-only memory
-    (`ld.global.nc`). alignments: the required alignment of each parameter, declared or of the widest access; 1 for
-    non-pointers. is_known: whether every address that it writes was computed from one of its pointers.
+    written: the pointers and tensor maps through which it may write. cached: those through which it reads as read-only
+    memory (`ld.global.nc`, and copies by the copy engine). alignments: the required alignment of each parameter,
+    declared or of the widest access; 1 for non-pointers. is_known: whether every address that it writes was computed
+    from one of its pointers. maps: the tensor maps.
     """
 
     written: frozenset[int]
     cached: frozenset[int]
     alignments: tuple[int, ...]
     is_known: bool
+    maps: frozenset[int] = frozenset()
 
 
 def parameter_accesses(ptx: str) -> dict[str, Accesses]:
@@ -68,14 +73,18 @@ def parameter_accesses(ptx: str) -> dict[str, Accesses]:
 def _accesses(parameters: Sequence[str], lines: str) -> Accesses:
     """The accesses of an entry with these parameters and this body."""
     pointers = {each.split()[-1]: i for i, each in enumerate(parameters) if ".ptr" in each}
-    body = _Body(pointers, list(_instructions(lines)))
+    maps = {match[1]: i for i, each in enumerate(parameters) if (match := _MAP.search(each))}
+    body = _Body(pointers | maps, list(_instructions(lines)), frozenset(maps.values()))
     written, is_known = body.writes()
     # Registers of inline assembly may have any name, and are not tracked.
     names = [name.strip() for each in _DECLARED.findall(lines) for name in each.split(",")]
     is_named = all(name.startswith("%") or _REGISTER.fullmatch(name) for name in names)
     widths = body.widths()
-    alignments = tuple(max(_declared(each), widths.get(i, 1)) for i, each in enumerate(parameters))
-    return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named)
+    alignments = tuple(
+        _MAP_ALIGNMENT if i in body.maps else max(_declared(each), widths.get(i, 1))
+        for i, each in enumerate(parameters)
+    )
+    return Accesses(frozenset(written), frozenset(body.cached()), alignments, is_known and is_named, body.maps)
 
 
 def _declared(parameter: str) -> int:
@@ -119,6 +128,12 @@ class _Instruction:
         return count * bits * more // 8
 
     @property
+    def is_cached(self) -> bool:
+        """Whether it reads as read-only memory; the copy engine is not coherent with the writes of threads."""
+        parts = self.name.split(".")
+        return "nc" in parts or self.kind == "ldu" or ("tensor" in parts and self.space == "shared")
+
+    @property
     def is_load(self) -> bool:
         """Whether its result comes from memory."""
         return self.name.startswith(("ld", "wmma.load", "atom"))
@@ -134,13 +149,15 @@ def _instructions(body: str) -> Iterator[_Instruction]:
 
 @dataclass
 class _Body:
-    """pointers: parameters by name. sources: for each register, the pointers from which it may be computed.
+    """pointers: parameters by name; maps: those that are tensor maps, which are used by their own address.
 
-    spilled: the pointers of values that the entry stores in its own memory.
+    sources: for each register, the pointers from which it may be computed. spilled: the pointers of values that the
+    entry stores in its own memory.
     """
 
     pointers: dict[str, int]
     instructions: Sequence[_Instruction]
+    maps: frozenset[int]
     sources: dict[str, set[int]] = field(default_factory=dict)
     spilled: set[int] = field(default_factory=set)
 
@@ -150,8 +167,8 @@ class _Body:
             pass
 
     def cached(self) -> set[int]:
-        """The pointers that are read through the non-coherent cache."""
-        loads = (each for each in self.instructions if "nc" in each.name.split(".") or each.kind == "ldu")
+        """The pointers that are read without coherence with writes of the same launch."""
+        loads = (each for each in self.instructions if each.is_cached)
         return set().union(*(self._taken(each.addresses) for each in loads)) - {_FRAME}
 
     def widths(self) -> dict[int, int]:
@@ -181,10 +198,16 @@ class _Body:
         # An instruction with an address first has no result.
         if not each.operands or each.operands[0].startswith("["):
             return 0
-        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:])
+        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:]) | self._mapped(each)
         # Results of comparisons are not addresses.
         registers = [name for name in _REGISTER.findall(each.operands[0]) if not name.startswith("%p")]
         return sum(_add(self.sources.setdefault(name, set()), made) for name in registers)
+
+    def _mapped(self, each: _Instruction) -> set[int]:
+        """The tensor maps whose address an instruction takes."""
+        if not self.maps or each.kind != "mov":
+            return set()
+        return {self.pointers[name] for name in each.operands[1:] if name in self.pointers} & self.maps
 
     def _loaded(self, load: _Instruction) -> set[int]:
         if load.space == "param":

@@ -31,7 +31,7 @@ class Checkpoints:
     def resume(self) -> int:
         """Loads the last complete checkpoint, if there is one; returns the number of steps done.
 
-        Raises StateError if it is damaged, or of another model or optimizer.
+        Raises StateError if it is damaged, or belongs to another model or optimizer.
         """
         last, specs = latest(self._directory), self._step.signature.state
         if last is not None:
@@ -40,7 +40,7 @@ class Checkpoints:
         return self._step.steps_done
 
     def save(self) -> None:
-        """Starts to write the current state; waits for the steps in flight and the previous checkpoint only.
+        """Starts to write the current state; waits only for the steps in flight and the previous checkpoint.
 
         Raises DmcError if the previous checkpoint could not be written on any rank.
         """

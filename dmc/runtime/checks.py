@@ -1,4 +1,4 @@
-"""Checks of what a step is given, before anything runs."""
+"""Checks of a step's arguments, before anything runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_artifact(artifact: Artifact) -> None:
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
         facts.append("has outputs that do not begin with 'loss' and 'finite'")
     if sum(spec.role == "counter" for spec in signature.state) != 1:
-        facts.append("has not exactly one step counter in its state")
+        facts.append("does not have exactly one step counter in its state")
     if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
         facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:

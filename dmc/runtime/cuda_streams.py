@@ -6,14 +6,16 @@ import contextlib
 import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from dmc.errors import DmcError
 from dmc.program import Collective
-from dmc.program.code import CodeModule, DeviceCode, Dispatch, Product
+from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import open_library
+from dmc.runtime.tensor_maps import TensorMaps
 from dmc.runtime.world.channels import Channels
 
 # Above this size a kernel must opt in to shared memory.
@@ -47,6 +49,7 @@ class CudaStreams:
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
         self._products: dict[Product, Any] = {}
+        self._maps: TensorMaps | None = None
         self._channels: Channels | None = None
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
@@ -141,9 +144,18 @@ class CudaStreams:
         """See `dmc.runtime.replay.Streams`."""
         # CuPy passes numpy scalars by value: a pointer is a 64-bit number.
         nulls = [np.uint64(0)] * dispatch.nulls
-        arguments = (*map(np.uint64, pointers), *map(np.int32, dispatch.scalars), *nulls)
+        buffers = chain.from_iterable(map(self._buffer, dispatch.bindings, pointers))
+        arguments = (*buffers, *map(np.int32, dispatch.scalars), *nulls)
         entry = self._entries[dispatch.module, dispatch.entry]
         entry(dispatch.grid, dispatch.block, arguments, shared_mem=dispatch.shared, stream=self._streams[lane])
+
+    def _buffer(self, binding: Binding, pointer: int) -> tuple[Any, ...]:
+        """What an entry takes for a buffer."""
+        if binding.map is None:
+            return (np.uint64(pointer),)
+        if self._maps is None:
+            self._maps = TensorMaps(self._driver)
+        return self._maps.arguments(binding.map, pointer)
 
     def copy(self, lane: int, target: int, source: int, length: int) -> None:
         """See `dmc.runtime.replay.Streams`."""
@@ -201,6 +213,26 @@ class CudaStreams:
                 graph.launch(stream)
 
         return launch
+
+    def seconds(self, graph: Any) -> float:
+        """How long a captured graph takes, by the device's own clock."""
+        begin, end = self._cuda.Event(), self._cuda.Event()
+        with self._reported():
+            begin.record(self.main)
+            graph.launch(self.main)
+            end.record(self.main)
+            end.synchronize()
+        return 1e-3 * self._cuda.get_elapsed_time(begin, end)
+
+    def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
+        """At most so many algorithms of cuBLASLt for a product, the most promising first."""
+        return open_library().algorithms(product, count)
+
+    def versions(self) -> dict[str, str]:
+        """The device's name, and the versions of what runs on it."""
+        name = self._runtime.getDeviceProperties(self._cuda.Device().id)["name"].decode()
+        driver = self._runtime.driverGetVersion()
+        return {"device": name, "driver": str(driver), "cublaslt": str(open_library().version)}
 
     @contextmanager
     def _reported(self) -> Generator[None]:

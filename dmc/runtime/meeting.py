@@ -1,4 +1,4 @@
-"""How a process that is one rank of a step on GPUs comes to know the others."""
+"""How a process that is one rank of a step on GPUs meets the others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dmc.runtime.world.store import Store, open_store
 
 
 def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> tuple[CudaStreams, Peers]:
-    """The device of this rank and the other ranks, which all do so, for one step after the other.
+    """The device of this rank and the other ranks, all of which call this, step by step.
 
-    ordinal: of the device. patience_s: in which ranks end after one of them is gone. Raises DmcError on all ranks where
-    one has no such device, or is about to run something else.
+    ordinal: of the device. patience_s: the time within which ranks end after one of them is gone. Raises DmcError on
+    all ranks if one has no such device, or is about to run something else.
     """
     store = _store(world)
     try:
@@ -30,7 +30,7 @@ def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> t
     return device, Peers(world, store, communicators, artifact.job, patience_s)
 
 
-# Once in a process: a second store would use the keys of the first again.
+# Once per process: a second store would reuse the keys of the first.
 @cache
 def _store(world: World) -> Store:
     return open_store(world)

@@ -1,4 +1,4 @@
-"""How a step is run, as the environment of its process says."""
+"""Settings of running a step, from environment variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRAPH, _PATIENCE = "DMC_CUDA_GRAPH", "DMC_PATIENCE_S"
 class RunSettings:
     """is_captured: whether a GPU replays a step as one CUDA graph; if not, its commands are issued one by one.
 
-    patience_s: after which ranks end where one of them is gone, or does not come to a step.
+    patience_s: the time after which ranks end if one of them is gone, or does not reach a step.
     """
 
     is_captured: bool = True
@@ -22,10 +22,14 @@ class RunSettings:
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> RunSettings:
-        """As DMC_CUDA_GRAPH (0 or 1) and DMC_PATIENCE_S (seconds) say. Raises DmcError for what they cannot be."""
+        """The settings in DMC_CUDA_GRAPH (0 or 1) and DMC_PATIENCE_S (seconds). Raises DmcError for invalid values."""
         graph, patience = environ.get(_GRAPH, "1"), environ.get(_PATIENCE, "30")
         if graph not in ("0", "1"):
-            raise DmcError(f"the variable {_GRAPH}", f"is {graph!r}", hint="set it to 0 or 1, or not at all")
+            raise DmcError(f"the variable {_GRAPH}", f"is {graph!r}", hint="set it to 0 or 1, or unset it")
         if not patience.isdecimal() or int(patience) == 0:
-            raise DmcError(f"the variable {_PATIENCE}", f"is {patience!r}", hint="set it to whole seconds, such as 120")
+            raise DmcError(
+                f"the variable {_PATIENCE}",
+                f"is {patience!r}",
+                hint="set it to an integer number of seconds, such as 120",
+            )
         return RunSettings(graph == "1", float(patience))

@@ -98,10 +98,7 @@ class Step:
         return self._artifact.signature
 
     def ledger(self) -> Ledger:
-        """The communication between the step's ranks, and its reasons; `print(step.ledger().table())` shows it.
-
-        Empty for a step of one rank.
-        """
+        """Communication between ranks, and its reasons, as in `step.ledger().table()`; empty for a step of one rank."""
         return self._artifact.ledger
 
     @property

@@ -67,7 +67,7 @@ def test_resumes_from_the_last_checkpoint(path: Path, tmp_path: Path, capsys: py
     assert losses(9, *options, "-o", str(later)) != []
     shutil.rmtree(tmp_path / "checkpoints" / "step-00000009")
     assert main(["run", str(later), "--steps", "1", "--batches", str(tmp_path / "b.npz"), *options]) == 1
-    assert "contains a checkpoint of step 8, and the file is at step 9 already" in capsys.readouterr().err
+    assert "contains a checkpoint of step 8, but the file is already at step 9" in capsys.readouterr().err
 
 
 def test_shuffle_visits_every_batch_once_a_round(
@@ -117,7 +117,7 @@ def test_files_that_are_no_npz(path: Path, tmp_path: Path, capsys: pytest.Captur
 def test_says_before_the_run_what_is_kept(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--steps", "1", "--batches", str(_write(tmp_path / "b.npz", 1))]
     assert main(["run", str(path), *options]) == 0
-    assert capsys.readouterr().err == "note: the trained state will not be kept; to keep it, give -o FILE\n"
+    assert capsys.readouterr().err == "note: the trained state will not be saved; to save it, pass -o FILE\n"
     trained = tmp_path / "trained.dmc"
     assert main(["run", str(path), *options, "-o", str(trained)]) == 0
     told = capsys.readouterr().err.splitlines()

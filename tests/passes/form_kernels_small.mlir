@@ -37,6 +37,7 @@ func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %b: tensor<64xf32> {dm.name 
 // -----
 
 // Not over other loops, nor what reads the other, nor integers, nor large tensors, which take longer than a launch.
+// CPU-LABEL: func.func @step
 // CHECK-LABEL: func.func @step
 // CHECK-COUNT-7: "dm.kernel"
 // CHECK-NOT: "dm.kernel"

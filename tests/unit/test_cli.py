@@ -161,12 +161,13 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         executor: str | None = None,
         machine: str | None = None,
         memory_cap: int | None = None,
+        tuning: str | None = None,
         dump_dir: str | None = None,
         observer: Observer | None = None,
     ) -> Artifact:
         assert observer is not None
         asked = {"model": model, "optimizer": optimizer, "example": example, "target": target, "dump_dir": dump_dir}
-        seen.append({**asked, "executor": executor, "machine": machine, "memory_cap": memory_cap})
+        seen.append({**asked, "executor": executor, "machine": machine, "memory_cap": memory_cap, "tuning": tuning})
         observer.plan(["import", "iree"])
         with observer.stage("import"):
             if target == "cuda":
@@ -183,7 +184,7 @@ def test_compile_writes_what_the_function_describes(
     code, out, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--dump-dir", "dump")
     assert code == 0
     asked = {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu", "dump_dir": "dump"}
-    assert compiler == [{**asked, **dict.fromkeys(("executor", "machine", "memory_cap"))}]
+    assert compiler == [{**asked, **dict.fromkeys(("executor", "machine", "memory_cap", "tuning"))}]
     assert [line.split()[:-2] for line in err.splitlines()] == [["build", "model"], ["import"], ["write"]]
     assert out == "gpt.dmc: 0.0 MB, 8 state tensors\n"
     assert Artifact.read(tmp_path / "gpt.dmc").signature == SIGNATURE
@@ -195,6 +196,15 @@ def test_options_go_before_what_the_function_says(run: Run, module: str, compile
     assert code == 0, err
     asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4096}
     assert {name: compiler[0][name] for name in asked} == asked
+
+
+def test_a_table_beside_the_output_is_taken_unless_another_is_named(
+    run: Run, module: str, compiler: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    (tmp_path / "gpt.tuning.json").write_text("{}")
+    for options in ((), ("--tuning", "other.json")):
+        assert run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)[0] == 0
+    assert [asked["tuning"] for asked in compiler] == ["gpt.tuning.json", "other.json"]
 
 
 @pytest.mark.usefixtures("compiler")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import dmc
+from dmc.cli.main import main
 from dmc.cli.meshes import mesh_from, plan_from
-from dmc.errors import PlanError
+from dmc.errors import DmcError, PlanError
 from dmc.machine import machine_for
 
 
@@ -21,12 +25,12 @@ def test_a_mesh_and_a_plan_over_it() -> None:
 
 @pytest.mark.parametrize("text", ["dp", "dp=two", "dp=2,dp=4", ""])
 def test_no_meshes(text: str) -> None:
-    with pytest.raises(PlanError, match="is no axis with a size"):
+    with pytest.raises(PlanError, match="is not an axis with a size"):
         mesh_from(text)
 
 
 def test_no_plan() -> None:
-    with pytest.raises(PlanError, match="'zero4' is no ready plan") as caught:
+    with pytest.raises(PlanError, match="'zero4' is not a ready-made plan") as caught:
         plan_from("zero4", dmc.Mesh(dp=2))
     assert "zero2" in caught.value.hint
 
@@ -35,3 +39,28 @@ def test_the_machine_has_as_many_devices_as_there_are_ranks() -> None:
     names = {ranks: machine_for("h200", ranks) for ranks in (1, 2, 3, 8, 16)}
     assert names == {1: "h200", 2: "h200x2", 3: "h200x4", 8: "h200x8", 16: "node8"}
     assert machine_for("cpu", 4) == "cpu"
+
+
+def test_the_command_line_goes_before_what_the_function_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {}
+
+    def compile_artifact(model: Any, *, optimizer: Any, example: Any, observer: Any, **keywords: Any) -> Any:
+        given.update(keywords)
+        raise DmcError("the step", "is looked at no further")
+
+    def make_step() -> dict[str, Any]:
+        return {"model": None, "optimizer": None, "example": (), "mesh": dmc.Mesh(dp=8), "plan": None}
+
+    monkeypatch.setattr(dmc, "compile_artifact", compile_artifact)
+    monkeypatch.setattr("dmc.cli.compile._function", lambda source: make_step)
+    monkeypatch.setattr("dmc.cli.compile._check_keywords", lambda keywords, source: None)
+    out = ["-o", str(tmp_path / "step.dmc"), "--quiet"]
+    assert main(["compile", "train:make_step", "--mesh", "dp=2", "--plan", "zero2", "--target", "cuda", *out]) == 1
+    mesh = dmc.Mesh(dp=2)
+    assert given == {"mesh": mesh, "plan": dmc.plan(mesh).use(dmc.plans.zero2()), "target": "cuda"}
+    assert "is looked at no further" in capsys.readouterr().err
+    monkeypatch.setattr("dmc.cli.compile._function", lambda source: lambda: {"model": None})
+    assert main(["compile", "train:make_step", "--plan", "zero2", *out]) == 1
+    assert "--plan zero2: is given without a mesh" in capsys.readouterr().err

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dmc.kernels.generated import Declined, generate
-from tests.generated_regions import assert_right, region, regions_of, shaped
+from dmc.kernels.generated import Declined, generate, tiles
+from dmc.kernels.recipe import Buffer
+from tests.generated_regions import assert_right, region, regions_of, sample, shaped
+from tests.triton_interpreter import interpret
 
+# x · w + x: each program reads rows of x that another writes the results for.
+SQUARE = """(%x: tensor<512x512xbf16>, %w: tensor<512x512xbf16>) -> tensor<512x512xbf16> {
+  %none = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<512x512xf32>
+  %z = linalg.fill ins(%none : f32) outs(%e : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<512x512xbf16>, tensor<512x512xbf16>) outs(%z : tensor<512x512xf32>)
+      -> tensor<512x512xf32>
+  %n = tensor.empty() : tensor<512x512xbf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %x : tensor<512x512xf32>, tensor<512x512xbf16>) outs(%n : tensor<512x512xbf16>) {
+  ^bb0(%in: f32, %c: bf16, %o: bf16):
+    %t = arith.truncf %in : f32 to bf16
+    %s = arith.addf %t, %c : bf16
+    linalg.yield %s : bf16
+  } -> tensor<512x512xbf16>
+  return %y : tensor<512x512xbf16>
+}"""
 FEW = settings(
     max_examples=4,
     deadline=None,
@@ -61,6 +83,43 @@ def test_products(context: Any, sizes: tuple[int, int, int], dtype: str) -> None
     source = generated.recipes[0].calls[0].source
     assert "tl.dot(" in source and "ieee" not in source, "narrow factors stay narrow"
     assert set(generated.recipes[0].in_place) == {(0, 3)}
+
+
+@pytest.mark.parametrize("sizes", [(200, 304, 72), (136, 264, 40)])
+def test_products_whose_tiles_are_copied(context: Any, monkeypatch: Any, sizes: tuple[int, int, int]) -> None:
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)  # Few tiles are many for so small a GPU.
+    monkeypatch.setattr(tiles, "COPIED", tiles.COPIED[::4])
+    rows, columns, depth = sizes
+    generated = assert_right(shaped("product", m=rows, n=columns, k=depth, type="bf16"))
+    first = generated.recipes[0]
+    (call,) = first.calls
+    assert [None if view is None else view.shape for _, view in call.parameters()] == [
+        (depth, rows),
+        (depth, columns),
+        *2 * [(rows, columns)],
+        *2 * [None],
+    ]
+    assert set(first.in_place) == {(0, 3)}
+    # Where a factor is not aligned, threads load it; the residual's alignment is nothing to tiles.
+    assert call.aligned({Buffer("operand", 3)}) is call
+    assert call.plain is not None and call.aligned({Buffer("operand", 0)}) is call.plain
+    operands = sample(generated.problem.operands, 0)
+    one, other = (interpret(generated.problem, replace(first, calls=(each,)), operands) for each in (call, call.plain))
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_factors_that_are_not_aligned_are_not_copied(context: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)
+    module = shaped("product", m=130, n=264, k=72, type="bf16")
+    recipes = generate(regions_of(module)["region"]).recipes
+    assert not any(call.views for recipe in recipes for call in recipe.calls)
+
+
+def test_a_factor_that_is_read_again_is_not_overwritten(context: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)
+    module = region(SQUARE)
+    recipe = generate(regions_of(module)["region"]).recipes[0]
+    assert recipe.calls[0].views and not recipe.in_place
 
 
 def test_products_that_are_split_along_their_depth(context: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Generator
 
@@ -149,3 +150,16 @@ def test_the_library_is_told_how_matrices_are_aligned(library: CodeLibrary, offs
     promised = replace(code, kernels={"product": (replace(step, alignment=64),)})
     with pytest.raises(ProofError, match=r"V12: multiplies a matrix at byte .* that is declared aligned to 64"):
         check_device_code(_product(offset + 2), promised)
+
+
+@pytest.mark.parametrize(("offset", "algorithm"), [(0, (66,)), (8, ())])
+def test_a_measured_algorithm_is_for_aligned_matrices(
+    library: CodeLibrary, offset: int, algorithm: tuple[int, ...]
+) -> None:
+    kernel = library.native["product"]
+    (step,) = kernel.steps
+    assert isinstance(step, Product)
+    tuned = dataclasses.replace(kernel, steps=(replace(step, algorithm=(66,)),))
+    code = device_code(_product(offset), dataclasses.replace(library, native={"product": tuned}), CUDA)
+    (step,) = code.kernels["product"]
+    assert isinstance(step, Product) and step.algorithm == algorithm

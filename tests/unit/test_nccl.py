@@ -120,13 +120,13 @@ def test_failures(library: Library) -> None:
     with pytest.raises(DmcError, match=r"NCCL: fails \(unhandled system error\)"):
         by.all_gather(10, 20, 16, "i8", 7)
     library.failing = "init"
-    with pytest.raises(DmcError, match=r"rank 0: cannot reach the ranks \[0, 1\] by NCCL"):
+    with pytest.raises(DmcError, match=r"rank 0: cannot reach the ranks \[0, 1\] through NCCL"):
         _communicators(0, {}).make((0, 1))
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(DmcError, match="needs the package 'cupy") as caught:
+    with pytest.raises(DmcError, match="requires the package 'cupy") as caught:
         _communicators(0, {})
     assert caught.value.hint == "pip install 'dmc[cuda]'"
 

@@ -156,7 +156,7 @@ def test_damage_is_seen(tmp_path: Path, damage: str, fact: str) -> None:
 def test_another_model_is_refused(tmp_path: Path) -> None:
     save(tmp_path, {1: state(1)})
     other = (replace(SPECS[0], shape=(6, 4)), *SPECS[1:4], StateSpec("bias", "f32", (2,)))
-    with pytest.raises(StateError, match=r"of another model or optimizer: counter.step, model.bias, model.w"):
+    with pytest.raises(StateError, match=r"to another model or optimizer: counter.step, model.bias, model.w"):
         read_checkpoint(tmp_path / "step-00000001", other)
 
 

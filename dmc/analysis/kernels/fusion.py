@@ -275,6 +275,6 @@ class _Merging:
 
 
 def _is_float(type_: ir.Type) -> bool:
-    """Whether elements are floating-point numbers or truth values, for which kernels are always generated."""
+    """Whether elements are floating-point numbers or truth values: some arithmetic on integers is left to IREE."""
     element = ir.RankedTensorType(type_).element_type
     return isinstance(element, ir.FloatType) or element == ir.IntegerType.get_signless(1)

@@ -1,21 +1,24 @@
 """The user's compiler settings, as attributes of the module, so that a dump of any form can be resumed as it was.
 
 `dm.target`: what runs the step ("cpu", "cuda", several joined by "+"). `dm.machine`: the machine for which it is
-scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use.
+scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use. `dm.tuning`: the file of a
+tuning table, which selects code for a GPU (`dmc.program.tuning`).
 """
 
 from __future__ import annotations
 
 from dmc._mlir import ir
 
-TARGET, MACHINE, MEMORY_CAP = "dm.target", "dm.machine", "dm.memory_cap"
+TARGET, MACHINE, MEMORY_CAP, TUNING = "dm.target", "dm.machine", "dm.memory_cap", "dm.tuning"
 
 
-def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int) -> None:
-    """States the settings; a cap of 0 means none."""
+def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int, tuning: str = "") -> None:
+    """States the settings; a cap of 0 means none, as does an empty name of the tuning file."""
     attributes = module.operation.attributes
     attributes[TARGET] = ir.StringAttr.get(target, module.context)
     attributes[MACHINE] = ir.StringAttr.get(machine, module.context)
+    if tuning:
+        attributes[TUNING] = ir.StringAttr.get(tuning, module.context)
     if memory_cap:
         i64 = ir.IntegerType.get_signless(64, module.context)
         attributes[MEMORY_CAP] = ir.IntegerAttr.get(i64, memory_cap)
@@ -35,6 +38,11 @@ def memory_cap_of(module: ir.Module, given: int = 0) -> int:
     """`given`, the option of a pass, or else the module's; 0 for none. In bytes."""
     attributes = module.operation.attributes
     return given or (ir.IntegerAttr(attributes[MEMORY_CAP]).value if MEMORY_CAP in attributes else 0)
+
+
+def tuning_of(module: ir.Module) -> str:
+    """The file that the module says; "" for none."""
+    return _string(module, TUNING)
 
 
 def _string(module: ir.Module, name: str) -> str:

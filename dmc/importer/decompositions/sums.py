@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Sums of narrow types are taken in f32, as PyTorch takes them; torch-mlir would add up in the type itself."""
+    """Narrow types are summed in f32, as in PyTorch; torch-mlir would accumulate in the type itself."""
     if x.dtype not in NARROW:
         return NotImplemented
     return x.float().sum(dim or None, keepdim).to(dtype or x.dtype)
@@ -38,7 +38,7 @@ def _norm(x: Tensor, p: float | None, dim: list[int], keepdim: bool = False) -> 
 
 
 def _along(reduction: Callable[..., Tensor]) -> Callable[..., Any]:
-    """`reduction` along a dimension of a tensor that has none, which torch-mlir does not survive, or does not end."""
+    """`reduction` along dimensions of a scalar, on which torch-mlir crashes or hangs."""
 
     def decomposed(x: Tensor, dim: int | list[int] = 0, *options: Any, **named: Any) -> Any:
         if x.dim():
@@ -51,7 +51,7 @@ def _along(reduction: Callable[..., Tensor]) -> Callable[..., Any]:
 def _variance(
     x: Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Any:
-    """Of no more elements than the correction says PyTorch divides by zero, never by less."""
+    """With no more elements than the correction, PyTorch divides by zero, never by a negative number."""
     if not x.dim():
         return aten.var.correction(x.reshape(1), [0], correction=correction).reshape([])
     count = prod(x.shape[each] for each in dim or range(x.dim()))
@@ -76,7 +76,7 @@ def _trilinear(
 ) -> Tensor:
     """The sum of a · b · c along dimensions `summed`; each operand lacks some of the dimensions of the product.
 
-    Along what `c` lacks a · b is added up first: which factors meet first decides between infinity and NaN.
+    Dimensions missing in `c` are summed over a · b first: the order of factors decides between infinity and NaN.
     """
     wide = torch.float32 if a.dtype in NARROW else a.dtype
     lacking = ((a, lacks_a), (b, lacks_b), (c, lacks_c))
@@ -84,7 +84,7 @@ def _trilinear(
     early = [dim for dim in summed if dim in lacks_c and dim != unrolled]
     both = left * right
     both = (both.sum(early, keepdim=True) if early else both).to(a.dtype).to(wide)
-    # The dimensions that are left, of which those already added up are of size 1.
+    # The remaining dimensions; those already summed have size 1.
     return (both * last).sum(summed).to(a.dtype)
 
 

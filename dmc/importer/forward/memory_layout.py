@@ -1,4 +1,4 @@
-"""Where eager puts the elements of a result: views of it, and `contiguous()`, mean what they mean there."""
+"""Eager's memory layout of results, so that views of them, and `contiguous()`, behave as there."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def as_in_eager(result: Any, recorded: Any) -> Any:
-    """`result`, or copies of its tensors, laid out in memory as `recorded`, what export saw of the same operation.
+    """`result`, or copies of its tensors, laid out in memory like `recorded`, export's result of the same operation.
 
-    Attention is the common case: PyTorch's kernels give [B, H, T, D] transposed in memory, so that a model may join the
-    heads by a view. Tensors that overlap themselves, or have gaps, are left as they are.
+    Attention is the common case: PyTorch's kernels return [B, H, T, D] transposed in memory, so that a model may join
+    the heads by a view. Tensors that overlap themselves, or have gaps, are unchanged.
     """
     if isinstance(result, Tensor) and isinstance(recorded, Tensor):
         return _laid_out(result, recorded)
@@ -31,5 +31,5 @@ def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Of the dimensions along which there are several elements: those of the others say nothing."""
+    """The strides of dimensions with several elements; the others do not matter."""
     return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]

@@ -18,10 +18,11 @@ __all__ = ["Declined", "Generated", "generate"]
 
 @dataclass(frozen=True)
 class Generated:
-    """The problem that a region computes, and its recipes, the most promising first."""
+    """The problem that a region computes, and its recipes, the most promising first, with their labels."""
 
     problem: Problem
     recipes: tuple[Recipe, ...]
+    labels: tuple[str, ...]
 
 
 def generate(body: Any) -> Generated:
@@ -36,20 +37,23 @@ def generate(body: Any) -> Generated:
     memory = dict(zip(block.arguments, operands(*range(len(given))), strict=True))
     roots = [Root(*each) for each in zip(terminator.operation.operands, results(*range(len(made))), strict=True)]
     recipes: list[Recipe] = []
+    labels: dict[Recipe, str] = {}
     before: list[Any] = []
     choices = 1
     while len(recipes) < choices:
         plan = Plan(name, dict(memory), roots, len(recipes))
         try:
             recipes.append(plan.run(before))
+            labels.setdefault(recipes[-1], plan.label)
         except Unbound as error:
             if error.value in before:
                 raise Declined("a value that is not available where it is read, though computed before") from error
             before.append(error.value)
             recipes.clear()
+            labels.clear()
             continue
         choices = plan.choices
-    return Generated(problem, tuple(dict.fromkeys(recipes)))
+    return Generated(problem, tuple(labels), tuple(labels.values()))
 
 
 def _type(type_: Any) -> TensorType:

@@ -56,6 +56,8 @@ FLOAT: dict[str, tuple[str, str]] = {
     "math.rsqrt": ("inverse_root", "tl.rsqrt({})"),
     "math.sqrt": ("root", "tl.sqrt_rn({})"),
     "math.tanh": ("tanh", "functions.tanh({})"),
+    # Not of MLIR: see `dmc.kernels.generated.tanh`.
+    "tanh_beside_one": ("tanh", "functions.tanh_beside_one({})"),
     "math.fma": ("sum", "tl.fma({}, {}, {})"),
 }
 _BITWISE = {"arith.andi": ("both", "{} & {}"), "arith.ori": ("either", "{} | {}"), "arith.xori": ("differ", "{} ^ {}")}
@@ -84,14 +86,17 @@ def operands(writer: Writer, values: list[Value], held: str) -> list[str]:
     return texts
 
 
-def float_op(writer: Writer, op: Any, values: list[Value]) -> Value:
-    """A floating-point operation. Narrow types are computed in f32 and rounded after each, as PyTorch does."""
+def float_op(writer: Writer, op: Any, values: list[Value], name: str = "") -> Value:
+    """A floating-point operation, or the one called `name` in its place.
+
+    Narrow types are computed in f32 and rounded after each, as PyTorch does.
+    """
     dtype = str(op.results[0].type)
-    stem, template = FLOAT[op.name]
+    stem, template = FLOAT[name or op.name]
     held = "f32" if dtype in NARROW_FLOATS else dtype
     variables = variables_of(values)
-    name = writer.line(stem, template.format(*operands(writer, values, held)), variables)
-    return rounded(writer, Value(name, held, held, variables), dtype)
+    made = writer.line(stem, template.format(*operands(writer, values, held)), variables)
+    return rounded(writer, Value(made, held, held, variables), dtype)
 
 
 def rounded(writer: Writer, value: Value, dtype: str) -> Value:

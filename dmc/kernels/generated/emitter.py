@@ -11,6 +11,7 @@ from dmc.kernels.generated import arithmetic, integers
 from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
 from dmc.kernels.generated.movements import MOVEMENTS
 from dmc.kernels.generated.operations import Places, at, is_parallel, maps_of, scalars, slice_of
+from dmc.kernels.generated.tanh import is_beside_one
 from dmc.kernels.generated.value import Declined, Value, literal
 from dmc.kernels.generated.writer import Writer
 
@@ -227,6 +228,8 @@ class Emitter:
                 return integers.whole(writer, values[0], dtype)
             case "math.absi":
                 return integers.absolute(writer, values[0])
+            case "math.tanh" if is_beside_one(op):
+                return arithmetic.float_op(writer, op, values, "tanh_beside_one")
             case name if name in arithmetic.FLOAT:
                 return arithmetic.float_op(writer, op, values)
             case name if name in arithmetic.TO_FLOAT:

@@ -13,7 +13,7 @@ from dmc.kernels.generated.emitter import Emitter
 from dmc.kernels.generated.index import Index, delinearise
 from dmc.kernels.generated.value import TRITON, Value
 from dmc.kernels.generated.writer import Writer
-from dmc.kernels.recipe import Buffer, Call
+from dmc.kernels.recipe import Buffer, Call, View
 
 _FENCE = "tl.debug_barrier()"
 _STEMS = {"operand": "x", "result": "y", "scratch": "part"}
@@ -51,6 +51,8 @@ class Launch:
     stores: list[tuple[Root, Index]] = field(default_factory=list)
     written: list[Buffer] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    # By name, what is copied in tiles.
+    descriptors: dict[str, tuple[Buffer, View]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.emitter = Emitter(self.writer, {value: stem_of(buffer) for value, buffer in self.memory.items()})
@@ -58,10 +60,17 @@ class Launch:
     def variable(self, stem: str, text: str, mask: str = "") -> str:
         """Declares a variable of the kernel; `mask`: the bounds condition, a format of its name."""
         name = self.writer.name(stem)
-        self.writer.raw(f"{name} = {text}")
+        self.writer.declare(name, text)
         if mask:
             self.writer.masks[name] = self.writer.name(f"{stem}_inside")
             self.writer.raw(f"{self.writer.masks[name]} = {mask.format(name)}")
+        return name
+
+    def descriptor(self, buffer: Buffer, view: View) -> str:
+        """The name of the tensor descriptor of a buffer."""
+        known = next((name for name, each in self.descriptors.items() if each == (buffer, view)), None)
+        name = known or self.writer.name(f"{stem_of(buffer)}_tiles")
+        self.descriptors[name] = buffer, view
         return name
 
     def root(self, root: Root, number: Index) -> None:
@@ -79,8 +88,12 @@ class Launch:
         self.written.append(buffer)
 
     def flush(self) -> None:
-        """Writes the pending stores, after all reads of the same iteration."""
-        for line in (_FENCE, *self.waiting) if self.waiting else ():
+        """Writes the pending stores, after all reads of the same iteration.
+
+        Tiles need no fence: each is complete in shared memory before it is copied from there.
+        """
+        by_threads = any(line.startswith("tl.store") for line in self.waiting)
+        for line in (_FENCE, *self.waiting) if by_threads else self.waiting:
             self.writer.raw(line)
         self.waiting = []
 
@@ -109,9 +122,13 @@ class Launch:
         lines = [line for line in self.writer.lines() if is_fenced or line.strip() != _FENCE]
         text = "\n".join(lines)
         used = dict.fromkeys([*self.memory.values(), *self.reads, *self.written])
-        buffers = tuple(each for each in used if re.search(rf"\b{stem_of(each)}_at\b", text))
-        source = _source(self.name, self.title, buffers, lines)
-        return Call(f"generated.{self.name}", programs, buffers, None, warps, stages, source)
+        pointers = {f"{stem_of(each)}_at": (each, None) for each in used}
+        found: dict[str, tuple[Buffer, View | None]] = {**self.descriptors, **pointers}
+        found = {name: each for name, each in found.items() if re.search(rf"\b{name}\b", text)}
+        source = _source(self.name, self.title, tuple(found), lines)
+        buffers, views = (tuple(each) for each in zip(*found.values(), strict=True)) if found else ((), ())
+        views = views if any(views) else ()
+        return Call(f"generated.{self.name}", programs, buffers, None, warps, stages, source, views)
 
 
 def _places(accesses: Sequence[tuple[Any, Index]]) -> dict[Any, set[Index]]:
@@ -127,13 +144,12 @@ def _kind(value: Any) -> tuple[str, int]:
     return str(value.type.element_type), math.prod(value.type.shape)
 
 
-def _source(name: str, title: str, buffers: Sequence[Buffer], lines: Sequence[str]) -> str:
+def _source(name: str, title: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
     text = "\n".join(lines)
     imports = "\nfrom dmc.kernels.jit import functions\n" if "functions." in text else ""
-    pointers = ", ".join(f"{stem_of(buffer)}_at" for buffer in buffers)
     body = "\n".join("    " + line for line in lines)
     head = "import triton\nimport triton.language as tl\n"
-    return f'{head}{imports}\n\n@triton.jit\ndef {name}({pointers}):\n    """{title}"""\n{body}\n'
+    return f'{head}{imports}\n\n@triton.jit\ndef {name}({", ".join(parameters)}):\n    """{title}"""\n{body}\n'
 
 
 def zeros(shape: str, neutral: str, held: str) -> str:

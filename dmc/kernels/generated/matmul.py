@@ -6,124 +6,104 @@ Deep products with few tiles are split along their depth: partial products in sc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmc.kernels.generated.arithmetic import full, held_as
 from dmc.kernels.generated.index import ZERO, Index, delinearise, linearise, variable
-from dmc.kernels.generated.launch import Launch, Root, power_of_two, zeros
+from dmc.kernels.generated.launch import Launch, Root, zeros
+from dmc.kernels.generated.matrices import is_stored_in_tiles, store
 from dmc.kernels.generated.pointwise import flat
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import finished
+from dmc.kernels.generated.tiles import Tiles
 from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
-from dmc.kernels.implementation import Candidate, candidate
-from dmc.kernels.recipe import Buffer, Call
+from dmc.kernels.implementation import Candidate
+from dmc.kernels.recipe import Buffer, Call, View
 
-_PROCESSORS = 132
-_LEAST = 16
 _GROUP = 8
-# With more tile elements per thread, the epilogue handles the tile in halves.
-_MOST_AT_ONCE = 64
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth."""
-
-    product: Product
-    rows: int
-    columns: int
-    inner: int
-    splits: int
-
-    @staticmethod
-    def of(product: Product, chosen: Candidate) -> Tiles:
-        """The tiles of a candidate, no larger than the product."""
-        sizes = (("rows", chosen["rows"]), ("columns", chosen["columns"]), ("depth", chosen["inner"]))
-        rows, columns, inner = (max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes)
-        steps = -(-product.size("depth") // inner)
-        splits = min(chosen["splits"], steps)
-        per_split = -(-steps // splits)
-        return Tiles(product, rows, columns, inner, -(-steps // per_split))
-
-    def count(self, kind: str) -> int:
-        """The number of tiles along the rows or columns."""
-        return -(-self.product.size(kind) // getattr(self, kind))
-
-    @property
-    def steps(self) -> int:
-        """The number of iterations of a program along the depth."""
-        return -(-self.product.size("depth") // (self.inner * self.splits))
-
-    @property
-    def programs(self) -> int:
-        """The number of programs."""
-        return self.product.size("batches") * self.splits * self.count("rows") * self.count("columns")
-
-
-def candidates(product: Product, narrow: bool) -> tuple[Candidate, ...]:
-    """The ways to compute a product, the most promising first: large tiles if there are enough to keep the GPU busy."""
-    if not narrow:
-        return (_tile(64, 64, 32, 4, 2), _tile(128, 64, 16, 8, 2), _tile(32, 64, 32, 4, 2))
-    rows, columns = product.size("rows"), product.size("columns")
-    large = _tile(128, 256, 64, 8, 3), _tile(128, 128, 64, 4, 3), _tile(128, 128, 64, 8, 3), _tile(256, 128, 64, 8, 3)
-    small = _tile(64, 64, 64, 4, 4), _tile(64, 128, 64, 4, 4), _tile(128, 64, 64, 4, 4)
-    tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
-    splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
-    if splits > 1:
-        deep = tuple(
-            _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
-        )
-        return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
-    if columns <= 64 or rows <= 64:
-        return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
-    if tiles >= 2 * _PROCESSORS:
-        return (*large, small[0], small[1])
-    return (large[1], small[1], small[2], small[0], large[0])
-
-
-def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
-    return candidate(warps, stages, rows=rows, columns=columns, inner=inner, splits=splits)
 
 
 def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
     """The product, and `roots` computed from it; or, if it is split, its partial sums in `part`."""
+    if not tiles.resident:
+        launch.writer.raw("program = tl.program_id(0)")
+        _one_tile(launch, tiles, roots, part, chosen["pieces"])
+        return launch.call(tiles.programs, chosen.warps, chosen.stages)
+    head = f"for program in tl.range(tl.program_id(0), {tiles.total}, {tiles.programs}, flatten=True):"
+    with launch.writer.loop(head, "program"):
+        _one_tile(launch, tiles, roots, part, chosen["pieces"])
+    return launch.call(tiles.programs, chosen.warps, chosen.stages)
+
+
+def _one_tile(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, pieces: int) -> None:
     product, writer = tiles.product, launch.writer
     batch, row, column, split = _programs(launch, tiles)
     total = writer.name("total")
     writer.raw(f"{total} = {zeros(f'[{tiles.rows}, {tiles.columns}]', '0.0', 'f32')}")
     _accumulate(launch, tiles, total, batch, split)
-    for piece, place in _pieces(launch, tiles, total, column, chosen.warps):
-        loops = product.loops(batch, row, place)
+    for piece in _pieces(launch, tiles, _Piece(total, column, 0, tiles.columns), pieces):
+        loops = product.loops(batch, row, piece.place)
         places = product.reduction.result_places(loops)
         number = linearise(places, product.reduction.value.type.shape)
-        variables = row.variables | place.variables
+        variables = row.variables | piece.place.variables
         if part is not None:
-            launch.store(part, split * _elements(product) + number, Value(piece, "f32", "f32", variables))
+            launch.store(part, split * _elements(product) + number, Value(piece.name, "f32", "f32", variables))
         else:
-            made = finished(launch, product.reduction, piece, variables, loops)
+            made = finished(launch, product.reduction, piece.name, variables, loops)
             launch.emitter.bound[product.reduction.value] = places, made
         for root in roots if part is None else ():
-            launch.root(root, number)
+            _store(launch, tiles, root, number, row, piece)
         launch.flush()
-    return launch.call(tiles.programs, chosen.warps, chosen.stages)
 
 
-def _pieces(launch: Launch, tiles: Tiles, total: str, column: Index, warps: int) -> list[tuple[str, Index]]:
-    """A wide tile as two halves, so that one half's epilogue leaves the registers before the other's begins."""
-    half = tiles.columns // 2
-    if tiles.rows * tiles.columns <= _MOST_AT_ONCE * 32 * warps:
-        return [(total, column)]
-    writer, count = launch.writer, tiles.product.size("columns")
-    pair = f"tl.permute(tl.reshape({total}, [{tiles.rows}, 2, {half}]), (0, 2, 1))"
-    names = [writer.name(f"{total}_left"), writer.name(f"{total}_right")]
+def _store(launch: Launch, tiles: Tiles, root: Root, number: Index, row: Index, piece: _Piece) -> None:
+    rows, columns = tiles.product.size("rows"), tiles.product.size("columns")
+    is_matrix = tiles.matrices is not None and number == row * columns + piece.place
+    if not is_matrix or not is_stored_in_tiles(root, columns):
+        launch.root(root, number)
+        return
+    view = View((rows, columns), (columns, 1), (tiles.rows, piece.columns))
+    corner = f"tile_row * {tiles.rows}, {piece.start(tiles)}"
+    store(launch, root, number, view, corner, row.variables | piece.place.variables)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some columns of a tile: the name of its values, their places, the first column, and the number of columns."""
+
+    name: str
+    place: Index
+    first: int
+    columns: int
+
+    def start(self, tiles: Tiles) -> str:
+        """The text of the first column."""
+        return f"tile_column * {tiles.columns}" + (f" + {self.first}" if self.first else "")
+
+
+def _pieces(launch: Launch, tiles: Tiles, whole: _Piece, count: int) -> list[_Piece]:
+    """A wide tile in pieces, so that one piece's epilogue leaves the registers before the next begins."""
+    if count == 1:
+        return [whole]
+    writer, half = launch.writer, whole.columns // 2
+    pair = f"tl.permute(tl.reshape({whole.name}, [{tiles.rows}, 2, {half}]), (0, 2, 1))"
+    names = [writer.name(f"{whole.name}_left"), writer.name(f"{whole.name}_right")]
     writer.raw(f"{', '.join(names)} = tl.split({pair})")
-    pieces: list[tuple[str, Index]] = []
-    for i, name in enumerate(names):
-        first = f"tile_column * {tiles.columns} + {i * half}" if i else f"tile_column * {tiles.columns}"
-        mask = f"{{}} < {count}" if count % tiles.columns else ""
-        own = launch.variable("column", f"{first} + tl.arange(0, {half})[None, :]", mask)
-        pieces.append((name, variable(own, count)))
+    pieces: list[_Piece] = []
+    for name, first in zip(names, (whole.first, whole.first + half), strict=True):
+        part = _Piece(name, ZERO, first, half)
+        if count == 2:
+            part = replace(part, place=_columns(launch, tiles, part))
+        pieces += _pieces(launch, tiles, part, count // 2)
     return pieces
+
+
+def _columns(launch: Launch, tiles: Tiles, piece: _Piece) -> Index:
+    """Declares the columns of a piece."""
+    count = tiles.product.size("columns")
+    mask = f"{{}} < {count}" if count % tiles.columns else ""
+    text = f"{piece.start(tiles)} + tl.arange(0, {piece.columns})[None, :]"
+    return variable(launch.variable("column", text, mask), count)
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:
@@ -172,13 +152,12 @@ def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]
     """
     writer, product = launch.writer, tiles.product
     batches, down, across = product.size("batches"), tiles.count("rows"), tiles.count("columns")
-    writer.raw("program = tl.program_id(0)")
     rest = "program"
     for name, count in (("batch", batches), ("split", tiles.splits)):
         if count > 1:
-            per = tiles.programs // batches if name == "batch" else down * across
+            per = tiles.total // batches if name == "batch" else down * across
             launch.variable(name, f"{rest} // {per}")
-            rest = writer.line("rest", f"{rest} % {per}", frozenset())
+            rest = writer.line("rest", f"{rest} % {per}", frozenset(("program",)))
     group = min(_GROUP, down)
     writer.raw(f"group = {rest} // {group * across}")
     height = f"tl.minimum({down} - group * {group}, {group})" if down % group else str(group)
@@ -208,6 +187,9 @@ def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: I
     depth = product.size("depth")
     with writer.loop(f"for step in range(0, {tiles.steps}):", "inner", "inner_down"):
         first = f"({writer.index(split)} * {tiles.steps} + step)" if split.terms else "step"
+        if tiles.matrices is not None:
+            _accumulate_copied(launch, tiles, total, f"{first} * {tiles.inner}")
+            return
         for name, place in (("inner", "[None, :]"), ("inner_down", "[:, None]")):
             mask = f"{{}} < {depth}" if depth % (tiles.inner * tiles.splits) else ""
             launch.variable(name, f"{first} * {tiles.inner} + tl.arange(0, {tiles.inner}){place}", mask)
@@ -218,6 +200,15 @@ def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: I
         left = _tile_of(launch, left, first_value, (row, inner), f"[{tiles.rows}, {tiles.inner}]")
         right = _tile_of(launch, right, second_value, (column, down), f"[{tiles.inner}, {tiles.columns}]")
         writer.raw(f"{total} = tl.dot({left}, {right}, {total}{precision})")
+
+
+def _accumulate_copied(launch: Launch, tiles: Tiles, total: str, depth: str) -> None:
+    """One iteration along the depth, from index `depth` on, with copied tiles of the factors."""
+    assert tiles.matrices is not None
+    first, second = tiles.matrices
+    left = first.load(launch, (tiles.rows, tiles.inner), (f"tile_row * {tiles.rows}", depth))
+    right = second.load(launch, (tiles.columns, tiles.inner), (f"tile_column * {tiles.columns}", depth), turn=True)
+    launch.writer.raw(f"{total} = tl.dot({left}, {right}, {total})")
 
 
 def _factor(launch: Launch, product: Product, number: int, loops: tuple[Index, ...]) -> Value:

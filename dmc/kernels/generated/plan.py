@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmc.kernels.generated import matmul, pointwise, rows, split, turned
+from dmc.kernels.generated import tiles as tiling
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
@@ -39,6 +40,12 @@ class Plan:
     launches: list[Launch] = field(default_factory=list)
     scratch: list[TensorType] = field(default_factory=list)
     choices: int = 1
+    chosen: list[Candidate] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What was chosen."""
+        return "; ".join(dict.fromkeys(map(str, self.chosen))) or "the only one"
 
     def run(self, before: Sequence[Any]) -> Recipe:
         """Computes the values `before`, in order, then the results. Raises Unbound for another that must be computed
@@ -96,7 +103,8 @@ class Plan:
 
     def _choose(self, candidates: Sequence[Candidate]) -> Candidate:
         self.choices = max(self.choices, len(candidates))
-        return candidates[min(self.choice, len(candidates) - 1)]
+        self.chosen.append(candidates[min(self.choice, len(candidates) - 1)])
+        return self.chosen[-1]
 
     def _launch(self, title: str) -> Launch:
         if len(self.calls) >= _MOST_LAUNCHES:
@@ -161,15 +169,21 @@ class Plan:
     def _product(self, product: Product, roots: Sequence[Root]) -> None:
         value = product.reduction.value
         fitting = self._after(roots, (math.prod(value.type.shape),), value)
-        tiles_of = self._choose(matmul.candidates(product, _is_narrow(product)))
-        tiles = matmul.Tiles.of(product, tiles_of)
+        matrices = tiling.matrices_of(product, self.memory)
+        chosen = self._choose(tiling.candidates(product, _is_narrow(product), matrices is not None))
+        tiles = tiling.Tiles.of(product, chosen, matrices)
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
-        launch = self._launch(f"{self.name}: a product, {sizes} (batches × rows × columns × depth).")
+        title = f"{self.name}: a product, {sizes} (batches × rows × columns × depth)."
+        launch = self._launch(title)
         if tiles.splits == 1:
-            self._done(launch, matmul.multiply(launch, tiles, fitting, None, tiles_of))
+            call = matmul.multiply(launch, tiles, fitting, None, chosen)
+            if call.views:
+                plain = matmul.multiply(self._launch(title), tiles.by_threads(), fitting, None, chosen)
+                call = replace(call, plain=plain)
+            self._done(launch, call)
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
-        self._done(launch, matmul.multiply(launch, tiles, (), part, tiles_of))
+        self._done(launch, matmul.multiply(launch, tiles, (), part, chosen))
         last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
         self._done(last, matmul.add_up(last, tiles, fitting, part))
 

@@ -22,7 +22,7 @@ class _Scope:
     """A function or a loop. variables: those that differ between its iterations. known: the expressions it already
     contains."""
 
-    variables: frozenset[str]
+    variables: set[str]
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Value] = field(default_factory=dict)
 
@@ -31,7 +31,7 @@ class Writer:
     """Writes one kernel. `masks`: for a variable that may exceed its size, the name of its mask."""
 
     def __init__(self) -> None:
-        self.scopes = [_Scope(frozenset())]
+        self.scopes = [_Scope(set())]
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
         # Narrow numbers by the names of their widened values; names of tiles that are 0 where masked.
@@ -40,12 +40,17 @@ class Writer:
 
     @contextmanager
     def loop(self, head: str, *variables: str) -> Generator[None]:
-        """Lines written inside that depend on `variables` go into the loop `head`."""
-        self.scopes.append(_Scope(frozenset(variables)))
+        """Lines written inside that depend on `variables`, or on one declared inside, go into the loop `head`."""
+        self.scopes.append(_Scope(set(variables)))
         yield
         scope = self.scopes.pop()
         self.raw(head)
         self.scopes[-1].lines += [_INDENT + line for line in scope.lines]
+
+    def declare(self, name: str, text: str) -> None:
+        """A variable of the innermost loop, or of the function."""
+        self.raw(f"{name} = {text}")
+        self.scopes[-1].variables.add(name)
 
     def raw(self, line: str) -> None:
         """A line at the end of the innermost scope."""

@@ -14,6 +14,8 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 # ln 2 in two parts, of which the first times a small integer is exact.
 _LN_2_HIGH = tl.constexpr(0.693359375)
 _LN_2_LOW = tl.constexpr(-2.12194440e-4)
+# The interpreter knows no machine instructions.
+_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
 @triton.jit
@@ -66,6 +68,20 @@ def tanh(x):
     small = tl.exp2(size * (-2.0 * _LOG2_E))
     large = (1.0 - small) / (1.0 + small)
     return tl.where(size < 0.625, series, tl.where(x < 0.0, -1.0 * large, large))
+
+
+@triton.jit
+def tanh_beside_one(x):
+    """The hyperbolic tangent with an absolute error of f32 at 1: near 0 its relative error is larger."""
+    return 2.0 * inverse(1.0 + tl.exp2(x * (-2.0 * _LOG2_E))) - 1.0
+
+
+@triton.jit
+def inverse(x):
+    """1 ÷ x, to a unit in the last place; 0 for what is smaller than normal numbers are."""
+    if _INTERPRETED:
+        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit

@@ -12,6 +12,7 @@ from dmc.analysis.storage.pointwise import IN_PLACE
 from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
+from dmc.passes.shared.report import print_table
 from dmc.program.contract import is_safe_in_place
 from dmc.step_function import find_step, functions, symbol
 from dmc.target import targets
@@ -26,11 +27,13 @@ class SelectKernels(Pass):
     for `target`, which determines its dispatches and the memory between them. All bodies are compiled together, each
     only once. Where ranks differ, the largest variant counts. `dm.in_place` on a body lists the operands and results
     that may share memory, given the order of its dispatches. With several targets, joined by "+", the choice holds for
-    all, so that all run one plan.
+    all, so that all run one plan. reasons: print on stderr the implementation of each kernel on the last target, and
+    why it was chosen.
     """
 
     name = "dm-select-kernels"
     target: str = ""
+    reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError, naming the kernel, for a body that IREE cannot compile to dispatches."""
@@ -43,6 +46,9 @@ class SelectKernels(Pass):
         names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
         chosen = targets(target_of(module, self.target))
         codes = [code_for(module, names, each) for each in chosen]
+        if self.reasons:
+            found = [(name, codes[-1].code_of(name)) for name in names]
+            print_table(("kernel", "by", "why"), [(name, code.implementation, code.reason) for name, code in found])
         phases = {name: [code.code_of(name).phases() for code in codes] for name in names}
         for op in kernels:
             _state(op.operation, "implementation", ir.StringAttr.get(codes[-1].code_of(bodies(op)[0]).implementation))

@@ -24,7 +24,7 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
-    """What must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
+    """The facts that must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
     signature = json.dumps(artifact.signature.to_json(), sort_keys=True).encode()
     certificate = artifact.certificate
     return {
@@ -50,7 +50,7 @@ def agree(store: Store, facts: Mapping[str, str], trouble: str = "", timeout_s: 
     if found := _troubles(claims) or _differences(claims) or _wrong_size(claims[0], store):
         # Rank 0, which may be the server, waits until all ranks have read.
         store.leave(timeout_s)
-        hint = "start all ranks with the same file and the same version of dmc, each with a GPU of its own"
+        hint = "start all ranks with the same file and the same version of dmc, each with its own GPU"
         raise DmcError("the ranks", "do not start:\n" + "\n".join(f"  {line}" for line in found), hint)
 
 

@@ -96,7 +96,7 @@ def meet_through_mpi(world: World) -> BoardKeys:
     try:
         mpi: Any = importlib.import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
-        fact = f"were started by {world.launcher} and need mpi4py to meet, which cannot be imported ({error})"
+        fact = f"were started by {world.launcher} and require mpi4py, which cannot be imported ({error})"
         hint = "install mpi4py, or use torchrun, or set MASTER_ADDR and MASTER_PORT to use PyTorch instead"
         raise DmcError("ranks", fact, hint) from error
     everyone = mpi.COMM_WORLD

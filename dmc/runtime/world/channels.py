@@ -7,7 +7,7 @@ from typing import Any
 from dmc.program import Collective, Job
 from dmc.runtime.world.communicator import Communicator, Communicators
 
-# Whatever moves and is not combined moves as bytes.
+# Movements without a reduction move bytes.
 _BYTE = "i8"
 
 
@@ -15,7 +15,7 @@ class Channels:
     """One communicator for each channel of the job and group of it that the rank is in."""
 
     def __init__(self, job: Job, rank: int, communicators: Communicators) -> None:
-        """Makes them, in declared order. All ranks of the job do so; raises DmcError where one cannot be made."""
+        """Creates them, in declaration order. All ranks of the job do so; raises DmcError if one cannot be created."""
         self._communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {
             (channel.name, group): communicators.make(group)
             for channel in job.channels
@@ -25,9 +25,9 @@ class Channels:
         self._rank = rank
 
     def move(self, command: Collective, source: int, target: int, stream: Any) -> None:
-        """Queues the rank's part in a movement; addresses are 0 where the command names no bytes.
+        """Queues the rank's part in a movement; addresses are 0 if the command has no bytes.
 
-        A rank to which a permute gives nothing has zeros, which somebody else writes.
+        The zeros of a rank that receives nothing from a permute are written elsewhere.
         """
         by = self._communicators[command.channel, command.ranks]
         size = 0 if command.source is None else command.source.length
@@ -48,21 +48,21 @@ class Channels:
             case "send":
                 by.send(source, size, _BYTE, _peer(command), stream)
             case "recv":
-                assert command.target is not None, "what is received has a place"
+                assert command.target is not None, "a receive has a target"
                 by.recv(target, command.target.length, _BYTE, _peer(command), stream)
 
     def failed(self) -> str | None:
-        """What has gone wrong on a channel since, as far as it is known."""
+        """A failure of a channel, if known."""
         facts = ((name, by.failed()) for (name, _), by in self._communicators.items())
         return next((f"channel {name}: {fact}" for name, fact in facts if fact is not None), None)
 
     def abort(self) -> None:
-        """Gives up what is queued; nothing more can be."""
+        """Aborts queued work; nothing more can be queued."""
         for by in self._communicators.values():
             by.abort()
 
     def _permute(self, command: Collective, by: Communicator, source: int, target: int, stream: Any) -> None:
-        assert command.source is not None, "what is permuted has a place"
+        assert command.source is not None, "a permute has a source and a target"
         own, size = command.ranks.index(self._rank), command.source.length
         with by.group():
             for giver, taker in command.pairs:

@@ -28,7 +28,7 @@ from dmc.runtime.world.store import Store
 SCHEMA = 1
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8})")
-# For slow disks; ranks that die are noticed otherwise.
+# For slow disks; dead ranks are detected otherwise.
 _TIMEOUT_S = 1800.0
 
 
@@ -166,7 +166,7 @@ def latest(directory: Path) -> Path | None:
 def read_checkpoint(path: Path, specs: Sequence[StateSpec]) -> tuple[int, Iterator[np.ndarray]]:
     """The number of steps done, and the global tensors of `specs`, read one by one.
 
-    Raises StateError if the checkpoint is damaged, or of another model or optimizer.
+    Raises StateError if the checkpoint is damaged, or belongs to another model or optimizer.
     """
     try:
         manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=_Manifest)
@@ -174,12 +174,12 @@ def read_checkpoint(path: Path, specs: Sequence[StateSpec]) -> tuple[int, Iterat
         raise StateError(str(path), f"is not a checkpoint ({error})", hint="pass a directory step-…") from error
     if manifest.schema != SCHEMA:
         raise StateError(
-            str(path), f"is of schema {manifest.schema}; this dmc reads {SCHEMA}", hint="use another version of dmc"
+            str(path), f"has schema {manifest.schema}; this dmc reads {SCHEMA}", hint="use another version of dmc"
         )
     own = {state_key(spec): (spec.dtype, spec.shape) for spec in specs}
     written = {name: (tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     if different := sorted(name for name in {**own, **written} if own.get(name) != written.get(name)):
-        fact = f"is of another model or optimizer: {', '.join(different[:8])}{' …' if different[8:] else ''}"
+        fact = f"belongs to another model or optimizer: {', '.join(different[:8])}{' …' if different[8:] else ''}"
         raise StateError(str(path), fact, hint="compile the step with that model and optimizer")
     shards = [Shard(path / _shard(rank), digest) for rank, digest in enumerate(manifest.shards)]
     return manifest.step, (_whole_tensor(state_key(spec), manifest, shards) for spec in specs)

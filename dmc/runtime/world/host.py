@@ -1,6 +1,6 @@
 """Collectives between CPU processes, through the key-value store: slow, for tests, with the interface of NCCL.
 
-Reductions are in the order of the group, of narrow types in f32, as in the rehearsal: results are bitwise the same.
+Reductions are in group order, with narrow types in f32, as in the rehearsal: results are bitwise the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NARROW = ("bf16", "f16")
 
 
 class HostCommunicators:
-    """Makes communicators between processes on CPUs."""
+    """Creates communicators between processes on CPUs."""
 
     def __init__(self, store: Store, timeout_s: float) -> None:
         self._store, self._timeout_s = store, timeout_s
@@ -100,7 +100,7 @@ class HostCommunicator:
         return self._group.index(self._store.world.rank)
 
     def _gathered(self, source: int, count: int, dtype: str) -> list[Array]:
-        """The values of all members, in the order of the group."""
+        """The values of all members, in group order."""
         if self._is_aborted:
             raise DmcError(self._name, "was aborted")
         mine = _memory(source, count, dtype).tobytes()
@@ -116,7 +116,7 @@ class HostCommunicator:
 
 
 class _Memory:
-    """Memory of this process, as numpy sees it."""
+    """Memory of this process, as a numpy array."""
 
     def __init__(self, address: int, length: int) -> None:
         self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (length,), "typestr": "|u1"}

@@ -1,7 +1,7 @@
-"""Communicators of NCCL, by CuPy, which only machines with a GPU need.
+"""NCCL communicators, through CuPy, which only machines with a GPU need.
 
 NCCL combines values along a ring or a tree, in the element type: after each member's value the sum is rounded to it.
-With two members that is one addition, as in the rehearsal on a CPU, to the bit. With n members the order of the
+With two members that is one addition, bitwise equal to the rehearsal on a CPU. With n members the order of the
 additions is NCCL's, the same in every run on the same machines, and the result differs from the rehearsal's by at most
 (n - 1) roundings of the partial sums. A mean is the sum of values that were multiplied by 1 / n.
 """
@@ -31,10 +31,10 @@ _KINDS = {"sum": "SUM", "mean": "AVG", "prod": "PROD", "min": "MIN", "max": "MAX
 
 
 class NcclCommunicators:
-    """Makes communicators on the device that this process uses; ranks tell each other their ids through the store."""
+    """Creates communicators on this process's device; ranks exchange their ids through the store."""
 
     def __init__(self, store: Store) -> None:
-        """Raises DmcError where CuPy or NCCL is not installed."""
+        """Raises DmcError if CuPy or NCCL is not installed."""
         self._nccl = _library()
         self._store = store
         self._made: Counter[tuple[int, ...]] = Counter()
@@ -50,8 +50,10 @@ class NcclCommunicators:
         try:
             return NcclCommunicator(self._nccl, self._nccl.NcclCommunicator(len(group), unique, group.index(rank)))
         except self._nccl.NcclError as error:
-            hint = "NCCL_DEBUG=INFO says more; each rank of a host needs a GPU of its own"
-            raise DmcError(f"rank {rank}", f"cannot reach the ranks {list(group)} by NCCL ({error})", hint) from error
+            hint = "NCCL_DEBUG=INFO shows details; each rank of a host needs its own GPU"
+            raise DmcError(
+                f"rank {rank}", f"cannot reach the ranks {list(group)} through NCCL ({error})", hint
+            ) from error
 
 
 class NcclCommunicator:
@@ -79,7 +81,7 @@ class NcclCommunicator:
         self._ask(lambda: self._communicator.broadcast(source, target, count, self._type(dtype), root, stream))
 
     def all_to_all(self, source: int, target: int, count: int, dtype: str, stream: int) -> None:
-        """See `Communicator`; NCCL's way to say it."""
+        """See `Communicator`."""
         size = count * element_bytes(dtype)
         with self.group():
             for peer in range(self._communicator.size()):
@@ -134,8 +136,8 @@ def _library() -> Any:
     try:
         nccl: Any = importlib.import_module("cupy.cuda.nccl")
     except ImportError as error:
-        fact = f"needs the package {error.name!r}, which is not installed"
+        fact = f"requires the package {error.name!r}, which is not installed"
         raise DmcError("more than one GPU", fact, hint="pip install 'dmc[cuda]'") from error
     if not nccl.available:
-        raise DmcError("more than one GPU", "needs NCCL, which is not installed", hint="pip install 'dmc[cuda]'")
+        raise DmcError("more than one GPU", "requires NCCL, which is not installed", hint="pip install 'dmc[cuda]'")
     return nccl

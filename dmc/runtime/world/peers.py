@@ -1,4 +1,4 @@
-"""What a rank that does not run alone has of the others."""
+"""A rank's connection to the others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dmc.runtime.world.watch import Watch
 
 
 class Peers:
-    """The world of this rank, the store in which ranks meet, the channels of its job, and who looks after them all."""
+    """The world of this rank, the store of the rendezvous, the channels of its job, and the watch over all ranks."""
 
     def __init__(self, world: World, store: Store, communicators: Communicators, job: Job, patience_s: float) -> None:
-        """patience_s: in which ranks end after one of them is gone."""
+        """patience_s: the time within which ranks end after one of them is gone."""
         self.world, self.store = world, store
         self._job, self._communicators = job, communicators
         self._channels: Channels | None = None
@@ -27,17 +27,17 @@ class Peers:
         self._watch = Watch(store, self._recorder, self._abort, self._failed, patience_s)
 
     def open(self) -> Channels:
-        """Makes the channels of the job on the device that this process uses; all ranks do so."""
+        """Creates the channels of the job on this process's device; all ranks do so."""
         self._channels = Channels(self._job, self.world.rank, self._communicators)
         return self._channels
 
     @cached_property
     def everyone(self) -> Communicator:
-        """The communicator of all ranks, beside the steps; all ranks ask for it at the same time."""
+        """The communicator of all ranks, outside steps; all ranks request it at the same point."""
         return self._communicators.make(tuple(range(self.world.size)))
 
     def begin(self, step: int) -> None:
-        """The rank begins a step. Raises DmcError where a rank is gone."""
+        """Begins a step of this rank. Raises DmcError if a rank is gone."""
         self.check()
         self._recorder.begin(step)
 
@@ -47,17 +47,17 @@ class Peers:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Inside, this rank waits for what others have a part in; it asks `check` now and then."""
+        """Inside, this rank waits for work that involves others, and calls `check` from time to time."""
         with self._recorder.waiting():
             yield
         self.check()
 
     def check(self) -> None:
-        """Raises DmcError where a rank, this one or another, has failed or is gone."""
+        """Raises DmcError if a rank, this one or another, has failed or is gone."""
         self._watch.check()
 
     def close(self) -> None:
-        """The rank is done; may be called twice."""
+        """Ends this rank's part; may be called twice."""
         self._watch.close()
 
     def _abort(self) -> None:

@@ -1,4 +1,4 @@
-"""The key-value store of torchrun. The only module of the runtime that imports PyTorch, which torchrun is part of."""
+"""The key-value store of torchrun. The only module of the runtime that imports PyTorch, of which torchrun is a part."""
 
 from __future__ import annotations
 
@@ -55,4 +55,6 @@ def _torch() -> Any:
         return importlib.import_module("torch.distributed")
     except ModuleNotFoundError as error:
         hint = "install PyTorch, or start the ranks with mpirun, without MASTER_ADDR, where mpi4py is installed"
-        raise DmcError("ranks", "need PyTorch to meet at MASTER_ADDR, and it is not installed", hint) from error
+        raise DmcError(
+            "ranks", "require PyTorch for the rendezvous at MASTER_ADDR, but it is not installed", hint
+        ) from error

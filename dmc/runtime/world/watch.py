@@ -40,7 +40,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    """Watches over one rank of a job, from threads of its own.
+    """Watches over one rank of a job, from its own threads.
 
     Every rank sends heartbeats and follows those of the next rank, in a ring. A rank that misses them, or waits in a
     step that the next rank does not reach, reports the failure to all ranks through the store. From then on `check`

@@ -1,0 +1,74 @@
+"""`dmc tune step.dmc`: times every way to compute the kernels of a step on this machine's GPU, and writes a table.
+
+`dmc compile` reads the table step.tuning.json beside its output, or what --tuning names, and chooses by it. The code is
+compiled before, on any machine with the compiler: `dmc tune --prepare step.dmc` writes step.candidates beside the step.
+Wrong candidates are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dmc.errors import ArtifactError, DmcError
+from dmc.program.tuning import CANDIDATES, TUNED, Candidates, Choice, Table
+from dmc.runtime.artifact import Artifact
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("tune", help="choose a GPU's kernels by measurement", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="a .dmc file that was compiled for CUDA")
+    parser.add_argument("--prepare", action="store_true", help="compile the candidates; needs no GPU")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the table; by default the step's name with {TUNED}")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError."""
+    path = Path(arguments.file)
+    if arguments.prepare:
+        return _prepare(path)
+    side = path.with_suffix(CANDIDATES)
+    if not side.exists():
+        fact = "does not exist: the code of the candidates is compiled before"
+        raise ArtifactError(str(side), fact, hint=f"dmc tune --prepare {path}")
+    # Only here is a GPU needed.
+    from dmc.runtime.cuda_streams import open_device
+    from dmc.runtime.tuner import tune
+
+    device = open_device()
+    choices: dict[str, Choice] = {}
+    for key, choice, refused in tune(device, Candidates.from_bytes(side.read_bytes(), str(side))):
+        choices[key] = choice
+        print(f"{choice.kernel:28} {choice.reason()}", flush=True)
+        for fact in refused:
+            print(f"{'':28} refused: {fact}", flush=True)
+    versions = device.versions()
+    output = Path(arguments.output) if arguments.output else path.with_suffix(TUNED)
+    Table(choices, versions.pop("device"), versions).write(output)
+    print(f"{output}: {len(choices)} kernels")
+    return 0
+
+
+def _prepare(path: Path) -> int:
+    """Compiles the candidates of the kernels of a step."""
+    from dmc import dialect
+    from dmc._mlir import ir
+    from dmc.forms import PLANNED
+    from dmc.lowering.candidates import candidates_of
+    from dmc.pipeline import stem
+
+    artifact = Artifact.read(path, to_run=False)
+    if artifact.code is None:
+        raise DmcError(str(path), f"is for {artifact.target}", hint='compile the step with target="cuda"')
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(artifact.ir[stem(PLANNED)])
+        found = candidates_of(module, artifact.job)
+    side = path.with_suffix(CANDIDATES)
+    side.write_bytes(found.to_bytes())
+    count = sum(len(each.candidates) for each in found.tunables)
+    print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {side.stat().st_size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,99 @@
+"""Factors and results of a product as matrices whose tiles the GPU's copy engine (TMA) transfers.
+
+No thread computes addresses; elements outside of a matrix are read as zero and not written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dmc.kernels.generated.arithmetic import full
+from dmc.kernels.generated.emitter import Unbound
+from dmc.kernels.generated.index import ZERO, Index, Variable, delinearise, variable
+from dmc.kernels.generated.launch import Launch, Root
+from dmc.kernels.generated.products import Product
+from dmc.kernels.generated.value import NARROW_FLOATS, Declined
+from dmc.kernels.problem import ITEM_BYTES
+from dmc.kernels.recipe import Buffer, View
+
+# Of addresses and row strides, in bytes.
+_ALIGNMENT = 16
+_STORED = (*NARROW_FLOATS, "f32")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A factor in memory: `shape`, rows `stride` elements apart.
+
+    turned: whether its columns, not its rows, are rows or columns of the product. value, place: the tensor and the
+    index that are read.
+    """
+
+    value: Any
+    place: Index
+    shape: tuple[int, int]
+    stride: int
+    turned: bool
+
+    @staticmethod
+    def of(product: Product, number: int, memory: dict[Any, Buffer]) -> Matrix | None:
+        """The matrix of a factor, if it is read from memory unchanged and has 16 bits per element."""
+        probe = Launch("probe", "", memory)
+        outer = variable("outer", product.size("rows" if number == product.first else "columns"))
+        inner = variable("inner", product.size("depth"))
+        sides = (outer, ZERO) if number == product.first else (ZERO, outer)
+        try:
+            made = probe.emitter.emit(*product.factor(number, product.loops(ZERO, *sides, inner)))
+        except (Unbound, Declined):
+            return None
+        made = probe.writer.widened.get(made.text, made)
+        loads = probe.emitter.loads
+        if len(loads) != 1 or made.held not in NARROW_FLOATS or made.text != probe.emitter.memory[loads[0][0]]:
+            return None
+        return _matrix(*loads[0], outer, inner)
+
+    def load(self, launch: Launch, tile: tuple[int, int], corner: tuple[str, str], turn: bool = False) -> str:
+        """The text of a tile, first along the rows or columns of the product, then along its depth; or transposed."""
+        if self.turned:
+            tile, corner = (tile[1], tile[0]), (corner[1], corner[0])
+        view = View(self.shape, (self.stride, 1), tile)
+        # Several programs read it, so no result may be written in its place.
+        launch.emitter.loads.append((self.value, self.place))
+        name = launch.descriptor(launch.memory[self.value], view)
+        return f"{name}.load([{', '.join(corner)}]){'.T' if self.turned != turn else ''}"
+
+
+def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | None:
+    (across, _), (along, _) = *outer.terms, *inner.terms
+    steps = dict(place.terms)
+    if place.constant or steps.keys() != {across, along} or 1 not in steps.values():
+        return None
+    assert isinstance(across, Variable) and isinstance(along, Variable)
+    turned = steps[along] != 1
+    rows, columns = (along, across) if turned else (across, along)
+    stride = steps[rows]
+    is_aligned = stride * ITEM_BYTES[str(value.type.element_type)] % _ALIGNMENT == 0
+    # Overlapping rows (sliding windows) are not a matrix.
+    if not is_aligned or stride < columns.size:
+        return None
+    return Matrix(value, place, (rows.size, columns.size), stride, turned)
+
+
+def store(launch: Launch, root: Root, number: Index, view: View, corner: str, axes: frozenset[str]) -> None:
+    """Emits a tile of a root and stores it at the next `flush`, by the copy engine if possible."""
+    made = launch.emitter.emit(root.value, delinearise(number, root.shape))
+    if made.held not in _STORED or made.held != str(root.value.type.element_type) or made.variables != axes:
+        launch.root(root, number)
+        return
+    launch.waiting.append(
+        f"{launch.descriptor(root.buffer, view)}.store([{corner}], {full(launch.writer, made, made.held)})"
+    )
+    launch.written.append(root.buffer)
+    launch.stores.append((root, number))
+
+
+def is_stored_in_tiles(root: Root, columns: int) -> bool:
+    """Whether the copy engine can store rows of so many columns."""
+    dtype = str(root.value.type.element_type)
+    return dtype in _STORED and columns * ITEM_BYTES[dtype] % _ALIGNMENT == 0

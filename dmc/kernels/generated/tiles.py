@@ -1,0 +1,126 @@
+"""The tiling of matrix products, and the candidates for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmc.kernels.generated.launch import power_of_two
+from dmc.kernels.generated.matrices import Matrix
+from dmc.kernels.generated.products import Product
+from dmc.kernels.implementation import Candidate, candidate
+from dmc.kernels.recipe import Buffer
+
+_PROCESSORS = 132
+_LEAST = 16
+# With more tile elements per thread, the epilogue handles the tile in halves.
+_MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth.
+
+    matrices: its factors, if the copy engine transfers their tiles. resident: whether each program computes several
+    tiles (a persistent kernel), prefetching the next.
+    """
+
+    product: Product
+    rows: int
+    columns: int
+    inner: int
+    splits: int
+    matrices: tuple[Matrix, Matrix] | None = None
+    resident: bool = False
+
+    @staticmethod
+    def of(product: Product, chosen: Candidate, matrices: tuple[Matrix, Matrix] | None) -> Tiles:
+        """The tiles of a candidate, no larger than the product."""
+        sizes = (("rows", chosen["rows"]), ("columns", chosen["columns"]), ("depth", chosen["inner"]))
+        rows, columns, inner = (max(_LEAST, min(tile, power_of_two(product.size(kind)))) for kind, tile in sizes)
+        steps = -(-product.size("depth") // inner)
+        splits = min(chosen["splits"], steps)
+        per_split = -(-steps // splits)
+        matrices = matrices if chosen["copied"] else None
+        return Tiles(product, rows, columns, inner, -(-steps // per_split), matrices, bool(chosen["resident"]))
+
+    def count(self, kind: str) -> int:
+        """The number of tiles along the rows or columns."""
+        return -(-self.product.size(kind) // getattr(self, kind))
+
+    @property
+    def steps(self) -> int:
+        """The number of iterations of a program along the depth."""
+        return -(-self.product.size("depth") // (self.inner * self.splits))
+
+    @property
+    def total(self) -> int:
+        """The number of tiles of all batches and parts of the depth."""
+        return self.product.size("batches") * self.splits * self.count("rows") * self.count("columns")
+
+    @property
+    def programs(self) -> int:
+        """The number of programs."""
+        return min(self.total, _PROCESSORS) if self.resident else self.total
+
+    def by_threads(self) -> Tiles:
+        """The same tiles, loaded by threads."""
+        return replace(self, matrices=None, resident=False)
+
+
+def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Matrix] | None:
+    """Both factors of an unbatched product, if the copy engine can transfer their tiles."""
+    if product.size("batches") > 1:
+        return None
+    left, right = (Matrix.of(product, number, memory) for number in (product.first, product.second))
+    return None if left is None or right is None else (left, right)
+
+
+def candidates(product: Product, narrow: bool, is_copied: bool) -> tuple[Candidate, ...]:
+    """The ways to compute a product, the most promising first: large tiles if there are enough to keep the GPU busy.
+
+    is_copied: whether the copy engine can transfer tiles of its factors.
+    """
+    if not narrow:
+        return (_tile(64, 64, 32, 4, 2), _tile(128, 64, 16, 8, 2), _tile(32, 64, 32, 4, 2))
+    rows, columns = product.size("rows"), product.size("columns")
+    large = _tile(128, 256, 64, 8, 3), _tile(128, 128, 64, 4, 3), _tile(128, 128, 64, 8, 3), _tile(256, 128, 64, 8, 3)
+    small = _tile(64, 64, 64, 4, 4), _tile(64, 128, 64, 4, 4), _tile(128, 64, 64, 4, 4)
+    tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
+    splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
+    if splits > 1:
+        deep = tuple(
+            _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
+        )
+        return (*deep, small[0], _tile(64, 128, 64, 4, 4, splits))
+    if columns <= 64 or rows <= 64:
+        return (*small[::-1], large[1]) if columns <= 64 else (small[1], small[0], large[1])
+    if tiles >= 2 * _PROCESSORS and is_copied:
+        return (*COPIED, *large[:2])
+    if tiles >= 2 * _PROCESSORS:
+        return (*large, small[0], small[1])
+    return (large[1], small[1], small[2], small[0], large[0])
+
+
+def _tile(rows: int, columns: int, inner: int, warps: int, stages: int, splits: int = 1) -> Candidate:
+    pieces = 2 if rows * columns > _MOST_AT_ONCE * 32 * warps else 1
+    tiles = {"rows": rows, "columns": columns, "inner": inner, "splits": splits, "pieces": pieces}
+    return candidate(warps, stages, **tiles, copied=0, resident=0)
+
+
+def _copied(rows: int, columns: int, warps: int, stages: int, pieces: int, resident: int) -> Candidate:
+    tiles = {"rows": rows, "columns": columns, "inner": 64, "splits": 1, "pieces": pieces}
+    return candidate(warps, stages, **tiles, copied=1, resident=resident)
+
+
+# Each of these is the fastest for some product of GPT-2 on an H100.
+COPIED = (
+    _copied(128, 256, 8, 3, 4, 1),
+    _copied(128, 256, 8, 4, 4, 1),
+    _copied(128, 256, 8, 3, 2, 1),
+    _copied(128, 256, 8, 4, 2, 1),
+    _copied(128, 128, 4, 3, 1, 0),
+    _copied(128, 128, 4, 3, 2, 0),
+    _copied(128, 128, 8, 3, 1, 0),
+    _copied(128, 256, 8, 3, 2, 0),
+)

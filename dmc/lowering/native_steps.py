@@ -1,0 +1,124 @@
+"""Recipes → steps of a GPU, with their machine code. No MLIR is needed here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from dmc.errors import DmcError
+from dmc.kernels.code import Entry, KernelCode, Map
+from dmc.kernels.problem import TensorType
+from dmc.kernels.recipe import Buffer
+from dmc.kernels.workers import Request, compile_all
+from dmc.lowering.native_kernel import Taken
+from dmc.program import aligned
+from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, TensorMap
+from dmc.program.ptx_accesses import parameter_accesses
+
+# The element types of tensor maps.
+_MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The steps of a kernel in order, the bytes of their scratch memory, and their code by module name."""
+
+    steps: tuple[Dispatch, ...]
+    scratch: int
+    modules: Mapping[str, CodeModule]
+
+
+# Cached: a process needs the same code when it selects kernels and when it writes the file, and for other plans.
+_KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
+_MOST_KNOWN = 2048
+
+
+def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
+    """The code of each, given its unaligned buffers; or why there is none."""
+    if len(_KNOWN) > _MOST_KNOWN:
+        _KNOWN.clear()
+    missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
+    answers = compile_all([Request(taken.problem, taken.recipe, loose) for taken, loose in missing])
+    for (taken, loose), answer in zip(missing, answers, strict=True):
+        _KNOWN[taken, loose] = answer if isinstance(answer, DmcError) else _as_steps(taken, answer)
+    return [_KNOWN[each] for each in wanted]
+
+
+def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
+    if code.tables:
+        return DmcError(str(taken.problem), "requires tables of addresses", hint="please report the model")
+    scratch, size = _scratch(code.scratch)
+    modules: dict[str, CodeModule] = {}
+    steps: list[Dispatch] = []
+    written: set[Buffer] = set()
+    for entry in code.entries:
+        name = f"{entry.name}_{hashlib.sha256(entry.cubin).hexdigest()[:12]}"
+        modules[name] = CodeModule(entry.ptx, entry.cubin)
+        steps.append(_dispatch(entry, name, taken, scratch, written))
+    return Compiled(tuple(steps), size, modules)
+
+
+def _scratch(types: Sequence[TensorType]) -> tuple[list[Place], int]:
+    """The offset of each tensor in scratch memory, in sequence, and the total size."""
+    places: list[Place] = []
+    size = 0
+    for type_ in types:
+        places.append(Place("scratch", 0, size, type_.bytes))
+        size += aligned(type_.bytes)
+    return places, size
+
+
+def _written_buffers(entry: Entry, maps: Sequence[TensorMap | None]) -> set[Buffer]:
+    """The buffers that the code writes through its parameters."""
+    firsts = accumulate((1 if each is None else each.parameters for each in maps), initial=0)
+    written = parameter_accesses(entry.ptx)[entry.name].written
+    return {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written}
+
+
+def _tensor_map(made: Map) -> TensorMap:
+    return TensorMap(_MAPPED[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
+
+
+def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
+    """The launch of an entry; adds its writes to `written`, which holds those of earlier launches."""
+    maps = [None if each is None else _tensor_map(each) for each in entry.maps]
+    writes = _written_buffers(entry, maps)
+
+    def access(buffer: Buffer) -> Access:
+        if buffer not in writes:
+            return "ro"
+        return "rw" if buffer in written else "wo"
+
+    def place(buffer: Buffer) -> Place:
+        match buffer.role:
+            case "operand":
+                return taken.reads[buffer.index]
+            case "result":
+                return taken.writes[buffer.index]
+            case _:
+                return scratch[buffer.index]
+
+    bindings = tuple(
+        Binding(access(buffer), place(buffer), each) for buffer, each in zip(entry.buffers, maps, strict=True)
+    )
+    ordered = tuple(
+        (i, j)
+        for result, operand in taken.recipe.in_place
+        for i, read in enumerate(entry.buffers)
+        for j, write in enumerate(entry.buffers)
+        if read == Buffer("operand", operand) and write == Buffer("result", result)
+    )
+    written |= writes
+    return Dispatch(
+        entry.name,
+        (entry.programs, 1, 1),
+        (entry.threads, 1, 1),
+        entry.shared,
+        bindings,
+        ordered=ordered,
+        module=module,
+        nulls=entry.nulls,
+    )

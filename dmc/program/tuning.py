@@ -1,0 +1,126 @@
+"""The candidates for the kernels of a step, ready to be timed, and the table of the fastest."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from dmc.errors import ArtifactError
+from dmc.program.code import ALGORITHM, CodeModule, Step
+from dmc.program.job import Operand
+
+SCHEMA = 1
+# The file suffixes of a step's tuning table and of its candidates.
+TUNED, CANDIDATES = ".tuning.json", ".candidates"
+# The architecture of all of Triton's code.
+ARCHITECTURE = "sm_90"
+# The label of the first algorithm of cuBLASLt's heuristic.
+HEURISTIC = "the library's choice"
+
+
+class Candidate(msgspec.Struct, frozen=True, array_like=True):
+    """One way to compute a kernel. label: its name. scratch: bytes that it needs besides operands and results."""
+
+    label: str
+    steps: tuple[Step, ...]
+    scratch: int
+
+
+class Tunable(msgspec.Struct, frozen=True, array_like=True):
+    """A kernel with several candidates, first the default.
+
+    key: a digest of its body, including types, and of the labels of its candidates. A product of cuBLASLt has one
+    candidate; the library lists the others.
+    """
+
+    key: str
+    kernel: str
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    candidates: tuple[Candidate, ...]
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """Everything that is timed for a step, with its code."""
+
+    tunables: tuple[Tunable, ...]
+    modules: dict[str, CodeModule]
+    schema: int = SCHEMA
+
+    def to_bytes(self) -> bytes:
+        """The candidates as a compact file."""
+        return zlib.compress(msgspec.msgpack.encode(self), 6)
+
+    @staticmethod
+    def from_bytes(data: bytes, where: str) -> Candidates:
+        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
+        try:
+            return msgspec.msgpack.decode(zlib.decompress(data), type=Candidates)
+        except (zlib.error, msgspec.DecodeError) as error:
+            raise ArtifactError(where, f"holds no candidates ({error})", "run dmc tune --prepare again") from error
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The chosen candidate of a kernel, and the microseconds of each; wrong ones are left out."""
+
+    kernel: str
+    types: str
+    label: str
+    us: dict[str, float]
+
+    def reason(self) -> str:
+        """Why it was chosen."""
+        slowest = max(self.us.values())
+        return f"{self.label}: {self.us[self.label]:.1f} us measured, others up to {slowest:.1f}"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Choices by the key of their kernel. device, versions: those of the measurement."""
+
+    choices: dict[str, Choice] = {}
+    device: str = ""
+    versions: dict[str, str] = {}
+    architecture: str = ARCHITECTURE
+    schema: int = SCHEMA
+
+    def joined(self, other: Table) -> Table:
+        """The union; choices of `other` take precedence."""
+        return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
+
+    def write(self, path: Path) -> None:
+        """Writes the table as readable JSON, sorted by the kernels' names."""
+        ordered = dict(sorted(self.choices.items(), key=lambda item: (item[1].kernel, item[0])))
+        made = msgspec.structs.replace(self, choices=ordered)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+
+    @staticmethod
+    def read(path: Path) -> Table:
+        """The table in a file. Raises ArtifactError if it is damaged or of another schema or architecture."""
+        try:
+            table = msgspec.json.decode(path.read_bytes(), type=Table)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ArtifactError(str(path), f"holds no tuning table ({error})", "run dmc tune") from error
+        if (table.schema, table.architecture) != (SCHEMA, ARCHITECTURE):
+            fact = f"is of schema {table.schema} for {table.architecture}, expected {SCHEMA} for {ARCHITECTURE}"
+            raise ArtifactError(str(path), fact, hint="run dmc tune again")
+        return table
+
+
+def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
+    """The types of a kernel, as text."""
+    given, made = (
+        ", ".join("x".join([*map(str, each.shape), each.dtype]) for each in side) for side in (reads, writes)
+    )
+    return f"{given} -> {made}"
+
+
+def label_of(algorithm: tuple[int, ...]) -> str:
+    """An algorithm of cuBLASLt as a label."""
+    return " ".join(f"{name.lower()}={value}" for name, value in zip(ALGORITHM, algorithm, strict=False)) or HEURISTIC
+
+
+def algorithm_of(label: str) -> tuple[int, ...]:
+    """The inverse of `label_of`."""
+    return () if label == HEURISTIC else tuple(int(part.partition("=")[2]) for part in label.split())

@@ -1,0 +1,112 @@
+"""How cuBLASLt is asked for products and for algorithms, by bindings that only say what they are told."""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from dmc.program.code import ALGORITHM, Matrix, Place, Product
+from dmc.runtime.cublaslt import Library
+
+NAMES = SimpleNamespace(**{name: number for number, name in enumerate(ALGORITHM)})
+_LIMITS = {f"MIN_ALIGNMENT_{operand}_BYTES": number for number, operand in enumerate("ABCD", 2)}
+PREFERENCES = SimpleNamespace(MAX_WORKSPACE_BYTES=0, REDUCTION_SCHEME_MASK=1, **_LIMITS)
+PRODUCT = Product(
+    Matrix(Place("read", 0, 0, 64), "bf16", 1, 8, 4),
+    Matrix(Place("read", 1, 0, 64), "bf16", 1, 4, 8),
+    Matrix(Place("write", 0, 0, 128), "bf16", 1, 8, 8),
+    Place("scratch", 0, 0, 1024),
+)
+KNOWN, UNKNOWN = (66, 20, 1, 0, 0, 0, 36, 0, 5), (99, 20, 1, 0, 0, 0, 36, 0, 5)
+
+
+class Unknown(Exception):
+    """What the bindings raise."""
+
+
+class Bindings:
+    """A library that knows algorithms below 90. An algorithm is its numbers, a byte each."""
+
+    cuBLASLtError = Unknown  # noqa: N815
+    MatmulAlgoConfigAttribute = NAMES
+    MatmulDescAttribute = SimpleNamespace(TRANSA=0, TRANSB=1)
+    MatmulPreferenceAttribute = PREFERENCES
+
+    def __init__(self) -> None:
+        self.memory: dict[int, np.ndarray] = {}
+        self.multiplied: list[bytes] = []
+
+    def create(self) -> int:
+        return 1
+
+    def __getattr__(self, name: str) -> Any:
+        # Descriptions are made and told things that change nothing here.
+        return lambda *_: 7
+
+    def get_version(self) -> int:
+        return 130100
+
+    def MatmulHeuristicResult(self, count: int) -> Any:  # noqa: N802
+        array = np.zeros(count, [("algo", "V64"), ("workspace_size", "u8")])
+        self.memory[array.ctypes.data] = array
+        return Results(array)
+
+    def matmul_algo_get_heuristic(self, *arguments: Any) -> None:
+        count, found, made = arguments[-3:]
+        texts = [bytes(KNOWN), bytes(UNKNOWN), bytes(KNOWN)][:count]
+        for number, text in enumerate(texts):
+            self.memory[found][number]["algo"] = text.ljust(64, b"\0")
+        np.ctypeslib.as_array((ctypes.c_int32 * 1).from_address(made))[0] = len(texts)
+
+    def _bytes(self, address: int) -> np.ndarray:
+        return np.ctypeslib.as_array((ctypes.c_uint8 * 64).from_address(address))
+
+    def get_matmul_algo_config_attribute_dtype(self, attribute: int) -> type:
+        return np.uint8
+
+    def matmul_algo_config_get_attribute(self, algorithm: int, attribute: int, buffer: int, *_: int) -> None:
+        self._bytes(buffer)[0] = self._bytes(algorithm)[attribute]
+
+    def matmul_algo_config_set_attribute(self, algorithm: int, attribute: int, buffer: int, _: int) -> None:
+        self._bytes(algorithm)[attribute] = self._bytes(buffer)[0]
+
+    def matmul_algo_init(self, *arguments: int) -> None:
+        self._bytes(arguments[-1])[0] = arguments[-2]
+
+    def matmul_algo_check(self, *arguments: int) -> None:
+        if self._bytes(arguments[-2])[0] >= 90:
+            raise Unknown("not supported")
+
+    def matmul(self, *arguments: int) -> None:
+        self.multiplied.append(bytes(self._bytes(arguments[-4])[: len(ALGORITHM)]))
+
+
+class Results:
+    """Results as the bindings wrap them."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.ptr = array, array.ctypes.data
+
+    def __getitem__(self, number: int) -> Any:
+        return self.array[number]
+
+
+def test_an_algorithm_is_had_again_by_its_numbers() -> None:
+    bindings = Bindings()
+    library = Library(bindings)
+    assert library.algorithms(PRODUCT, 3) == [KNOWN], "those that are known, each once"
+    for algorithm in (KNOWN, ()):
+        library.prepared(replace(PRODUCT, algorithm=algorithm))(1, 2, 3, 4, 5)
+    assert bindings.multiplied == [bytes(KNOWN)] * 2
+
+
+def test_another_version_of_the_library_chooses_and_says_so() -> None:
+    bindings = Bindings()
+    with pytest.warns(RuntimeWarning, match="cuBLASLt 130100 has no algorithm id=99 .*slower and give other bits"):
+        Library(bindings).prepared(replace(PRODUCT, algorithm=UNKNOWN))(1, 2, 3, 4, 5)
+    assert bindings.multiplied == [bytes(KNOWN)]
