@@ -13,7 +13,7 @@ func.func @step(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %y : tensor<4xf32>
 }
 func.func private @k_0(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{decomposition @k_0 reaches itself}}
+  // expected-error @+1 {{decomposition @k_0 is recursive}}
   %y = "dm.composite"(%x) {kind = "k", decomposition = @k_0, parameters = {}} : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }

@@ -13,7 +13,7 @@ module {
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 3>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error @+1 {{math.exp: cannot be split as dm.loops and dm.partial say}}
+  // expected-error @+1 {{math.exp: cannot be split as stated by dm.loops and dm.partial}}
   %y = math.exp %x {dm.loops = [["dp"]], dm.sharding = [#dm.sharding<@mesh, [[]], {}>]} : tensor<8xf32>
   return %y : tensor<8xf32>
 }
@@ -22,7 +22,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error @+1 {{math.exp: cannot be split as dm.loops and dm.partial say}}
+  // expected-error @+1 {{math.exp: cannot be split as stated by dm.loops and dm.partial}}
   %y = math.exp %x {dm.partial = {dp = #dm.reduction<"sum">}} : tensor<8xf32>
   return %y : tensor<8xf32>
 }

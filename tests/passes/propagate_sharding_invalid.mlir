@@ -13,7 +13,7 @@ module {
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error @+1 {{math.exp: gives 1 tensors, but dm.sharding states 2}}
+  // expected-error @+1 {{math.exp: returns 1 tensors, but dm.sharding states 2}}
   %y = math.exp %x {dm.sharding = [#dm.sharding<@mesh, [[]], {}>, #dm.sharding<@mesh, [[]], {}>]} : tensor<8xf32>
   return %y : tensor<8xf32>
 }

@@ -92,7 +92,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
 func.func @step(%w: tensor<16xf32> {dm.offset = 0 : i64, dm.name = "w", dm.role = "parameter"}) -> (tensor<16xf32> {dm.name = "w"})
     attributes {dm.arenas = {device = 768 : i64}} {
   %n = "dm.kernel"(%w) {body = @double, dm.offsets = array<i64: 0>} : (tensor<16xf32>) -> tensor<16xf32>
-  // expected-error @+1 {{dm.kernel: V7: reads 'w' at device [0, 64), which holds}}
+  // expected-error @+1 {{dm.kernel: V7: reads 'w' at device [0, 64), which by then holds}}
   %g = "dm.kernel"(%w) {body = @double, dm.offsets = array<i64: 256>} : (tensor<16xf32>) -> tensor<16xf32>
   return %n : tensor<16xf32>
 }
@@ -107,7 +107,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
 }
 func.func @step(%w: tensor<16xf32> {dm.offset = 0 : i64, dm.name = "w", dm.role = "parameter"}) -> (tensor<16xf32> {dm.name = "w"})
     attributes {dm.arenas = {device = 768 : i64}} {
-  // expected-error @+1 {{lies at device [768, 832), outside the arena of 768 bytes}}
+  // expected-error @+1 {{is at device [768, 832), outside the arena of 768 bytes}}
   %n = "dm.kernel"(%w) {body = @double, dm.offsets = array<i64: 768>} : (tensor<16xf32>) -> tensor<16xf32>
   return %n : tensor<16xf32>
 }
@@ -115,7 +115,7 @@ func.func @step(%w: tensor<16xf32> {dm.offset = 0 : i64, dm.name = "w", dm.role 
 // -----
 
 // The update does not wait for the sum.
-// expected-error @unknown {{rank 0, lane compute, command 6, launch of @double (fc): V2: touches device [512, 576) while all_reduce #0 (gradient of w) (command 3, lane dp) may still do}}
+// expected-error @unknown {{rank 0, lane compute, command 6, launch of @double (fc): V2: accesses device [512, 576) while all_reduce #0 (gradient of w) (command 3, lane dp) may still do}}
 "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
@@ -203,7 +203,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
 // -----
 
 // More memory than the cap.
-// expected-error @unknown {{rank 0, arena device: V8: is 1280 bytes; 1024 are allowed. At the peak it holds 192 bytes at command 3: 'w' (64 bytes), 'w' (64 bytes), 'w' (64 bytes)}}
+// expected-error @unknown {{rank 0, arena device: V8: has 1280 bytes; 1024 are allowed. At the peak it holds 192 bytes at command 3: 'w' (64 bytes), 'w' (64 bytes), 'w' (64 bytes)}}
 "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
