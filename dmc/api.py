@@ -26,6 +26,7 @@ from dmc.plans import Plan, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 from dmc.runtime.world.launch import world_from_environment
@@ -127,7 +128,8 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact, world=world_from_environment(os.environ))
+    world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
+    return CompiledStep(artifact, world=world, settings=settings)
 
 
 def compile_artifact(

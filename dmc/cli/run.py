@@ -70,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     seconds, count = time.perf_counter() - start, max(arguments.steps - done, 0)
     say(f"{count} steps, {seconds / max(count, 1) * 1e3:.2f} ms per step")
-    if arguments.verify:
-        say(f"step {first} agrees with the CPU's result for the same plan")
+    if arguments.verify and count:
+        say(f"step {first + done} agrees with the CPU's result for the same plan")
     saving.at_end()
     return 0
 

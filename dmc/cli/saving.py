@@ -44,7 +44,8 @@ class Saving:
             self._note("the trained state will not be saved; to save it, pass -o FILE")
         if self.path is not None:
             every = "" if self.every is None or self.checkpoints is not None else f", every {self.every} steps"
-            self._note(f"{self.path} will hold the trained step: at the end, on Ctrl-C{every}")
+            interrupted = ", on Ctrl-C" if self.step.peers is None else ""
+            self._note(f"{self.path} will hold the trained step: at the end{interrupted}{every}")
 
     def after(self, count: int) -> None:
         """Called when `count` steps of the training have been queued."""

@@ -26,16 +26,19 @@ class Checkpoints:
         if peers is None:
             # A single process has the global state, whatever the mesh.
             signature = dataclasses.replace(signature, mesh=None, splits={})
-        self._writer = CheckpointWriter(self._directory, alone() if peers is None else peers.store, signature, keep)
+        self._store = alone() if peers is None else peers.store
+        self._writer = CheckpointWriter(self._directory, self._store, signature, keep)
 
     def resume(self) -> int:
         """Loads the last complete checkpoint, if there is one; returns the number of steps done.
 
         Raises StateError if it is damaged, or belongs to another model or optimizer.
         """
-        last, specs = latest(self._directory), self._step.signature.state
-        if last is not None:
-            _, arrays = read_checkpoint(last, specs)
+        found, specs = latest(self._directory), self._step.signature.state
+        # A network file system may show hosts different directories: all ranks load what rank 0 has found.
+        last = self._store.exchange("resume", b"" if found is None else found.name.encode())[0].decode()
+        if last:
+            _, arrays = read_checkpoint(self._directory / last, specs)
             self._step.load_state_dict(states.build(specs, list(arrays)))
         return self._step.steps_done
 

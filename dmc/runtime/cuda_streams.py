@@ -34,9 +34,8 @@ def open_device(ordinal: int = 0) -> CudaStreams:
         cupy.cuda.Device(ordinal).use()
         return CudaStreams(cupy, driver)
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise DmcError(
-            f"device 'cuda:{ordinal}'", f"cannot be opened ({error})", hint="run on a machine that has one"
-        ) from error
+        hint = 'run on a machine that has one; where a launcher shows each rank only its own GPU, pass device="cuda:0"'
+        raise DmcError(f"device 'cuda:{ordinal}'", f"cannot be opened ({error})", hint) from error
 
 
 class CudaStreams:

@@ -60,7 +60,12 @@ def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: 
     own = Ranks(artifact.signature, peers.world.rank)
     state = own.scatter(artifact.signature.state, artifact.state)
     assert artifact.code is not None, "checked by whoever loads an artifact"
-    session = ReplaySession(streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured)
+    try:
+        session = ReplaySession(streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured)
+    except Exception as error:
+        # The others have begun, and would wait for this rank.
+        peers.close(error)
+        raise
     return Opened(own, session, peers)
 
 

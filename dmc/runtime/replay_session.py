@@ -209,7 +209,8 @@ class _Flight:
 
     def unfinished(self) -> int | None:
         """See `Progress`."""
-        return None if self._progress is None else self._progress.unfinished()
+        progress = self._progress
+        return None if progress is None else progress.unfinished()
 
     def let_go(self) -> None:
         """Before its memory is reused: copies out outputs that are still referenced."""
@@ -218,7 +219,9 @@ class _Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self._run, self._progress
+        del self._bytes, self._memory, self._run
+        # Another thread may be about to look at it.
+        self._progress = None
 
 
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:

@@ -159,7 +159,8 @@ class Step:
         """
         specs = self.signature.state
         given = states.flatten(specs, state)
-        arrays = [self._whole(index) if array is None else array for index, array in enumerate(given)]
+        kept = iter(self._wholes([index for index, array in enumerate(given) if array is None]))
+        arrays = [next(kept) if array is None else array for array in given]
         self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
@@ -196,10 +197,10 @@ class Step:
         Waits for the steps in flight; rank 0 writes. Raises OSError if the file cannot be written.
         """
         snapshot = self.snapshot()
-        if self.is_first:
+        if self.peers is None:
             snapshot.write(path)
-        if self.peers is not None:
-            self.peers.store.barrier("save")
+        else:
+            self.peers.on_first(lambda: snapshot.write(path))
 
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
@@ -277,7 +278,16 @@ class Step:
         return outputs
 
     def _state(self) -> list[np.ndarray]:
-        return [self._whole(index) for index in range(len(self.signature.state))]
+        return self._wholes(range(len(self.signature.state)))
+
+    def _wholes(self, indices: Sequence[int]) -> list[np.ndarray]:
+        """State tensors, by their indices in the signature."""
+        names = [self.signature.state[index].name for index in indices]
+        if self.peers is not None and any(self._ranks.spreads[name].is_split for name in names):
+            # A rank in the middle of a long step is not missing: only its code between steps is waited for.
+            self._session.read_state(self._counter)
+            self.peers.gather()
+        return [self._whole(index) for index in indices]
 
     def _whole(self, index: int) -> np.ndarray:
         """A state tensor, by its index in the signature."""

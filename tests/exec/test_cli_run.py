@@ -6,12 +6,14 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dmc.cli.main import main
+from dmc.cli.saving import Saving
 from dmc.runtime import Step, load
 from tests import linear_step
 from tests.linear_step import batch, call
@@ -127,6 +129,30 @@ def test_says_before_the_run_what_is_kept(path: Path, tmp_path: Path, capsys: py
     ]
     assert main(["run", str(path), *options, "--save-every", "2"]) == 1
     assert "--save-every: needs a file to write" in capsys.readouterr().err
+
+
+def test_does_not_claim_what_it_does_not_do(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [
+        "--steps",
+        "1",
+        "--batches",
+        str(_write(tmp_path / "b.npz", 1)),
+        "--checkpoints",
+        str(tmp_path / "saved"),
+    ]
+    assert main(["run", str(path), *options]) == 0
+    monkeypatch.setattr(Step, "verify_next", lambda _: None)
+    capsys.readouterr()
+    # The training is over: no step runs, and none is verified.
+    assert main(["run", str(path), *options, "--verify"]) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err.splitlines()[0]) == ("0 steps, 0.00 ms per step\n", "note: resuming after step 1")
+    # Ranks save nothing on Ctrl-C.
+    others: Any = SimpleNamespace(peers=object(), is_first=True)
+    Saving(others, 0, "gpt.dmc", None, None).announce()
+    assert capsys.readouterr().err == "note: gpt.dmc will hold the trained step: at the end\n"
 
 
 def test_saves_every_so_many_steps_and_when_interrupted(

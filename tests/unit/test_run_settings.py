@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from dmc import api
 from dmc.errors import DmcError
 from dmc.runtime.settings import RunSettings
 
@@ -11,6 +15,17 @@ from dmc.runtime.settings import RunSettings
 def test_settings() -> None:
     assert RunSettings.of({}) == RunSettings()
     assert RunSettings.of({"DMC_CUDA_GRAPH": "0", "DMC_PATIENCE_S": "120"}) == RunSettings(False, 120.0)
+
+
+def test_a_compiled_step_runs_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[dict[str, Any]] = []
+    monkeypatch.setenv("DMC_CUDA_GRAPH", "0")
+    monkeypatch.setattr(api, "compile_artifact", lambda *_, **__: SimpleNamespace(requires=()))
+    monkeypatch.setattr(api, "check_cpu", lambda *_: None)
+    monkeypatch.setattr(api, "CompiledStep", lambda _, **given: taken.append(given))
+    model: Any = None
+    api.compile(model, optimizer=model, example=())
+    assert taken[0]["settings"] == RunSettings(is_captured=False)
 
 
 @pytest.mark.parametrize(

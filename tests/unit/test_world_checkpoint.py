@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from dmc.errors import DmcError, StateError
+from dmc.runtime.checkpoints import Checkpoints
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.world import checkpoint
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
-from tests.unit.test_world_store import stores
+from dmc.runtime.world.store import Store
+from tests.unit.test_world_store import on_all, stores
 
 MESH = {"dp": 2, "tp": 2}
 SPECS = (
@@ -88,6 +93,28 @@ def test_a_checkpoint_is_written_again(tmp_path: Path) -> None:
     save(tmp_path, {1: state(5)})
     _, arrays = read_checkpoint(tmp_path / "step-00000001", SPECS)
     assert bits(list(arrays)) == bits(state(5))
+
+
+def test_what_was_just_written_stays(tmp_path: Path) -> None:
+    save(tmp_path, dict.fromkeys((100, 200), state(0)))
+    save(tmp_path, dict.fromkeys((10, 20, 30), state(1)))
+    found = [path.name for path in sorted(tmp_path.iterdir())]
+    assert found == ["step-00000020", "step-00000030", "step-00000100", "step-00000200"]
+
+
+def test_all_ranks_resume_from_what_rank_0_has_found(tmp_path: Path) -> None:
+    save(tmp_path / "0", dict.fromkeys((1, 2), state(0)))
+    shutil.copytree(tmp_path / "0" / "step-00000001", tmp_path / "1" / "step-00000001")
+
+    def resume(store: Store) -> str:
+        step: Any = SimpleNamespace(signature=SIGNATURE, peers=SimpleNamespace(store=store), steps_done=2)
+        step.load_state_dict = lambda _: None
+        try:
+            return str(Checkpoints(step, tmp_path / str(store.world.rank)).resume())
+        except StateError as error:
+            return error.place
+
+    assert on_all(2, resume) == ["2", str(tmp_path / "1" / "step-00000002")]
 
 
 def test_what_was_left_half_written_is_removed(tmp_path: Path) -> None:

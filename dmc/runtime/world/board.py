@@ -106,6 +106,13 @@ def meet_through_mpi(world: World) -> BoardKeys:
         )
         raise DmcError("this process", fact, hint="build mpi4py against the MPI of this mpirun")
     secret = secrets.token_bytes(32)
-    host = socket.gethostname() if world.local_size < world.size else "127.0.0.1"
-    served = (serve_board(host, secret), secret) if world.rank == 0 else None
-    return BoardKeys(*everyone.bcast(served))
+    # A host's own name may mean its loopback address to itself: on several hosts, all addresses are served.
+    served, name = ("127.0.0.1",) * 2 if world.local_size == world.size else ("", socket.gethostname())
+    board = ((name, serve_board(served, secret)[1]), secret) if world.rank == 0 else None
+    address, secret = everyone.bcast(board)
+    try:
+        return BoardKeys(address, secret)
+    except OSError as error:
+        fact = f"cannot reach rank 0 at {address[0]}:{address[1]} ({error})"
+        hint = "let hosts reach each other by name, or set MASTER_ADDR and MASTER_PORT to use PyTorch instead"
+        raise DmcError(f"rank {world.rank}", fact, hint) from error

@@ -23,13 +23,11 @@ from dmc.runtime.atomic import sync_directory
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import Signature, Splits, StateSpec
 from dmc.runtime.world.shards import Shard, write_shard
-from dmc.runtime.world.store import Store
+from dmc.runtime.world.store import WRITING_S, Store
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8})")
-# For slow disks; dead ranks are detected otherwise.
-_TIMEOUT_S = 1800.0
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -113,7 +111,7 @@ class CheckpointWriter:
         except Exception as error:
             # Whatever has failed, the other ranks wait for an answer.
             told = ["failed", f"{type(error).__name__}: {error}"]
-        given = self._store.exchange("checkpoint", msgspec.json.encode(told), _TIMEOUT_S)
+        given = self._store.exchange("checkpoint", msgspec.json.encode(told), WRITING_S)
         every: list[list[str]] = [msgspec.json.decode(each) for each in given]
         failed = [
             f"rank {rank} could not write it: {text}" for rank, (how, text) in enumerate(every) if how == "failed"
@@ -146,7 +144,9 @@ class CheckpointWriter:
             shutil.rmtree(target)
         place.rename(target)
         sync_directory(self._directory)
-        for old in _complete(self._directory)[: -self._keep]:
+        # Of later steps are those of another training: what was just written stays.
+        until = [path for path in _complete(self._directory) if path.name <= target.name]
+        for old in until[: -self._keep]:
             shutil.rmtree(old)
         return ""
 

@@ -11,7 +11,7 @@ from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator, Communicators
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.recorder import Recorder
-from dmc.runtime.world.store import Store
+from dmc.runtime.world.store import WRITING_S, Store
 from dmc.runtime.world.watch import Watch
 
 
@@ -21,7 +21,7 @@ class Peers:
     def __init__(self, world: World, store: Store, communicators: Communicators, job: Job, patience_s: float) -> None:
         """patience_s: the time within which ranks end after one of them is gone."""
         self.world, self.store = world, store
-        self._job, self._communicators = job, communicators
+        self._job, self._communicators, self._patience_s = job, communicators, patience_s
         self._channels: Channels | None = None
         self._recorder = Recorder(job.programs[world.rank])
         self._watch = Watch(store, self._recorder, self._abort, self._failed, patience_s)
@@ -34,7 +34,26 @@ class Peers:
     @cached_property
     def everyone(self) -> Communicator:
         """The communicator of all ranks, outside steps; all ranks request it at the same point."""
-        return self._communicators.make(tuple(range(self.world.size)))
+        with self.waiting():
+            return self._communicators.make(tuple(range(self.world.size)))
+
+    def gather(self) -> None:
+        """Before all ranks collect something outside steps. Raises DmcError that names those who do not."""
+        self.store.barrier("a call that all ranks make (state_dict, snapshot, save, load_state_dict)", self._patience_s)
+
+    def on_first(self, write: Callable[[], None]) -> None:
+        """Rank 0 writes, and all wait for it. Raises OSError on all ranks if it cannot."""
+        failure: OSError | None = None
+        if self.world.rank == 0:
+            try:
+                write()
+            except OSError as error:
+                failure = error
+        told = self.store.exchange("write", str(failure or "").encode(), WRITING_S)[0].decode()
+        if failure is not None:
+            raise failure
+        if told:
+            raise OSError(f"rank 0 could not write it: {told}")
 
     def begin(self, step: int) -> None:
         """Begins a step of this rank. Raises DmcError if a rank is gone."""
@@ -56,9 +75,9 @@ class Peers:
         """Raises DmcError if a rank, this one or another, has failed or is gone."""
         self._watch.check()
 
-    def close(self) -> None:
-        """Ends this rank's part; may be called twice."""
-        self._watch.close()
+    def close(self, error: BaseException | None = None) -> None:
+        """Ends this rank's part, or with `error` tells the others that it has failed; may be called twice."""
+        self._watch.close(error)
 
     def _abort(self) -> None:
         if self._channels is not None:

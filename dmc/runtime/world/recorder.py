@@ -78,7 +78,7 @@ class Recorder:
 
     def last_steps(self) -> str:
         """How long the last steps took, for messages."""
-        ended = [f"step {step} {_seconds(took)}" for step, took in self._steps]
+        ended = [f"step {step} {_seconds(took)}" for step, took in tuple(self._steps)]
         return ", ".join([*ended, f"step {self.step} {_seconds(time.monotonic() - self._began)} so far"])
 
     def _told(self) -> str:

@@ -10,6 +10,8 @@ from dmc.errors import DmcError
 from dmc.runtime.world.launch import World
 
 TIMEOUT_S = 60.0
+# For writing files to slow disks; dead ranks are detected otherwise.
+WRITING_S = 1800.0
 
 Value = TypeVar("Value")
 

@@ -103,7 +103,9 @@ class Watch:
             self._store.leave(patience_s)
         atexit.unregister(self.close)
         if self._failure is None:
-            sys.excepthook = self._previous_hook
+            # Another step's watch may have put its own before this one.
+            if sys.excepthook == self._on_exception:
+                sys.excepthook = self._previous_hook
             self._guardian.join()
             self._terminations.close()
 
@@ -160,14 +162,15 @@ class Watch:
         own, waits_s, limit = self._recorder.step, self._recorder.waits_for_s(), self._limit_s
         other = Position(0, False, False, "before its first step") if self._heard is None else self._heard.position
         if other.has_left:
-            is_missed = waits_s > self._period_s and other.step < own
-            return f"rank {next_} ended after step {other.step}, and step {own} waits for it" if is_missed else None
-        if silent_s > limit:
+            if waits_s > self._period_s and other.step < own:
+                return f"rank {next_} ended after step {other.step}, and step {own} waits for it"
+        elif silent_s > limit:
             return f"rank {next_} has sent no heartbeat for {silent_s:.1f} s; it was last seen {other.text}"
-        if waits_s > limit and other.step < own and not other.is_waiting:
+        elif waits_s > limit and other.step < own and not other.is_waiting:
             return f"rank {next_} has not reached step {own} for {waits_s:.1f} s; it is {other.text}"
         if waits_s > _STEP * limit:
-            return f"step {own} has not ended for {waits_s:.1f} s on rank {self._store.world.rank}"
+            ended = f", and rank {next_} has ended" if other.has_left else ""
+            return f"step {own} has not ended for {waits_s:.1f} s on rank {self._store.world.rank}{ended}"
         return None
 
     def _report(self, fact: str, hint: str) -> None:

@@ -1,0 +1,122 @@
+"""What ranks do together outside steps, and what a rank is told of another that has ended; each is a thread here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dmc.errors import DmcError
+from dmc.program import Program
+from dmc.runtime import open_session
+from dmc.runtime.settings import RunSettings
+from dmc.runtime.world.board import Board, meet_through_mpi
+from dmc.runtime.world.launch import World
+from dmc.runtime.world.peers import Peers
+from dmc.runtime.world.recorder import Recorder
+from dmc.runtime.world.store import Store
+from dmc.runtime.world.watch import Watch
+from tests.artifacts import artifact_of
+from tests.unit.test_step_of_one_rank import ON_TWO
+from tests.unit.test_world_store import on_all
+
+
+def peers_of(store: Store, patience_s: float = 30) -> Any:
+    return SimpleNamespace(world=store.world, store=store, _patience_s=patience_s)
+
+
+def test_rank_0_writes_and_all_know_whether_it_could(tmp_path: Path) -> None:
+    def write(store: Store, path: Path) -> str:
+        try:
+            Peers.on_first(peers_of(store), lambda: path.write_text(str(store.world.rank)) and None)
+        except OSError as error:
+            return str(error)
+        return path.read_text()
+
+    assert on_all(2, lambda store: write(store, tmp_path / "file")) == ["0", "0"]
+    own, other = on_all(2, lambda store: write(store, tmp_path / "none" / "file"))
+    assert other == f"rank 0 could not write it: {own}"
+
+
+def test_a_call_that_only_one_rank_makes_ends() -> None:
+    store = Store(World(0, 2, 0, 2, "torchrun"), Board())
+    with pytest.raises(DmcError, match=r"rank 1 did not reach 'a call that all ranks make \(state_dict.*within 0.1 s"):
+        Peers.gather(peers_of(store, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("own", "waits_s", "fact"),
+    [
+        (6, 2, "rank 1 ended after step 5, and step 6 waits for it"),
+        (5, 2, None),
+        # As in a gather that only rank 0 has begun.
+        (5, 6000, "step 5 has not ended for 6000.0 s on rank 0, and rank 1 has ended"),
+    ],
+)
+def test_a_rank_waits_for_one_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch, own: int, waits_s: float, fact: str | None
+) -> None:
+    board = Board()
+    first, second = (Store(World(rank, 2, rank, 2, "torchrun"), board) for rank in range(2))
+    watches = [Watch(store, Recorder(Program(0, {}, (), (), ())), timeout_s=600) for store in (first, second)]
+    recorder: Any = watches[1]._recorder  # pyright: ignore[reportPrivateUsage]
+    recorder.step = 5
+    watches[1].close()
+    recorder = watches[0]._recorder  # pyright: ignore[reportPrivateUsage]
+    recorder.step = own
+    watches[0]._check_next()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(recorder, "waits_for_s", lambda: waits_s)
+    assert watches[0]._fact_of(1, 0.0) == fact  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.undo()
+    watches[0].close()
+
+
+def test_a_step_that_is_closed_leaves_the_hook_of_another() -> None:
+    def watch() -> Watch:
+        return Watch(Store(World(0, 1, 0, 1, "nobody"), Board()), Recorder(Program(0, {}, (), (), ())), timeout_s=600)
+
+    before, first, second = sys.excepthook, watch(), watch()
+    hook = sys.excepthook
+    first.close()
+    assert sys.excepthook == hook
+    second.close()
+    sys.excepthook = before
+
+
+def test_a_rank_that_cannot_load_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[BaseException] = []
+
+    def session(*_: object) -> None:
+        raise DmcError("device 'cuda'", "cannot allocate 8 bytes")
+
+    peers: Any = SimpleNamespace(world=World(1, 2, 1, 2, "torchrun"), close=told.append)
+    monkeypatch.setattr(open_session, "ReplaySession", session)
+    monkeypatch.setattr(open_session, "meet", lambda *_: (None, peers))
+    artifact: Any = artifact_of(signature=ON_TWO)
+    given: Any = SimpleNamespace(
+        signature=ON_TWO, job=artifact.job, target="cuda", modules={}, state=artifact.state, code=()
+    )
+    with pytest.raises(DmcError, match="cannot allocate") as raised:
+        open_session.open_step(given, None, peers.world, RunSettings())
+    assert told == [raised.value]
+
+
+def test_the_board_is_served_on_all_addresses_of_several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def meet(rank: int, bcast: Callable[[Any], Any]) -> Any:
+        everyone = SimpleNamespace(rank=rank, size=2, bcast=bcast)
+        monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(COMM_WORLD=everyone))
+        return meet_through_mpi(World(rank, 2, 0, 1, "Open MPI"))
+
+    told: list[Any] = []
+    monkeypatch.setattr("socket.gethostname", lambda: "localhost")
+    meet(0, lambda given: told.append(given) or given)
+    ((name, port), secret) = told[0]
+    assert name == "localhost"
+    # Another address of this host.
+    meet(1, lambda _: (("127.0.0.2", port), secret)).set("a", b"1")
+    with pytest.raises(DmcError, match=r"rank 1: cannot reach rank 0 at 127.0.0.2:1 "):
+        meet(1, lambda _: (("127.0.0.2", 1), secret))
