@@ -148,7 +148,8 @@ def test_does_not_claim_what_it_does_not_do(
     # The training is over: no step runs, and none is verified.
     assert main(["run", str(path), *options, "--verify"]) == 0
     told = capsys.readouterr()
-    assert (told.out, told.err.splitlines()[0]) == ("0 steps, 0.00 ms per step\n", "note: resuming after step 1")
+    assert told.out.startswith("0 steps, ")
+    assert "agrees" not in told.out
     # Ranks save nothing on Ctrl-C.
     others: Any = SimpleNamespace(peers=object(), is_first=True)
     Saving(others, 0, "gpt.dmc", None, None).announce()
