@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,15 @@ def rates_of(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
     if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
         raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
     return np.asarray(rates, np.float32)
+
+
+def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:
+    """The inputs of a step by their names, in the order of the signature; raises InputError."""
+    names = [spec.name for spec in signature.batch]
+    if set(names) != set(batch):
+        fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
+        raise InputError("call", fact, hint="pass each batch tensor exactly once")
+    return [batch[name] for name in names]
 
 
 def check_artifact(artifact: Artifact) -> None:

@@ -15,7 +15,7 @@ from dmc.runtime import state as states
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact, check_state
 from dmc.runtime.calls import Output
-from dmc.runtime.checks import check_artifact, rates_of
+from dmc.runtime.checks import check_artifact, in_order, rates_of
 from dmc.runtime.index_bounds import check_indices
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_step
@@ -126,11 +126,11 @@ class Step:
         self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
     ) -> Any:
         """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
-        return self._run(self._in_order(batch), lr, check_finite)
+        return self._run(in_order(batch, self.signature), lr, check_finite)
 
     def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
-        outputs = self._issue(self._in_order(batch), lr, check_finite=False)
+        outputs = self._issue(in_order(batch, self.signature), lr, check_finite=False)
         return self._left(outputs)
 
     def verify_next(self) -> None:
@@ -212,13 +212,6 @@ class Step:
         """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
         read = self._whole if self._ranks.is_all else self._session.read_state
         return [read(index) for index in range(len(self.signature.state))]
-
-    def _in_order(self, batch: Mapping[str, Any]) -> list[Any]:
-        names = [spec.name for spec in self.signature.batch]
-        if set(names) != set(batch):
-            fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
-            raise InputError("call", fact, hint="pass each batch tensor exactly once")
-        return [batch[name] for name in names]
 
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux

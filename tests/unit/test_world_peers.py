@@ -26,13 +26,18 @@ from tests.unit.test_world_store import on_all
 
 
 def peers_of(store: Store, patience_s: float = 30) -> Any:
-    return SimpleNamespace(world=store.world, store=store, _patience_s=patience_s)
+    peers: Any = SimpleNamespace(world=store.world, store=store, _patience_s=patience_s)
+    peers.gather = lambda: Peers.gather(peers)
+    return peers
 
 
 def test_rank_0_writes_and_all_know_whether_it_could(tmp_path: Path) -> None:
     def write(store: Store, path: Path) -> str:
+        def do() -> None:
+            path.write_text(str(store.world.rank))
+
         try:
-            Peers.on_first(peers_of(store), lambda: path.write_text(str(store.world.rank)) and None)
+            Peers.on_first(peers_of(store), do)
         except OSError as error:
             return str(error)
         return path.read_text()
@@ -45,7 +50,7 @@ def test_rank_0_writes_and_all_know_whether_it_could(tmp_path: Path) -> None:
 def test_a_call_that_only_one_rank_makes_ends() -> None:
     store = Store(World(0, 2, 0, 2, "torchrun"), Board())
     with pytest.raises(DmcError, match=r"rank 1 did not reach 'a call that all ranks make \(state_dict.*within 0.1 s"):
-        Peers.gather(peers_of(store, 0.1))
+        Peers.on_first(peers_of(store, 0.1), lambda: None)
 
 
 @pytest.mark.parametrize(

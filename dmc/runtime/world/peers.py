@@ -43,6 +43,7 @@ class Peers:
 
     def on_first(self, write: Callable[[], None]) -> None:
         """Rank 0 writes, and all wait for it. Raises OSError on all ranks if it cannot."""
+        self.gather()
         failure: OSError | None = None
         if self.world.rank == 0:
             try:
