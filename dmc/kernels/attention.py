@@ -141,7 +141,8 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
         factor=1.0 if named.bias else scale * math.log2(math.e),
         causal=bool(problem.get("causal", False)),
         dropout=dropout,
-        stored=dropout is not None and dropout.is_aligned,
+        # Kernels find a byte of a head's mask by a number of 32 bits.
+        stored=dropout is not None and dropout.is_aligned and columns // LANES * rows < 2**31,
         precision="ieee" if named.q.dtype == "f32" else "tf32",
         block_rows=chosen["rows"],
         block_columns=chosen["columns"],

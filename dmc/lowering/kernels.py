@@ -42,14 +42,16 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
     dispatches, fills and copies.
     """
     wanted = sorted(set(names))
-    text = _kernel_module(module, wanted, target)
-    library = _compiled(text, target)
-    misread = misread_panels(text, library)
-    if not misread:
-        return library
-    # IREE changed a product into a form that the loops over panels cannot replace.
-    rest = _kernel_module(module, wanted, target, frozenset(misread))
-    return _compiled(rest, target)
+    without_panels: frozenset[str] = frozenset()
+    while True:
+        text = _kernel_module(module, wanted, target, without_panels)
+        library = _compiled(text, target)
+        misread = misread_panels(text, library) - without_panels
+        if not misread:
+            return library
+        # IREE changed a product into a form that the loops over panels cannot replace. What it makes of the others may
+        # change without these, so they are checked again; each round has fewer panels.
+        without_panels |= misread
 
 
 @functools.lru_cache(maxsize=8)

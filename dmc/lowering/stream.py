@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from dmc.errors import ProofError
+from dmc.errors import DmcError, ProofError
 from dmc.lowering.cpu_features import required_features, with_used_features
 from dmc.lowering.iree import Executable, check_products, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
@@ -42,7 +42,8 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     if target.name == CPU.name:
         cores = os.cpu_count() or 1
         text = with_tiles(with_panel_loops(with_used_features(text), cores), cores)
-        assert not is_marked(text)
+        if is_marked(text):
+            raise DmcError("target 'cpu'", "a product would read panels as a matrix", hint="please report the model")
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}
     data = compile_stream(text, target, _RECORDED_ANEW)
     if target.name != CPU.name:

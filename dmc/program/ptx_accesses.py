@@ -205,8 +205,6 @@ class _Body:
 
     def _mapped(self, each: _Instruction) -> set[int]:
         """The tensor maps whose address an instruction takes."""
-        if not self.maps or each.kind != "mov":
-            return set()
         return {self.pointers[name] for name in each.operands[1:] if name in self.pointers} & self.maps
 
     def _loaded(self, load: _Instruction) -> set[int]:

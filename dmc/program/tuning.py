@@ -70,6 +70,10 @@ class Choice(msgspec.Struct, frozen=True):
     label: str
     us: dict[str, float]
 
+    def __post_init__(self) -> None:
+        if self.label not in self.us:
+            raise ValueError(f"'{self.label}' was not measured")
+
     def reason(self) -> str:
         """Why it was chosen."""
         slowest = max(self.us.values())

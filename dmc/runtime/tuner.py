@@ -156,9 +156,9 @@ class _Bench:
 
     def _microseconds(self, candidate: Candidate) -> float:
         rooms = [self._rooms[index % len(self._rooms)] for index in range(_LAUNCHES)]
-        graph = self._device.captured(lambda: self._issue(candidate, rooms))
-        self._device.seconds(graph)
-        seconds = statistics.median(self._device.seconds(graph) for _ in range(_ROUNDS))
+        launch = self._device.captured(lambda: self._issue(candidate, rooms))
+        self._device.seconds(launch)
+        seconds = statistics.median(self._device.seconds(launch) for _ in range(_ROUNDS))
         return round(1e6 * seconds / _LAUNCHES, 2)
 
     def _fill(self, operand: Operand, where: Range, seed: int) -> None:

@@ -78,6 +78,14 @@ def test_attention_drops_the_same_elements_in_both_passes(rows: int, columns: in
         assert_right(each)
 
 
+@pytest.mark.parametrize(("length", "is_stored"), [(1 << 16, True), (1 << 17, False)])
+def test_masks_are_stored_where_32_bits_number_their_bytes(length: int, is_stored: bool) -> None:
+    _, backward = attention((1, 1, length, 8), length, 1, p=0.25)
+    implementation = implementation_of(backward)
+    recipe = implementation.recipe(backward, implementation.candidates(backward)[0])
+    assert (len(recipe.scratch) == 2) == is_stored
+
+
 def test_attention_with_a_general_bias_and_rows_that_see_nothing() -> None:
     forward, backward = attention((1, 2, 9, 8), 20, 2, (1, 2, 9, 20), causal=True)
     operands = list(implementation_of(forward).sample(forward, Draws.of(0)))

@@ -150,3 +150,13 @@ def test_what_cannot_be_loops_over_panels_is_compiled_as_it_was(monkeypatch: pyt
         dialect.load(context)
         library = compile_kernels(ir.Module.parse(_product("k", 512, 96, 40)), ["k"], target("cpu:x86-64-v3"))
     assert not any(is_marked(each) for each in library.executables.values())
+
+
+def test_what_is_compiled_again_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(({"k"}, {"other"}, set[str]()))
+    monkeypatch.setattr(kernels, "misread_panels", lambda given, library: next(answers))
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(_product("k", 512, 96, 40) + _product("other", 512, 96, 48))
+        library = compile_kernels(module, ["k", "other"], target("cpu:x86-64-v3"))
+    assert not any(is_marked(each) for each in library.executables.values())

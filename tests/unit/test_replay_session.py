@@ -44,7 +44,8 @@ class Device:
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(**asked),
             Stream=lambda non_blocking: stream,
-            Event=lambda disable_timing: event,
+            Event=lambda disable_timing=False: event,
+            get_elapsed_time=lambda begin, end: 2.0,
             function=SimpleNamespace(Module=lambda: module),
             Memory=lambda length: SimpleNamespace(ptr=1 << 20),
             alloc_pinned_memory=Pinned,
@@ -151,6 +152,16 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
     session.close()
     with pytest.raises(DmcError, match="closed"):
         session.write_state([np.zeros(4, np.float32)])
+
+
+def test_a_captured_graph_is_timed_by_the_device() -> None:
+    device = Device()
+    streams = CudaStreams(device, None)
+    streams.prepare(1, DeviceCode({}, {}))
+    launch = streams.captured(lambda: None)
+    device.calls.clear()
+    assert streams.seconds(launch) == pytest.approx(2e-3)
+    assert device.calls == ["record", "launch", "record", "synchronize"]
 
 
 def test_one_rank_of_two_meets_the_other_before_it_captures() -> None:

@@ -40,6 +40,7 @@ def entry(body: str) -> str:
     [
         (LOAD, set[int](), {0}),
         (STORE, {0}, set[int]()),
+        (f"cvta.param.u64 %rd4, e_param_0; {LOAD.replace('%rd3', '%rd4')}", set[int](), {0}),
         (
             "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%rd3, {%r2, %r3}], [%r1];",
             {0},

@@ -59,13 +59,13 @@ class Device:
 
     def drain(self) -> None: ...
 
-    def captured(self, work: Callable[[], None]) -> Any:
-        self.issued = []
-        work()
-        return self.issued
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        return work
 
-    def seconds(self, graph: list[str]) -> float:
-        return sum(1e-6 * self.times[entry] for entry in graph)
+    def seconds(self, launch: Callable[[], None]) -> float:
+        self.issued = []
+        launch()
+        return sum(1e-6 * self.times[entry] for entry in self.issued)
 
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         return [ALGORITHM]
@@ -198,6 +198,9 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     Table({"key": Choice("k", "", "fast", {"fast": 1.0})}, "a GPU").write(path)
     assert Table.read(path).choices["key"].label == "fast"
     text = json.loads(path.read_text())
+    path.write_text(json.dumps(text).replace('"label": "fast"', '"label": "slow"'))
+    with pytest.raises(ArtifactError, match=r"holds no tuning table .*'slow' was not measured"):
+        Table.read(path)
     path.write_text(json.dumps({**text, "schema": 99}))
     with pytest.raises(ArtifactError, match="is of schema 99"):
         Table.read(path)
