@@ -107,13 +107,20 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
         write(signature.controls, controls(artifact))
         write(signature.batch, batch(signature.batch, step))
         loss = session.step(step, fault)["loss"]
-        print(json.dumps({"step": step, "loss": float(loss)}), flush=True)
+        _tell({"step": step, "loss": float(loss)})
         if keeper is not None and step % 2 == 0:
             keeper.save(step, list(session.state().values()))
     if keeper is not None:
         keeper.wait()
     state = {name: array.tobytes().hex() for name, array in session.state().items()}
-    print(json.dumps({"state": state}), flush=True)
+    _tell({"state": state})
+
+
+def _tell(fact: dict[str, object]) -> None:
+    """Prints a line in one piece: ranks may share a pipe, on which a short write is not split."""
+    line = (json.dumps(fact) + "\n").encode()
+    while line:
+        line = line[os.write(sys.stdout.fileno(), line) :]
 
 
 def fault_of(fault: Fault | None, rank: int, step: int) -> Callable[[int | None], None]:
