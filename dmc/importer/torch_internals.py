@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
@@ -64,6 +64,17 @@ def may_write(target: Any) -> bool:
     """Whether an operation changes one of its operands."""
     schema = getattr(target, "_schema", None)
     return updates_statistics(target) or (schema is not None and schema.is_mutable)
+
+
+def written(graph: fx.Graph) -> set[fx.Node]:
+    """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
+    found: set[fx.Node] = set()
+    pending = [node for node in graph.nodes if may_write(node.target)]
+    while pending:
+        new = set(pending.pop().all_input_nodes) - found
+        found |= new
+        pending += new
+    return found
 
 
 def updates_statistics(target: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,18 +76,35 @@ def test_what_is_read_is_followed_through_views_and_slices() -> None:
     assert _bounds(batch, accumulate=3)["labels"] == (ROWS, -100, ((0, 6), (1, LENGTH)))
 
 
+def _masked(ids: Tensor) -> Tensor:
+    ids = ids.clone()
+    ids[:, 1:3] = 0
+    return ids
+
+
 class Computed(nn.Module):
     """Reads indices that are computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, compute: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(ROWS, 4)
+        self.tokens, self.compute = nn.Embedding(ROWS, 4), compute
 
     def forward(self, ids: Tensor) -> Tensor:
         """int64[B, LENGTH] → the loss."""
-        return self.tokens(ids % ROWS).sum()
+        return self.tokens(self.compute(ids)).sum()
 
 
-def test_what_is_computed_is_not_bounded() -> None:
-    captured = capture(Computed(), None, {"ids": _tokens()}, None)
+@pytest.mark.parametrize(
+    "compute",
+    [lambda ids: ids % ROWS, lambda ids: ids.bool().long(), lambda ids: ids.to(torch.int8).long(), _masked],
+    ids=["remainder", "boolean", "int8", "written"],
+)
+def test_what_is_computed_is_not_bounded(compute: Callable[[Tensor], Tensor]) -> None:
+    captured = capture(Computed(compute), None, {"ids": _tokens()}, None)
     assert index_bounds(captured.graph, captured.batch, 1) == ()
+
+
+def test_wider_integers_are_the_same_indices() -> None:
+    captured = capture(Computed(lambda ids: ids.clone().long()), None, {"ids": _tokens().to(torch.int32)}, None)
+    (bound,) = index_bounds(captured.graph, captured.batch, 1)
+    assert bound.box == ((0, 2), (0, LENGTH))

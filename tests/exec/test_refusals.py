@@ -98,6 +98,10 @@ def _hardly_kept(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=1.0 - 1e-6)
 
 
+def _rarely_kept(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.dropout(x, 0.9999)
+
+
 OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "nonzero": (_nonzero, "nonzero"),
     "boolean-index": (_boolean_index, "index|nonzero"),
@@ -109,8 +113,9 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "to-unsigned": (_to_unsigned, "unsigned"),
     "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
-    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 or 1"),
-    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 0 or 1"),
+    "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 in"),
+    "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 1 in"),
+    "rarely-kept": (_rarely_kept, r"drops with probability 0\.9999, which rounds to 0\.999893"),
     "gradient-by-exponent": (_gradient_by_exponent, "8 or 16 bits"),
     "own-statistics": (_own_statistics, "its own running statistics"),
 }

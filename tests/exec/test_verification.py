@@ -16,6 +16,7 @@ import dmc
 from dmc.errors import ArtifactError, NonFiniteLossError, VerificationError
 from dmc.observer import RecordingObserver
 from dmc.runtime import open_session
+from dmc.runtime.outcome import Expected
 from dmc.verification import verify as verification
 from tests.compiled import assert_same_bits, clone_state
 
@@ -207,3 +208,26 @@ def test_which_of_equal_elements_comes_first_is_no_difference() -> None:
     example = (mask, torch.zeros(3, 4))
     assert not torch.equal(mask.topk(4).indices, mask.sort(dim=1, descending=True, stable=True).indices[:, :4])
     dmc.compile(Routed(), loss=_loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, verify=True)
+
+
+class Insisting(nn.Module):
+    """Takes bfloat16 alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(WIDTH, 1, dtype=torch.bfloat16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """bf16[ROWS, WIDTH] → the loss."""
+        assert x.dtype == torch.bfloat16, "only bfloat16"
+        return self.inner(x).sum()
+
+
+def test_a_model_that_refuses_f32_is_disturbed_in_its_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The table does not settle it, the second step does.
+    answers = iter((["a difference"], []))
+    monkeypatch.setattr(Expected, "differences", lambda *_: next(answers))
+    observer = RecordingObserver()
+    example = {"x": torch.ones(ROWS, WIDTH, dtype=torch.bfloat16)}
+    dmc.compile(Insisting(), optimizer=dmc.optim.SGD(lr=0.1), example=example, verify=True, observer=observer)
+    assert observer.notes == ["a step of PyTorch eager in f32 fails: only bfloat16"]

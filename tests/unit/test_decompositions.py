@@ -109,6 +109,12 @@ def test_powers_of_integers_are_exact() -> None:
     assert torch.equal(power.OWN[torch.ops.aten.pow.Tensor_Scalar](x, 2), x**2)
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5, -1.0, -3.0])
+def test_roots_and_reciprocals_of_float64_stay_in_float64(exponent: float) -> None:
+    x = torch.tensor([1e60, 1e-60, 1 / 3], dtype=torch.float64)
+    _same(power.OWN[torch.ops.aten.pow.Tensor_Scalar](x, exponent), x**exponent)
+
+
 def test_integers_are_added_up_exactly() -> None:
     x, place = torch.tensor([2**24, 1, 1, -3]), torch.tensor([0, 0, 0, 1])
     for rows in (2, 9):

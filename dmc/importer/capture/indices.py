@@ -1,23 +1,25 @@
 """Which inputs an exported graph reads as indices, of how many: embeddings' rows, and the classes of losses.
 
-An input is followed through operations that only move its elements. What is computed from it is not: there an index out
-of range makes NaN.
+An input is followed through operations that only move its elements. What is computed from it, or may be written in
+place, is not: there an index out of range makes NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx
 
 from dmc.importer import origin
-from dmc.importer.torch_internals import argument_names
+from dmc.importer.torch_internals import argument_names, written
 from dmc.runtime.signature import IndexBound
 
 aten = torch.ops.aten
+# By placeholder, the name and the example of an input of indices.
+_Inputs: TypeAlias = Mapping[fx.Node, tuple[str, Tensor]]
 _MOVES = {
     *(aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int, aten.contiguous.default),
     *(aten.transpose.int, aten.permute.default, aten.t.default, aten.movedim.int, aten.expand.default),
@@ -25,6 +27,9 @@ _MOVES = {
     *(aten.clone.default, aten.detach.default, aten.alias.default, aten.narrow.default, aten.pad.default),
     *(aten.constant_pad_nd.default, aten.to.dtype, aten._to_copy.default),
 }
+_CONVERSIONS = (aten.to.dtype, aten._to_copy.default)
+# Conversions to these change no index that is in range. To a boolean, every other number becomes one.
+_WIDE = (torch.int32, torch.int64)
 # Numbers that stand for the elements of an input; constants that are moved beside them are smaller.
 _FIRST = 1 << 40
 
@@ -32,14 +37,16 @@ _FIRST = 1 << 40
 def index_bounds(graph: fx.GraphModule, batch: Sequence[tuple[str, Tensor]], accumulate: int) -> tuple[IndexBound, ...]:
     """The bounds of the inputs' indices. `batch`: the last placeholders, of the first of `accumulate` micro-batches."""
     placeholders = graph.graph.find_nodes(op="placeholder")
-    inputs = dict(zip(placeholders[len(placeholders) - len(batch) :], batch, strict=True))
+    given = zip(placeholders[len(placeholders) - len(batch) :], batch, strict=True)
+    inputs: _Inputs = {node: each for node, each in given if not each[1].is_floating_point()}
+    changed = written(graph.graph)
     found: list[IndexBound] = []
     for node in graph.graph.nodes:
         reading = _READERS.get(node.target)
         if reading is None:
             continue
         arguments = {**dict(zip(argument_names(node.target), node.args, strict=False)), **node.kwargs}
-        bound = _bound(node, reading(node, arguments), inputs, accumulate)
+        bound = _bound(node, reading(node, arguments), inputs, changed, accumulate)
         if bound is not None and bound not in found:
             found.append(bound)
     return tuple(found)
@@ -48,10 +55,11 @@ def index_bounds(graph: fx.GraphModule, batch: Sequence[tuple[str, Tensor]], acc
 def _bound(
     node: fx.Node,
     reading: tuple[Any, int, int | None, str] | None,
-    inputs: Mapping[fx.Node, tuple[str, Tensor]],
+    inputs: _Inputs,
+    changed: Set[fx.Node],
     accumulate: int,
 ) -> IndexBound | None:
-    if reading is None or (source := _source(reading[0], inputs)) is None:
+    if reading is None or (source := _source(reading[0], inputs, changed)) is None:
         return None
     index, size, ignored, what = reading
     name, tensor = inputs[source]
@@ -84,11 +92,18 @@ _READERS: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], tuple[Any, int, in
 }
 
 
-def _source(node: Any, inputs: Mapping[fx.Node, Any]) -> fx.Node | None:
+def _source(node: Any, inputs: _Inputs, changed: Set[fx.Node]) -> fx.Node | None:
     """The input whose elements `node` holds, moved."""
-    while isinstance(node, fx.Node) and node not in inputs:
-        node = node.args[0] if node.target in _MOVES else None
-    return node if isinstance(node, fx.Node) else None
+    while isinstance(node, fx.Node) and node not in changed:
+        if node in inputs:
+            return node
+        node = node.args[0] if _moves(node) else None
+    return None
+
+
+def _moves(node: fx.Node) -> bool:
+    """Whether the elements of a node are those of its first operand."""
+    return node.target in _MOVES and (node.target not in _CONVERSIONS or node.meta["val"].dtype in _WIDE)
 
 
 def _elements_read(node: fx.Node, source: fx.Node, tensor: Tensor) -> Tensor:
@@ -99,7 +114,7 @@ def _elements_read(node: fx.Node, source: fx.Node, tensor: Tensor) -> Tensor:
         node = node.args[0]  # pyright: ignore[reportAssignmentType]
     value = torch.arange(_FIRST, _FIRST + tensor.numel()).view(tensor.shape)
     for each in reversed(chain):
-        if each.target not in (aten.to.dtype, aten._to_copy.default):
+        if each.target not in _CONVERSIONS:
             value = each.target(value, *each.args[1:], **each.kwargs)  # pyright: ignore[reportCallIssue]
     return value
 

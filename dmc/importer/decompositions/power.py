@@ -100,14 +100,14 @@ def _power_by_scalar(x: Tensor, y: Number) -> Any:
         raise ImportFailure(
             None, f"an integer to the power {y} is not supported", hint="convert the base, as in x.float()"
         )
-    wide = x.float()
+    wide = x.to(torch.promote_types(dtype, torch.float32))
     if abs(y) == 0.5:
         # For negative zero and infinity, sqrt differs from `pow`; PyTorch uses sqrt.
         return (torch.sqrt(wide) if y > 0 else torch.rsqrt(wide)).to(dtype)
     if times is not None:
         return (1.0 / _product(wide, -times)).to(dtype)
     # PyTorch rounds the exponent to the type of the base.
-    return _wide_power(wide, torch.full([], rounded(y, dtype), device=x.device)).to(dtype)
+    return _wide_power(wide.float(), torch.full([], rounded(y, dtype), device=x.device)).to(dtype)
 
 
 def _product(x: Tensor, times: int) -> Tensor:

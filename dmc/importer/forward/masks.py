@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from dmc.importer.forward.randomness import draws_numbers
-from dmc.importer.torch_internals import OpOverload, may_write
+from dmc.importer.torch_internals import OpOverload, may_write, written
 
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 _PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -26,7 +26,7 @@ Known: TypeAlias = dict[fx.Node, torch.Tensor | None]
 
 def recognise_masks(graph: fx.GraphModule) -> None:
     """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read becomes unused."""
-    known: Known = dict.fromkeys(_written(graph.graph))
+    known: Known = dict.fromkeys(written(graph.graph))
     for node in graph.graph.find_nodes(op="call_function", target=_ATTENTION):
         given = {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
         mask = given.get("attn_mask")
@@ -39,17 +39,6 @@ def recognise_masks(graph: fx.GraphModule) -> None:
         given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
         node.args = tuple(given.pop(name) for name in _PARAMETERS)
         node.kwargs = given
-
-
-def _written(graph: fx.Graph) -> set[fx.Node]:
-    """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
-    found: set[fx.Node] = set()
-    pending = [node for node in graph.nodes if may_write(node.target)]
-    while pending:
-        new = set(pending.pop().all_input_nodes) - found
-        found |= new
-        pending += new
-    return found
 
 
 def _is_causal(mask: torch.Tensor) -> bool | None:

@@ -18,6 +18,8 @@ MAX_SITES = 1 << 14
 # Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): alpha dropout sets dropped elements
 # to it.
 _SELU_DEPTH = 1.7580993408473766
+# The largest relative change of a result's mean by rounding the probability.
+_OFF = 0.01
 
 
 def draws_numbers(target: Any) -> bool:
@@ -53,8 +55,10 @@ class Randomness:
 
     def draw(self, p: float) -> Tensor:
         """A number, int64 [], unique to this place and step, to drop by with probability `p`."""
-        if not 0 < threshold(p) < 2**BITS:
-            fact = f"drops with probability {p}, which rounds to 0 or 1 in steps of 1/{2**BITS}"
+        rounded = threshold(p) / 2**BITS
+        # Kept elements are scaled by 1 / (1 - p), so the mean changes where `rounded` is another share.
+        if not 0 < rounded < 1 or abs(rounded - p) > _OFF * (1 - p):
+            fact = f"drops with probability {p}, which rounds to {rounded:g} in steps of 1/{2**BITS}"
             raise ImportFailure(None, fact, hint="use exactly 0 or 1, or a probability further from them")
         if self.sites == MAX_SITES:
             raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
