@@ -112,7 +112,7 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
             raise DmcError(f"--plan {given['plan']}", "is given without a mesh", hint="add --mesh, say, --mesh dp=2")
         keywords["plan"] = plan_from(given["plan"], keywords["mesh"])
     beside = Path(arguments.output).with_suffix(TUNED)
-    if "tuning" not in keywords and beside.exists():
+    if "tuning" not in keywords and beside.exists() and "cuda" in str(keywords.get("target", "")).split("+"):
         keywords["tuning"] = str(beside)
     _check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import dmc
-from dmc.errors import PlanError
+from dmc.errors import ArtifactError, DmcError, PlanError
+from dmc.program.tuning import Table
 
 
 def test_compile_takes_what_compile_artifact_takes() -> None:
@@ -47,3 +49,12 @@ def test_meshes_and_plans_that_do_not_fit(given: dict[str, Any], message: str) -
     nothing: Any = None
     with pytest.raises(PlanError, match=message):
         dmc.compile_artifact(nothing, optimizer=None, example=None, **given)
+
+
+def test_a_tuning_table_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    table, nothing = tmp_path / "gpt.tuning.json", cast(Any, None)
+    with pytest.raises(ArtifactError, match="holds no tuning table"):
+        dmc.compile_artifact(nothing, optimizer=None, example=None, target="cuda", tuning=table)
+    Table().write(table)
+    with pytest.raises(DmcError, match="chooses among dmc's kernels for GPUs; the step is for cpu"):
+        dmc.compile_artifact(nothing, optimizer=None, example=None, target="cpu", tuning=table)
