@@ -222,8 +222,8 @@ def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, mach
 def _check_settings(
     executor: str, memory_cap: Any, tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]
 ) -> None:
-    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and a tuning table that
-    is not one or that no target would use.
+    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and a tuning table
+    that is not one or that no target would use.
     """
     if executor not in get_args(Executor):
         raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
