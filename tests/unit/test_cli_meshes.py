@@ -35,10 +35,12 @@ def test_no_plan() -> None:
     assert "zero2" in caught.value.hint
 
 
-def test_the_machine_has_as_many_devices_as_there_are_ranks() -> None:
+def test_the_machine_has_as_many_devices_as_there_are_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {ranks: machine_for("h200", ranks) for ranks in (1, 2, 3, 8, 16)}
     assert names == {1: "h200", 2: "h200x2", 3: "h200x4", 8: "h200x8", 16: "node8"}
     assert machine_for("cpu", 4) == "cpu"
+    monkeypatch.setitem(machine_for.__globals__, "machine_names", lambda: ("h200", "h200x2"))
+    assert machine_for("h200", 3) == "h200"
 
 
 def test_the_command_line_goes_before_what_the_function_says(
@@ -51,7 +53,7 @@ def test_the_command_line_goes_before_what_the_function_says(
         raise DmcError("the step", "is looked at no further")
 
     def make_step() -> dict[str, Any]:
-        return {"model": None, "optimizer": None, "example": (), "mesh": dmc.Mesh(dp=8), "plan": None}
+        return {"model": None, "optimizer": None, "example": (), "mesh": dmc.Mesh(dp=8), "target": "cpu"}
 
     monkeypatch.setattr(dmc, "compile_artifact", compile_artifact)
     monkeypatch.setattr("dmc.cli.compile._function", lambda source: make_step)

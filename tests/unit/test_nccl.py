@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from dmc.errors import DmcError
+from dmc.interpreter.movements import deliver
+from dmc.program import Collective
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.nccl import NcclCommunicators
 
@@ -119,9 +121,20 @@ def test_failures(library: Library) -> None:
     library.failing = "allGather"
     with pytest.raises(DmcError, match=r"NCCL: fails \(unhandled system error\)"):
         by.all_gather(10, 20, 16, "i8", 7)
+    library.failing = "recv"
+    with pytest.raises(DmcError, match="NCCL: fails"):
+        by.all_to_all(10, 20, 2, "f32", 7)
+    # Otherwise all that is asked of NCCL later would wait for the group.
+    assert library.calls[-1] == "end"
     library.failing = "init"
     with pytest.raises(DmcError, match=r"rank 0: cannot reach the ranks \[0, 1\] through NCCL"):
         _communicators(0, {}).make((0, 1))
+
+
+def test_a_cupy_without_nccl_is_named(library: Library) -> None:
+    library.available = False
+    with pytest.raises(DmcError, match="requires NCCL, which is not installed"):
+        _communicators(0, {})
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,11 +154,10 @@ def _ring(values: Sequence[np.ndarray], first: int) -> np.ndarray:
 
 
 def _rehearsed(values: Sequence[np.ndarray]) -> np.ndarray:
-    """The sum as the CPU forms it: in rank order, in f32, rounded at the end."""
-    total = values[0].astype(np.float32)
-    for value in values[1:]:
-        total = total + value.astype(np.float32)
-    return total.astype(values[0].dtype)
+    """The sum as the CPU forms it."""
+    ranks, dtype = tuple(range(len(values))), "f32" if values[0].dtype == np.float32 else "bf16"
+    command = Collective(0, "all_reduce", "dp", ranks, 0, dtype, len(values[0]), None, None, "sum", "f32")
+    return deliver(command, values)[0]
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [(np.float32, 2.0**-24), (ml_dtypes.bfloat16, 2.0**-8)])

@@ -99,15 +99,16 @@ def test_movements_between_ranks_go_to_their_lane() -> None:
 def test_the_end_of_a_movement_is_marked() -> None:
     recorder = Recorder()
     reduce = Collective(1, "all_reduce", "dp", (0, 1), 0, "f32", 1, HERE, HERE, "sum", "f32")
-    program = Program(0, {}, LANES, (), (Move(1, HERE, THERE), reduce))
+    program = Program(0, {}, LANES, (), (Move(1, HERE, THERE), Record(1, 5), reduce))
     issue(program, CODE, {"device": 1000}, recorder, lambda *given: recorder.calls.append(("mark", *given)))
-    assert recorder.calls[3:-2] == [("all_reduce", 1, 1016, 1016), ("mark", 1, 1)]
+    assert recorder.calls[4:-2] == [("all_reduce", 1, 1016, 1016), ("mark", 1, 2)]
 
 
 def test_whoever_a_permute_gives_nothing_has_zeros() -> None:
-    there = Collective(1, "permute", "pp", (0, 1), 0, "f32", 1, HERE, THERE, pairs=((0, 1),))
+    """Of rank 0, member 1 of its group."""
+    there = Collective(1, "permute", "pp", (1, 0), 0, "f32", 1, HERE, THERE, pairs=((1, 0),))
     assert _issued(there)[2:-2] == [("fill", 1, 1064, 4, b"\0"), ("permute", 1, 1016, 1064)]
-    back = Collective(1, "permute", "pp", (0, 1), 0, "f32", 1, HERE, THERE, pairs=((1, 0),))
+    back = Collective(1, "permute", "pp", (1, 0), 0, "f32", 1, HERE, THERE, pairs=((0, 1),))
     assert _issued(back)[2:-2] == [("permute", 1, 1016, 1064)]
 
 

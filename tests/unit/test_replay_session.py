@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import sys
 import tomllib
@@ -16,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.errors import DmcError
-from dmc.program import Job, Lane, Program, Range, Slot
+from dmc.program import Collective, Command, Job, Lane, Program, Range, Slot
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
@@ -35,7 +36,7 @@ class Device:
         self.calls: list[Any] = []
         self.fails = False
         asked = {"memcpyHostToDevice": 1, "memcpyDeviceToHost": 2, "CUDARuntimeError": Failure}
-        asked |= {name: self._asked(name) for name in ("memcpy", "memcpyAsync")}
+        asked |= {name: self._copies(name) for name in ("memcpy", "memcpyAsync")} | {"memcpyDefault": 4}
         stream = SimpleNamespace(ptr=7, synchronize=self._synchronize, wait_event=self._asked("wait_event"))
         stream.begin_capture = self._asked("begin_capture")
         stream.end_capture = lambda: SimpleNamespace(upload=self._asked("upload"), launch=self._asked("launch"))
@@ -47,12 +48,19 @@ class Device:
             Event=lambda disable_timing=False: event,
             get_elapsed_time=lambda begin, end: 2.0,
             function=SimpleNamespace(Module=lambda: module),
-            Memory=lambda length: SimpleNamespace(ptr=1 << 20),
-            alloc_pinned_memory=Pinned,
+            Memory=Memory,
+            alloc_pinned_memory=Memory,
         )
 
     def _asked(self, name: str) -> Any:
         return lambda *_: self.calls.append(name)
+
+    def _copies(self, name: str) -> Any:
+        def copy(target: int, source: int, length: int, *_: int) -> None:
+            self.calls.append(name)
+            ctypes.memmove(target, source, length)
+
+        return copy
 
     def _synchronize(self) -> None:
         self.calls.append("synchronize")
@@ -60,22 +68,29 @@ class Device:
             raise Failure("illegal address")
 
 
-class Pinned(bytearray):
-    """Memory of the host."""
+class Memory(bytearray):
+    """Memory of the device, or pinned."""
 
-    ptr = 1 << 10
+    @property
+    def ptr(self) -> int:
+        return np.frombuffer(self, np.uint8).ctypes.data
 
 
 class Others:
-    """The other ranks of a rank 1. failure: of one of them."""
+    """The other ranks of a rank 1. failure: of one of them. All they hold is zeros."""
 
     def __init__(self, device: Device) -> None:
         self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
         self.failure: DmcError | None = None
-        self.everyone = SimpleNamespace(all_gather=lambda *given: device.calls.append(("all_gather", *given)))
+        self.everyone = SimpleNamespace(all_gather=self._all_gather)
 
-    def open(self) -> None:
+    def _all_gather(self, source: int, target: int, *given: Any) -> None:
+        self._device.calls.append(("all_gather", *given))
+        ctypes.memmove(target + given[0], source, given[0])
+
+    def open(self) -> Any:
         self._device.calls.append("open channels")
+        return SimpleNamespace(move=lambda *_: self._device.calls.append("move"))
 
     def follow(self, unfinished: Any) -> None:
         self.unfinished = unfinished
@@ -85,21 +100,21 @@ class Others:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
+        self._device.calls.append("waits")
         yield
-        self.check()
 
     def check(self) -> None:
         if self.failure is not None:
             raise self.failure
 
 
-def _session(device: Device, peers: Any = None, is_captured: bool = True) -> ReplaySession:
+def _session(device: Device, peers: Any = None, is_captured: bool = True, *commands: Command) -> ReplaySession:
     slots = (
         Slot("w", "parameter", "f32", (4,), Range("device", 0, 16)),
         Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
         Slot("loss", "output", "f32", (), Range("pinned_host", 256, 4)),
     )
-    program = Program(0, {"device": 256, "pinned_host": 512}, (Lane("compute", "compute"),), slots, ())
+    program = Program(0, {"device": 256, "pinned_host": 512}, (Lane("compute", "compute"),), slots, commands)
     signature = Signature(
         state=(StateSpec("w@0", "f32", (4,)),),
         controls=(),
@@ -173,6 +188,18 @@ def test_one_rank_of_two_meets_the_other_before_it_captures() -> None:
     assert device.calls == ["begin 1", "launch", "record"]
 
 
+@pytest.mark.parametrize(("is_captured", "unfinished"), [(True, (1, 0)), (False, None)])
+def test_others_see_what_the_device_has_not_ended(is_captured: bool, unfinished: Any) -> None:
+    """Launching a graph runs nothing here; commands run as they are issued."""
+    where = Range("device", 0, 16)
+    reduce = Collective(0, "all_reduce", "dp", (0, 1), 0, "f32", 4, where, where, "sum", "f32")
+    others = Others(device := Device())
+    session = _session(device, others, is_captured, reduce)
+    assert others.unfinished() is None
+    _step(session)
+    assert others.unfinished() == unfinished
+
+
 def test_a_rank_that_waits_for_one_that_is_gone_raises() -> None:
     device = Device()
     others = Others(device)
@@ -181,8 +208,10 @@ def test_a_rank_that_waits_for_one_that_is_gone_raises() -> None:
     device.cuda.Event = lambda disable_timing: SimpleNamespace(record=lambda _: None, done=False)
     session._flights[0].done = SimpleNamespace(done=False)  # pyright: ignore[reportPrivateUsage]
     others.failure = DmcError("rank 1", "rank 0 has given no sign of life")
+    device.calls.clear()
     with pytest.raises(DmcError, match="no sign of life"):
         session.wait(entry)
+    assert device.calls == ["waits"]
     session.close()
 
 
@@ -190,10 +219,9 @@ def test_state_is_gathered_from_all_ranks() -> None:
     device = Device()
     session = _session(device, Others(device))
     device.calls.clear()
-    parts = session.gathered(0)
-    # All of the arena's 16 bytes of it, from each of two ranks.
-    assert ("all_gather", 1 << 20, 1 << 20, 16, "i8", 7) in device.calls
-    assert [part.shape for part in parts] == [(4,), (4,)]
+    np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
+    # Read when all 16 bytes of either rank have arrived.
+    assert device.calls == ["record", "waits", ("all_gather", 16, "i8", 7), "record", "waits", "memcpy"]
 
 
 def test_commands_are_issued_one_by_one_on_request() -> None:

@@ -42,6 +42,7 @@ class Session(ReplaySession):
 
     def __init__(self) -> None:
         self.given: list[np.ndarray] = []
+        self.read: list[int] = []
         self.state = OWN.scatter(ON_TWO.state, initial_state())
         self._flights = []
         self._closed = True
@@ -54,6 +55,7 @@ class Session(ReplaySession):
         """It is done."""
 
     def read_state(self, index: int) -> np.ndarray:
+        self.read.append(index)
         return self.state[index]
 
     def gathered(self, index: int) -> list[np.ndarray]:
@@ -74,7 +76,7 @@ class Peers:
         return [b" ".join(other), mine]
 
     def gather(self) -> None:
-        self.calls.append("gather")
+        self.calls.append(f"gather after {[ON_TWO.state[index].role for index in self.session.read]}")
 
     def on_first(self, write: object) -> None:
         self.calls.append("on first")
@@ -130,5 +132,5 @@ def test_the_first_rank_writes_and_all_wait_for_it(rank: Rank, tmp_path: Path) -
     step.save(tmp_path / "step.dmc")
     step.close()
     assert not (tmp_path / "step.dmc").exists()
-    # It holds a part of the momentum only: ranks meet before they gather it.
-    assert peers.calls == ["gather", "on first", "close"]
+    # It holds a part of the momentum only: ranks meet before they gather it, each when its queued steps are done.
+    assert peers.calls == ["gather after ['counter']", "on first", "close"]

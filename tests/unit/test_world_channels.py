@@ -64,7 +64,7 @@ def test_groups_of_the_rank_in_declared_order() -> None:
     assert maker.made == [(1, 2), (2, 0)]
 
 
-MEMBERS = (0, 1)
+MEMBERS = (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ MEMBERS = (0, 1)
     ],
 )
 def test_movements(kind: CollectiveKind, more: dict[str, Any], calls: list[Any]) -> None:
-    """Of rank 1, with 16 elements of two bytes: what is combined in its type, what only moves as bytes."""
+    """Of rank 3, member 1 of its group, with 16 elements of two bytes: summed in their type, else moved as bytes."""
     maker = Maker()
-    channels = Channels(_job(Channel("dp", ("dp",)), dp=2), 1, maker)
+    channels = Channels(_job(Channel("dp", ("dp",)), dp=2, tp=2), 3, maker)
     given: dict[str, Any] = {"source": SOURCE, "target": TARGET, **more}
     command = Collective(2, kind, "dp", MEMBERS, 0, "bf16", 16, accumulate="f32", **given)
     channels.move(command, 100, 200, STREAM)
