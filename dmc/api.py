@@ -98,10 +98,9 @@ def compile(
     ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
-    verify: whether to compare the first step with PyTorch eager's on the
-    example: the loss, outputs, buffers, optimizer state, and gradients through the updated parameters. By default only
-    where eager takes less than a tenth of compile time; otherwise a note says so. Neither the model nor the compiled
-    step is affected.
+    verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
+    state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
+    time; otherwise a note says so. Neither the model nor the compiled step is affected.
     dump_dir: where to write the module in each form.
     observer: notified when stages begin and end (`dmc.observer.Observer`).
 
@@ -195,8 +194,8 @@ def _check_plan(mesh: Any, plan: Any) -> None:
         raise PlanError("mesh", f"expected a dmc.Mesh, got {type(mesh).__name__}", hint="such as mesh=dmc.Mesh(dp=2)")
     if not isinstance(plan, Plan):
         fact = "is given without a plan" if plan is None else f"comes with a {type(plan).__name__}, not with a plan"
-        ready = ", ".join(name for name in plans.__all__ if name.islower() and name not in ("recipe", "resolve"))
-        hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); ready plans are {ready}'
+        ready = f"ready plans are {', '.join(plans.READY)}"
+        hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); {ready}'
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
         raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint="create it with dmc.plan(mesh)")

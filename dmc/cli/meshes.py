@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import dmc
-from dmc import plans
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
-from dmc.plans import Plan, Recipe
+from dmc.plans import READY, Plan
 
 _MESH_HINT = "write axes and sizes, as in --mesh dp=2,tp=4"
 
@@ -32,13 +29,8 @@ def plan_from(text: str, mesh: Mesh) -> Plan:
     plan = dmc.plan(mesh)
     for part in text.split("+"):
         name, _, axis = part.partition(":")
-        way = _ready().get(name)
+        way = READY.get(name)
         if way is None:
-            raise PlanError(f"--plan {text}", f"{name!r} is not a ready-made plan", hint=f"use {', '.join(_ready())}")
+            raise PlanError(f"--plan {text}", f"{name!r} is not a ready-made plan", hint=f"use {', '.join(READY)}")
         plan = plan.use(way(axis) if axis else way())
     return plan
-
-
-def _ready() -> dict[str, Callable[..., Recipe]]:
-    names = (name for name in plans.__all__ if name.islower() and name not in ("recipe", "resolve"))
-    return {name: getattr(plans, name) for name in names}

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from dmc.plans.builder import Plan, Recipe, recipe
 from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
@@ -13,6 +15,7 @@ from dmc.plans.resolve import resolve
 from dmc.plans.resolved import ResolvedPlan
 
 __all__ = [
+    "READY",
     "Plan",
     "Recipe",
     "ResolvedPlan",
@@ -28,3 +31,19 @@ __all__ = [
     "zero2",
     "zero3",
 ]
+
+READY: Mapping[str, Callable[..., Recipe]] = {
+    each.__name__: each
+    for each in (
+        data_parallel,
+        expert_parallel,
+        megatron_bert,
+        megatron_gpt2,
+        megatron_llama,
+        megatron_t5,
+        zero1,
+        zero2,
+        zero3,
+    )
+}
+"""The ready-made plans by name."""

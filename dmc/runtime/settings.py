@@ -23,7 +23,9 @@ class RunSettings:
     @staticmethod
     def of(environ: Mapping[str, str]) -> RunSettings:
         """The settings in DMC_CUDA_GRAPH (0 or 1) and DMC_PATIENCE_S (seconds). Raises DmcError for invalid values."""
-        graph, patience = environ.get(_GRAPH, "1"), environ.get(_PATIENCE, "30")
+        default = RunSettings()
+        graph = environ.get(_GRAPH, str(int(default.is_captured)))
+        patience = environ.get(_PATIENCE, f"{default.patience_s:.0f}")
         if graph not in ("0", "1"):
             raise DmcError(f"the variable {_GRAPH}", f"is {graph!r}", hint="set it to 0 or 1, or unset it")
         if not patience.isdecimal() or int(patience) == 0:

@@ -81,9 +81,8 @@ class Store:
         self.set(f"{name}/{turn}/{self.world.rank}", mine)
         end = time.monotonic() + timeout_s
         found = {rank: self._wait(f"{name}/{turn}/{rank}", end) for rank in members}
-        if missing := [str(rank) for rank, value in found.items() if value is None]:
-            which = f"rank{'s' if missing[1:] else ''} {', '.join(missing)}"
-            raise self._late(f"{which} did not reach {name!r}", timeout_s)
+        if missing := [rank for rank, value in found.items() if value is None]:
+            raise self._late(f"{_told(missing)} did not reach {name!r}", timeout_s)
         # A rank that takes part in this exchange has read all values of the one before.
         self.delete(f"{name}/{turn - 1}/{self.world.rank}")
         return [value for value in found.values() if value is not None]
@@ -105,9 +104,9 @@ class Store:
             return
         self._given_up = None
         end = time.monotonic() + timeout_s
-        here = [str(rank) for rank in range(1, self.world.size) if self._wait(f"left/{turn}/{rank}", end) is None]
-        if here:
-            raise self._late(f"rank {', '.join(here)} did not leave", timeout_s)
+        others = range(1, self.world.size)
+        if here := [rank for rank in others if self._wait(f"left/{turn}/{rank}", end) is None]:
+            raise self._late(f"{_told(here)} did not leave", timeout_s)
 
     def give_up(self, reason: DmcError) -> None:
         """Makes every wait, current or future, in any thread, raise `reason`."""
@@ -140,6 +139,10 @@ class Store:
     def _late(self, fact: str, timeout_s: float) -> DmcError:
         hint = f"see the output of the missing ranks; {self.world.launcher} should have started {self.world.size}"
         return DmcError(f"rank {self.world.rank}", f"{fact} within {timeout_s:g} s", hint)
+
+
+def _told(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def open_store(world: World, timeout_s: float = TIMEOUT_S) -> Store:
