@@ -92,6 +92,7 @@ def test_a_step_that_is_closed_leaves_the_hook_of_another() -> None:
     first.close()
     assert sys.excepthook == hook
     second.close()
+    assert sys.excepthook != hook
     sys.excepthook = before
 
 

@@ -30,16 +30,27 @@ def on_all(size: int, do: Callable[[Store], object]) -> list[object]:
 def test_values_are_exchanged_in_the_order_of_the_ranks_and_names_used_again() -> None:
     def twice(store: Store) -> list[list[bytes]]:
         mine = [bytes([store.world.rank, turn]) for turn in (0, 255)]
-        return [store.exchange("name", value, 5) for value in mine]
+        found = [store.exchange("name", value, 5) for value in mine]
+        assert store.peek(f"name/1/{store.world.rank}") is None, "read by all, and kept"
+        return found
 
     expected = [[bytes([rank, turn]) for rank in range(3)] for turn in (0, 255)]
     assert on_all(3, twice) == [expected] * 3
 
 
-def test_whoever_waits_for_a_value_holds_up_nobody() -> None:
+def test_whoever_waits_for_a_value_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = stores(2)
+    asked, peek = threading.Event(), first.peek
+
+    def noted(key: str) -> bytes | None:
+        found = peek(key)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(first, "peek", noted)
     with ThreadPoolExecutor(1) as threads:
         waits = threads.submit(first.get, "key", 5)
+        assert asked.wait(5)
         first.set("other", b"1")
         assert second.get("other", 5) == b"1"
         assert not waits.done()
