@@ -20,6 +20,8 @@ from dmc.runtime.signature import IndexBound
 aten = torch.ops.aten
 # By placeholder, the name and the example of an input of indices.
 _Inputs: TypeAlias = Mapping[fx.Node, tuple[str, Tensor]]
+# The indices, their bound, the number that is no index but ignored, and what reads them.
+_Reading: TypeAlias = tuple[Any, int, int | None, str]
 _MOVES = {
     *(aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int, aten.contiguous.default),
     *(aten.transpose.int, aten.permute.default, aten.t.default, aten.movedim.int, aten.expand.default),
@@ -42,26 +44,22 @@ def index_bounds(graph: fx.GraphModule, batch: Sequence[tuple[str, Tensor]], acc
     changed = written(graph.graph)
     found: list[IndexBound] = []
     for node in graph.graph.nodes:
-        reading = _READERS.get(node.target)
-        if reading is None:
+        reader = _READERS.get(node.target)
+        if reader is None:
             continue
         arguments = {**dict(zip(argument_names(node.target), node.args, strict=False)), **node.kwargs}
-        bound = _bound(node, reading(node, arguments), inputs, changed, accumulate)
+        bound = _bound(node, reader(arguments), inputs, changed, accumulate)
         if bound is not None and bound not in found:
             found.append(bound)
     return tuple(found)
 
 
 def _bound(
-    node: fx.Node,
-    reading: tuple[Any, int, int | None, str] | None,
-    inputs: _Inputs,
-    changed: Set[fx.Node],
-    accumulate: int,
+    node: fx.Node, reading: _Reading, inputs: _Inputs, changed: Set[fx.Node], accumulate: int
 ) -> IndexBound | None:
-    if reading is None or (source := _source(reading[0], inputs, changed)) is None:
-        return None
     index, size, ignored, what = reading
+    if (source := _source(index, inputs, changed)) is None:
+        return None
     name, tensor = inputs[source]
     box = _box(_elements_read(index, source, tensor), tensor)
     if box is None:
@@ -73,19 +71,18 @@ def _bound(
     return IndexBound(name, f"{what} ({origin.of_exported_node(node, 'model')})", size, ignored, box)
 
 
-def _embedding(_: fx.Node, given: Mapping[str, Any]) -> tuple[Any, int, int | None, str]:
+def _embedding(given: Mapping[str, Any]) -> _Reading:
     return given["indices"], given["weight"].meta["val"].shape[0], None, "the embedding"
 
 
-def _loss(_: fx.Node, given: Mapping[str, Any]) -> tuple[Any, int, int | None, str] | None:
-    scores, target = given["self"].meta["val"], given["target"].meta["val"]
-    if target.is_floating_point():
-        return None
+def _loss(given: Mapping[str, Any]) -> _Reading:
+    # Targets that are probabilities are no integers, and so come from no input of indices.
+    scores = given["self"].meta["val"]
     classes = scores.shape[min(1, scores.dim() - 1)]
     return given["target"], classes, given.get("ignore_index", -100), "the classes of the loss"
 
 
-_READERS: Mapping[Any, Callable[[fx.Node, Mapping[str, Any]], tuple[Any, int, int | None, str] | None]] = {
+_READERS: Mapping[Any, Callable[[Mapping[str, Any]], _Reading]] = {
     aten.embedding.default: _embedding,
     aten.cross_entropy_loss.default: _loss,
     aten.nll_loss_nd.default: _loss,
