@@ -15,6 +15,7 @@ import pytest
 from dmc.cli.main import main
 from dmc.cli.saving import Saving
 from dmc.runtime import Step, load
+from dmc.runtime.world.checkpoint import CheckpointWriter
 from tests import linear_step
 from tests.linear_step import batch, call
 
@@ -54,12 +55,21 @@ def test_trains_in_the_order_of_the_file(path: Path, tmp_path: Path, capsys: pyt
     assert load(path).steps_done == 0
 
 
-def test_resumes_from_the_last_checkpoint(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resumes_from_the_last_checkpoint(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, save = list[int](), CheckpointWriter.save
+
+    def noted(self: CheckpointWriter, step: int, parts: Any) -> None:
+        saved.append(step)
+        save(self, step, parts)
+
     def losses(steps: int, *options: str) -> list[float]:
         batches = ["--batches", str(_write(tmp_path / "b.npz", 4)), "--shuffle", "1"]
         assert main(["run", str(path), "--steps", str(steps), *batches, *options]) == 0
         return _losses(capsys.readouterr().out)
 
+    monkeypatch.setattr(CheckpointWriter, "save", noted)
     whole, options = losses(8), ["--checkpoints", str(tmp_path / "checkpoints"), "--save-every", "2"]
     assert losses(5, *options) == whole[:5]
     assert sorted(each.name for each in (tmp_path / "checkpoints").iterdir()) == ["step-00000004", "step-00000005"]
@@ -67,6 +77,7 @@ def test_resumes_from_the_last_checkpoint(path: Path, tmp_path: Path, capsys: py
     assert losses(8, *options) == []
     later = tmp_path / "later.dmc"
     assert losses(9, *options, "-o", str(later)) != []
+    assert saved == [2, 4, 5, 6, 8, 9]
     shutil.rmtree(tmp_path / "checkpoints" / "step-00000009")
     assert main(["run", str(later), "--steps", "1", "--batches", str(tmp_path / "b.npz"), *options]) == 1
     assert "contains a checkpoint of step 8, but the file is already at step 9" in capsys.readouterr().err
@@ -121,12 +132,14 @@ def test_says_before_the_run_what_is_kept(path: Path, tmp_path: Path, capsys: py
     assert main(["run", str(path), *options]) == 0
     assert capsys.readouterr().err == "note: the trained state will not be saved; to save it, pass -o FILE\n"
     trained = tmp_path / "trained.dmc"
-    assert main(["run", str(path), *options, "-o", str(trained)]) == 0
+    assert main(["run", str(path), *options, "-o", str(trained), "--save-every", "2"]) == 0
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        f"note: {trained} will hold the trained step: at the end, on Ctrl-C",
+        f"note: {trained} will hold the trained step: at the end, on Ctrl-C, every 2 steps",
         f"note: wrote {trained} after step 1",
     ]
+    assert main(["run", str(path), *options, "--checkpoints", str(tmp_path / "saved")]) == 0
+    assert capsys.readouterr().err == ""
     assert main(["run", str(path), *options, "--save-every", "2"]) == 1
     assert "--save-every: needs a file to write" in capsys.readouterr().err
 
@@ -152,7 +165,9 @@ def test_does_not_claim_what_it_does_not_do(
     assert "agrees" not in told.out
     # Ranks save nothing on Ctrl-C.
     others: Any = SimpleNamespace(peers=object(), is_first=True)
-    Saving(others, 0, "gpt.dmc", None, None).announce()
+    saving = Saving(others, 0, "gpt.dmc", None, None)
+    saving.announce()
+    saving.on_interrupt()
     assert capsys.readouterr().err == "note: gpt.dmc will hold the trained step: at the end\n"
 
 
@@ -176,6 +191,8 @@ def test_saves_every_so_many_steps_and_when_interrupted(
     monkeypatch.setattr(Step, "call_flat", call)
     monkeypatch.setattr(Step, "save", noted)
     options = ["--batches", str(_write(tmp_path / "b.npz", 1)), "-o", str(trained), "--save-every", "2"]
+    handler = signal.getsignal(signal.SIGTERM)
     assert main(["run", str(path), "--steps", "9", *options]) == 130
+    assert signal.getsignal(signal.SIGTERM) == handler
     assert written == [2, 4, 5]
     assert load(trained).steps_done == 5

@@ -41,7 +41,7 @@ def _tokens(rows: int = 2) -> Tensor:
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(0, 1))
 
 
 def _with(tokens: Tensor, place: tuple[int, int], value: int) -> Tensor:
@@ -94,6 +94,21 @@ class Computed(nn.Module):
         return self.tokens(self.compute(ids)).sum()
 
 
+def test_of_one_micro_batch_it_is_known_what_is_read_of_all() -> None:
+    captured = capture(Computed(lambda ids: ids[:1]), None, {"ids": _tokens()}, None)
+    (bound,) = index_bounds(captured.graph, captured.batch, 1)
+    assert bound.box == ((0, 1), (0, LENGTH))
+    # The first row of each micro-batch: no box of the whole.
+    assert index_bounds(captured.graph, captured.batch, 2) == ()
+
+
+def test_targets_that_are_probabilities_are_no_indices() -> None:
+    soft = functional.one_hot(_tokens(), ROWS).float()
+    for targets, inputs in ((soft, {"ids"}), (_tokens(), {"ids", "targets"})):
+        captured = capture(Language(), _loss, (_tokens(), targets), None)
+        assert {bound.input for bound in index_bounds(captured.graph, captured.batch, 1)} == inputs
+
+
 @pytest.mark.parametrize(
     "compute",
     [lambda ids: ids % ROWS, lambda ids: ids.bool().long(), lambda ids: ids.to(torch.int8).long(), _masked],
@@ -104,7 +119,9 @@ def test_what_is_computed_is_not_bounded(compute: Callable[[Tensor], Tensor]) ->
     assert index_bounds(captured.graph, captured.batch, 1) == ()
 
 
-def test_wider_integers_are_the_same_indices() -> None:
-    captured = capture(Computed(lambda ids: ids.clone().long()), None, {"ids": _tokens().to(torch.int32)}, None)
+@pytest.mark.parametrize("dtypes", [(torch.int32, torch.int64), (torch.int64, torch.int32)])
+def test_converted_integers_are_the_same_indices(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    given, read = dtypes
+    captured = capture(Computed(lambda ids: ids.clone().to(read)), None, {"ids": _tokens().to(given)}, None)
     (bound,) = index_bounds(captured.graph, captured.batch, 1)
     assert bound.box == ((0, 2), (0, LENGTH))

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dmc
+from dmc.importer.forward.memory_layout import as_in_eager
 
 HEADS, WIDTH = 2, 8
 
@@ -42,3 +43,14 @@ def test_heads_are_joined_by_a_view() -> None:
     dmc.compile(
         JoinedHeads(), loss=functional.mse_loss, optimizer=dmc.optim.AdamW(lr=0.1), example=(x, x), verify=True
     ).close()
+
+
+def test_results_are_laid_out_as_recorded() -> None:
+    plain = torch.arange(24.0).view(2, 3, 4)
+    turned = torch.empty(3, 4, 2).permute(2, 0, 1)
+    (laid,) = as_in_eager((plain,), (turned,))
+    assert laid.stride() == turned.stride()
+    torch.testing.assert_close(laid, plain, rtol=0, atol=0)
+    gaps, overlapping, flat = torch.empty(2, 3, 8)[..., ::2], torch.empty(1, 3, 4).expand(2, 3, 4), torch.empty(24)
+    for recorded in (gaps, overlapping, flat, None):
+        assert as_in_eager(plain, recorded) is plain

@@ -41,6 +41,8 @@ SLURM_DAEMON = SLURM | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
         (TORCHRUN, World(3, 4, 1, 2, "torchrun", "node0:29500", True, 2)),
         (OPEN_MPI | SLURM_DAEMON, World(1, 2, 1, 2, "Open MPI")),
         (OPEN_MPI | {"MASTER_ADDR": "a", "MASTER_PORT": "1"}, World(1, 2, 1, 2, "Open MPI", "a:1")),
+        # An address alone is none.
+        (OPEN_MPI | {"MASTER_ADDR": "a"}, World(1, 2, 1, 2, "Open MPI")),
         (MPICH | SLURM_DAEMON, World(0, 2, 0, 2, "MPICH")),
         (SLURM, World(9, 11, 1, 3, "Slurm")),
         # A batch script is not a rank.
@@ -57,6 +59,8 @@ def test_world(environ: dict[str, str], world: World | None) -> None:
     ("environ", "fact"),
     [
         (TORCHRUN | {"RANK": "4"}, "rank 4 of 4, 1 of 2 on this host, is impossible"),
+        (TORCHRUN | {"LOCAL_RANK": "2"}, "rank 3 of 4, 2 of 2 on this host, is impossible"),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "5"}, "rank 3 of 4, 1 of 5 on this host, is impossible"),
         (TORCHRUN | {"WORLD_SIZE": "many"}, "WORLD_SIZE is 'many', not a number"),
         ({key: text for key, text in TORCHRUN.items() if key != "LOCAL_RANK"}, "LOCAL_RANK is not set"),
         (SLURM | {"SLURM_NODEID": "3"}, "SLURM_STEP_TASKS_PER_NODE is '4\\(x2\\),3', which does not cover node 3"),
