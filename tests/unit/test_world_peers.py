@@ -56,6 +56,16 @@ def test_a_call_that_only_one_rank_makes_ends(monkeypatch: pytest.MonkeyPatch) -
         Peers.on_first(peers_of(store, 0.1), lambda: None)
 
 
+def test_whoever_has_waited_looks_after_the_others() -> None:
+    def check() -> None:
+        raise DmcError("rank 0", "rank 1 was terminated")
+
+    peers: Any = SimpleNamespace(_recorder=Recorder(Program(0, {}, (), (), ())), check=check)
+    with pytest.raises(DmcError, match="rank 1 was terminated"), Peers.waiting(peers):
+        assert peers._recorder.position().is_waiting
+    assert not peers._recorder.position().is_waiting
+
+
 @pytest.mark.parametrize(
     ("own", "waits_s", "fact"),
     [
