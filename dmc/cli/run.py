@@ -110,9 +110,9 @@ def _train(
 
     The next step is queued before a loss is read, so that the device never idles.
     """
-    order = itertools.islice(_order(len(next(iter(batches.values()))), arguments.shuffle), arguments.steps)
+    order = _order(len(next(iter(batches.values()))), arguments.shuffle)
     previous = None
-    for number, index in itertools.islice(enumerate(order), done, None):
+    for number, index in itertools.islice(enumerate(order), done, arguments.steps):
         result = step.call_flat({name: array[index] for name, array in batches.items()}, lr=arguments.lr)
         loss = result if step.signature.aux is None else result[0]
         saving.after(number + 1)

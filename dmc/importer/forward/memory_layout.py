@@ -26,7 +26,6 @@ def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:
     outermost_first = sorted(range(tensor.dim()), key=lambda i: (-recorded.stride(i), -recorded.shape[i], i))
     back = sorted(range(tensor.dim()), key=outermost_first.__getitem__)
     moved = tensor.permute(outermost_first).contiguous().permute(back)
-
     return moved if _strides(moved) == _strides(recorded) else tensor
 
 
