@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_replay import drawn_state
+from bench.gpu_steps import drawn_state
 from bench.record import write_record
 from dmc.program import Launch, Move, Space
 from dmc.runtime import replay

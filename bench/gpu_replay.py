@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import json
 import statistics
 import sys
@@ -36,7 +35,9 @@ from bench.gpu_steps import (
     RATE,
     STEPS,
     Change,
+    bits_of,
     changes,
+    drawn_state,
     eager_ms,
     loss_error,
     median_ms,
@@ -202,7 +203,7 @@ def run(model: str, directory: Path) -> Result:
         kernels=len(job.kernels),
         arena_bytes=job.programs[0].arenas["device"],
         digest=job.digest(),
-        bits=_bits(losses, trained),
+        bits=bits_of(losses, trained),
         dmc_ms=median_ms(lambda index: float(step.call_flat(batches[index % BATCHES]))),
         eager_ms=eager_ms(CASES[model].build()) if CASES[model].timed else None,
         host_us=_host_us(step, batches),
@@ -211,23 +212,6 @@ def run(model: str, directory: Path) -> Result:
     print(json.dumps(asdict(result)), flush=True)
     step.close()
     return result
-
-
-def drawn_state(step: Any) -> dict[str, Any]:
-    """The state of a new step with parameters as transformers have them at the start, the same on every machine."""
-    random = np.random.default_rng(0)
-    state = step.state_dict()
-    for spec in sorted(step.signature.state, key=lambda spec: spec.name):
-        if spec.role == "parameter":
-            drawn = 0.02 * random.standard_normal(spec.shape, np.float32)
-            scale = len(spec.shape) == 1 and spec.name.endswith("weight")  # Of a normalisation.
-            state["model"].update(dict.fromkeys((spec.name, *spec.aliases), drawn + np.float32(scale)))
-    return state
-
-
-def _bits(losses: Sequence[float], trained: Mapping[str, np.ndarray]) -> str:
-    content = [np.array(losses), *(trained[name] for name in sorted(trained))]
-    return hashlib.sha256(b"".join(each.tobytes() for each in content)).hexdigest()
 
 
 def _host_us(step: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> float:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -24,13 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
 from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "gpu_step.json"
 PEAK = 989.4e12
-BATCHES, COMPARED, STEPS, ROUNDS, ISSUED = 4, 8, 10, 5, 10
+BATCHES, COMPARED = 4, 8
 # Of a loss in bf16: eight steps of rounding each.
 TOLERANCE = 2e-3
 
@@ -172,27 +172,9 @@ def _peer(system: str, model: str, dropout: float, batches: list[dict[str, torch
 def _measured(
     model: str, system: str, dropout: float, losses: tuple[float, ...], ready: float, step: Callable[[int], Any]
 ) -> Result:
-    last = step(0)
-    float(last)
-    rounds: list[float] = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for index in range(STEPS):
-            last = step(index)
-        float(last)
-        torch.cuda.synchronize()
-        rounds.append((time.perf_counter() - begin) / STEPS)
-    host: list[float] = []
-    for index in range(ISSUED):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        last = step(index)
-        host.append(time.perf_counter() - begin)
-        float(last)
-    seconds = statistics.median(rounds)
-    mfu = MODELS[model].flops / seconds / PEAK
-    return Result(model, system, dropout, 1e3 * seconds, mfu, 0, 1e6 * statistics.median(host), ready, losses)
+    step_ms, host_us = clocked(step)
+    mfu = MODELS[model].flops / (step_ms / 1e3) / PEAK
+    return Result(model, system, dropout, step_ms, mfu, 0, host_us, ready, losses)
 
 
 def start(model: str) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,24 @@ def _nudged(step: Any, start: Mapping[str, Any], roundoff: float, seed: int) -> 
             moved = (model[spec.name] * factor).astype(np.float32)
             model.update(dict.fromkeys((spec.name, *spec.aliases), moved))
     return {**start, "model": model}
+
+
+def drawn_state(step: Any) -> dict[str, Any]:
+    """The state of a new step with parameters as transformers have them at the start, the same in every process."""
+    random = np.random.default_rng(0)
+    state = step.state_dict()
+    for spec in sorted(step.signature.state, key=lambda spec: spec.name):
+        if spec.role == "parameter":
+            drawn = 0.02 * random.standard_normal(spec.shape, np.float32)
+            scale = len(spec.shape) == 1 and spec.name.endswith("weight")  # Of a normalisation.
+            state["model"].update(dict.fromkeys((spec.name, *spec.aliases), drawn + np.float32(scale)))
+    return state
+
+
+def bits_of(losses: Sequence[float], trained: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of losses and parameters."""
+    content = [np.array(losses), *(trained[name] for name in sorted(trained))]
+    return hashlib.sha256(b"".join(each.tobytes() for each in content)).hexdigest()
 
 
 def stored_batches(step: Any, stored: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:

@@ -15,7 +15,6 @@ import argparse
 import gc
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from typing import Any
 
 import torch
 
+from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.gpu_step import start
@@ -34,7 +34,7 @@ from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "multi_gpu.json"
 PLANS = ("dp", "zero2")
-BATCHES, COMPARED, STEPS, ROUNDS, ISSUED = 4, 6, 10, 5, 10
+BATCHES, COMPARED = 4, 6
 # Of a loss in bf16: six steps of rounding each.
 TOLERANCE = 5e-3
 Step = Callable[[int], Any]
@@ -233,27 +233,7 @@ def _peer(system: str, given: list[dict[str, torch.Tensor]], rank: int, ranks: i
 
 
 def _measured(plan: str, system: str, ranks: int, batch: int, losses: tuple[float, ...], step: Step) -> Result:
-    last = step(0)
-    for index in range(2):
-        last = step(index)
-    rounds: list[float] = []
-    for _ in range(ROUNDS):
-        float(last)
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for index in range(STEPS):
-            last = step(index)
-        float(last)
-        torch.cuda.synchronize()
-        rounds.append((time.perf_counter() - begin) / STEPS)
-    host: list[float] = []
-    for index in range(ISSUED):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        last = step(index)
-        host.append(time.perf_counter() - begin)
-        float(last)
-    step_ms, host_us = 1e3 * statistics.median(rounds), 1e6 * statistics.median(host)
+    step_ms, host_us = clocked(step)
     device = torch.cuda.get_device_name()
     return Result(MODEL, plan, system, ranks, batch, step_ms, host_us, 0, losses, device=device)
 

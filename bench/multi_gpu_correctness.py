@@ -11,7 +11,6 @@ numbers of GPUs, and exits with 1 where a case does not agree.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_steps import change_error
+from bench.gpu_steps import bits_of, drawn_state
 from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "multi_gpu_correctness.json"
@@ -158,10 +157,10 @@ def run(model: str, plan: str, ranks: int, directory: Path) -> Result:
     begin = time.perf_counter()
     again = train(step, given)
     milliseconds = (time.perf_counter() - begin) / STEPS * 1e3
-    bits = digest(losses, trained) == digest(again, step.state_dict()["model"])
+    bits = bits_of(losses, trained) == bits_of(again, step.state_dict()["model"])
     stored = dict(np.load(directory / f"{model}.alone.npz"))
     error = max(abs(a - b) / abs(b) for a, b in zip(losses, stored["losses"].tolist(), strict=True))
-    errors = {n: change_error(stored[f"start.{n}"], trained[n], stored[f"end.{n}"]) for n in trained}
+    errors = {n: _change_error(stored[f"start.{n}"], trained[n], stored[f"end.{n}"]) for n in trained}
     worst, precision = max(errors, key=errors.__getitem__), step.snapshot().precision
     result = Result(
         model=model,
@@ -198,26 +197,18 @@ def own_part(step: Any, batch: Batch, rank: int) -> dict[str, np.ndarray]:
     return {name: ranks.spreads[name].parts(array)[rank] for name, array in batch.items()}
 
 
+def _change_error(start: np.ndarray, here: np.ndarray, alone: np.ndarray) -> float:
+    """‖here - alone‖ / ‖alone - start‖, where a change counts for no less than a millionth of the value and of one.
+
+    A key's bias has no gradient in exact arithmetic: its change is rounding alone.
+    """
+    change = np.linalg.norm(alone.astype(np.float64) - start)
+    rounding = 1e-6 * (np.linalg.norm(alone) + alone.size**0.5)
+    return float(np.linalg.norm(here.astype(np.float64) - alone) / max(change, rounding))
+
+
 def _loss(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) else result
-
-
-def drawn_state(step: Any) -> dict[str, Any]:
-    """The state of a new step with parameters as transformers have them at the start, the same in every process."""
-    random = np.random.default_rng(0)
-    state = step.state_dict()
-    for spec in sorted(step.signature.state, key=lambda spec: spec.name):
-        if spec.role == "parameter":
-            drawn = 0.02 * random.standard_normal(spec.shape, np.float32)
-            scale = len(spec.shape) == 1 and spec.name.endswith("weight")  # Of a normalisation.
-            state["model"].update(dict.fromkeys((spec.name, *spec.aliases), drawn + np.float32(scale)))
-    return state
-
-
-def digest(losses: Sequence[float], trained: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of losses and parameters."""
-    content = [np.array(losses), *(trained[name] for name in sorted(trained))]
-    return hashlib.sha256(b"".join(each.tobytes() for each in content)).hexdigest()
 
 
 def _write(path: Path, results: Sequence[Result], ranks: int) -> None:
