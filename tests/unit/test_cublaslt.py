@@ -118,8 +118,8 @@ def test_an_algorithm_is_had_again_by_its_numbers() -> None:
 def test_the_library_chooses_within_what_a_product_allows() -> None:
     bindings = Bindings()
     Library(bindings).prepared(replace(PRODUCT, alignment=8))(1, 2, 3, 4, 5)
-    in_f32 = 2
-    asked = {"MAX_WORKSPACE_BYTES": 1024, "REDUCTION_SCHEME_MASK": in_f32, **dict.fromkeys(_LIMITS, 8)}
+    # 2: of the schemes of reduction, that in f32.
+    asked = {"MAX_WORKSPACE_BYTES": 1024, "REDUCTION_SCHEME_MASK": 2, **dict.fromkeys(_LIMITS, 8)}
     assert bindings.preferences == {getattr(PREFERENCES, name): value for name, value in asked.items()}
 
 

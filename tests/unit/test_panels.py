@@ -142,10 +142,8 @@ def test_a_product_that_reads_no_whole_matrix_of_its_own_is_told() -> None:
     changes = (load[0], sliced), (load[0], f"{load[0]}\n{again}"), (product[0], f"{product[0]}\n{other}")
     for changed in (text.replace(*each) for each in changes):
         assert with_panel_loops(changed, 2) == changed
-        executables = {**library.executables, name: changed}
-        assert misread_panels('func.func @k() { panels = "right" }', CodeLibrary("", library.kernels, executables)) == {
-            "k"
-        }
+        misreading = CodeLibrary("", library.kernels, {**library.executables, name: changed})
+        assert misread_panels('func.func @k() { panels = "right" }', misreading) == {"k"}
     assert misread_panels('func.func @k() { panels = "right", panels = "right" }', library) == {"k"}
 
 
