@@ -27,7 +27,6 @@ def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> Non
     `matmul(x, w)` becomes `matmul(x, as_matrix(barrier(panels(w)))) {panels = "right"}`. What the product then reads is
     only called a matrix, so that IREE joins it with the loops behind it: `with_panel_loops` tells what it is.
     """
-    packed: dict[tuple[ir.Value, int], ir.Value] = {}
     functions = [op for op in module.body.operations if op.operation.attributes["sym_name"].value not in without]
     for op in [op for function in functions for op in walk(function) if _is_product(op)]:
         rows, columns = ir.RankedTensorType(op.results[0].type).shape
@@ -37,9 +36,9 @@ def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> Non
         if rows < least or columns < _COLUMNS or rows % WIDTH or columns % WIDTH:
             continue
         with op.location:
-            op.operands[1] = _packed(op.operands[1], right, 1, packed)
+            op.operands[1] = _packed(op.operands[1], right, 1)
             if both:
-                op.operands[0] = _packed(op.operands[0], left, 0, packed)
+                op.operands[0] = _packed(op.operands[0], left, 0)
             op.attributes[MARK] = ir.StringAttr.get("both" if both else "right")
 
 
@@ -57,14 +56,12 @@ def _source(value: ir.Value) -> ir.Value:
     return value
 
 
-def _packed(value: ir.Value, source: ir.Value, side: int, packed: dict[tuple[ir.Value, int], ir.Value]) -> ir.Value:
+def _packed(value: ir.Value, source: ir.Value, side: int) -> ir.Value:
     """The panels of the operand `value` of a product, under its own type. side: 0 left, 1 right.
 
-    source: `value`, or what it is the transpose of.
+    source: `value`, or what it is the transpose of. IREE joins equal panels of several products.
     """
-    if (value, side) not in packed:
-        packed[value, side] = _as_matrix(_panels(value, source, side), value.type)
-    return packed[value, side]
+    return _as_matrix(_panels(value, source, side), value.type)
 
 
 def _panels(value: ir.Value, source: ir.Value, side: int) -> ir.Value:

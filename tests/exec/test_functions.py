@@ -46,8 +46,10 @@ NARROW: Mapping[str, Function] = {
     "distance": lambda x: functional.pairwise_distance(x.clamp(-9, 9)[None], x.flip(0).clamp(-9, 9)[None]),
     "pool": lambda x: functional.avg_pool1d(x.clamp(-9, 9)[None], x.numel()),
 }
-# Units in the last place: of f32 the approximations of a backend have a few, f16 and bf16 are rounded once.
-UNITS = {torch.float32: 40.0, torch.float16: 1.01, torch.bfloat16: 1.01}
+# Units in the last place: of f32 the approximations of a backend have up to two, f16 and bf16 are rounded once.
+UNITS = {torch.float32: 2.0, torch.float16: 1.01, torch.bfloat16: 1.01}
+# A backend's own arctangent of a quotient, in f32.
+COARSE = {"atan2": 10.0}
 
 
 class Applied(nn.Module):
@@ -99,7 +101,8 @@ def test_functions(dtype: torch.dtype) -> None:
     for name, actual in _compiled(FUNCTIONS, x).items():
         units = _units(actual, FUNCTIONS[name](x.double()), dtype)
         worst = int(units.argmax())
-        assert units[worst] <= UNITS[dtype], f"{name}({x[worst]}) = {actual[worst]}, {units[worst]:.3g} units off"
+        most = max(UNITS[dtype], COARSE.get(name, 0.0) if dtype == torch.float32 else 0.0)
+        assert units[worst] <= most, f"{name}({x[worst]}) = {actual[worst]}, {units[worst]:.3g} units off"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -202,9 +202,9 @@ def test_a_table_beside_the_output_is_taken_unless_another_is_named(
     run: Run, module: str, compiler: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     (tmp_path / "gpt.tuning.json").write_text("{}")
-    for options in (("--target", "cuda"), ("--target", "cpu"), ("--target", "cpu+cuda", "--tuning", "other.json")):
-        run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)
-    assert [asked.get("tuning") for asked in compiler] == ["gpt.tuning.json", None, "other.json"]
+    for options in ("cpu+cuda", "-o", "bert.dmc"), ("cpu+cuda",), ("cpu",), ("cpu+cuda", "--tuning", "other.json"):
+        run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--target", *options)
+    assert [asked.get("tuning") for asked in compiler] == [None, "gpt.tuning.json", None, "other.json"]
 
 
 @pytest.mark.usefixtures("compiler")

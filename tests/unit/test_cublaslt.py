@@ -40,6 +40,9 @@ class Bindings:
     def __init__(self) -> None:
         self.memory: dict[int, np.ndarray] = {}
         self.multiplied: list[bytes] = []
+        self.operands: list[tuple[int, ...]] = []
+        self.preferences: dict[int, int] = {}
+        self.needed = 0
 
     def create(self) -> int:
         return 1
@@ -63,6 +66,9 @@ class Bindings:
             self.memory[found][number]["algo"] = text.ljust(64, b"\0")
         np.ctypeslib.as_array((ctypes.c_int32 * 1).from_address(made))[0] = len(texts)
 
+    def matmul_preference_set_attribute(self, _: int, attribute: int, buffer: int, size: int) -> None:
+        self.preferences[attribute] = int.from_bytes(self._bytes(buffer)[:size].tobytes(), "little")
+
     def _bytes(self, address: int) -> np.ndarray:
         return np.ctypeslib.as_array((ctypes.c_uint8 * 64).from_address(address))
 
@@ -81,9 +87,12 @@ class Bindings:
     def matmul_algo_check(self, *arguments: int) -> None:
         if self._bytes(arguments[-2])[0] >= 90:
             raise Unknown("not supported")
+        self.memory[arguments[-1]]["workspace_size"] = self.needed
 
     def matmul(self, *arguments: int) -> None:
         self.multiplied.append(bytes(self._bytes(arguments[-4])[: len(ALGORITHM)]))
+        _, _, _, right, _, left, _, _, old, _, result, _, _, workspace, _, stream = arguments
+        self.operands.append((left, right, old, result, workspace, stream))
 
 
 class Results:
@@ -103,6 +112,23 @@ def test_an_algorithm_is_had_again_by_its_numbers() -> None:
     for algorithm in (KNOWN, ()):
         library.prepared(replace(PRODUCT, algorithm=algorithm))(1, 2, 3, 4, 5)
     assert bindings.multiplied == [bytes(KNOWN)] * 2
+    assert bindings.operands == [(1, 2, 3, 3, 4, 5)] * 2
+
+
+def test_the_library_chooses_within_what_a_product_allows() -> None:
+    bindings = Bindings()
+    Library(bindings).prepared(replace(PRODUCT, alignment=8))(1, 2, 3, 4, 5)
+    # 2: of the schemes of reduction, that in f32.
+    asked = {"MAX_WORKSPACE_BYTES": 1024, "REDUCTION_SCHEME_MASK": 2, **dict.fromkeys(_LIMITS, 8)}
+    assert bindings.preferences == {getattr(PREFERENCES, name): value for name, value in asked.items()}
+
+
+def test_an_algorithm_that_needs_more_memory_is_not_taken() -> None:
+    bindings = Bindings()
+    bindings.needed = 1025
+    with pytest.warns(RuntimeWarning, match="cuBLASLt 130100 needs more than 1024 bytes"):
+        Library(bindings).prepared(replace(PRODUCT, algorithm=KNOWN))(1, 2, 3, 4, 5)
+    assert Library(bindings).algorithms(PRODUCT, 3) == []
 
 
 def test_another_version_of_the_library_chooses_and_says_so() -> None:

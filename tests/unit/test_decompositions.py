@@ -91,7 +91,8 @@ def test_powers_are_rounded_once_or_twice() -> None:
     x = torch.cat([x, 1.0 + torch.linspace(-1e-3, 1e-3, 2_000)])
     y = 10.0 * torch.randn(x.shape, generator=generator)
     _in_units(power.OWN[torch.ops.aten.pow.Tensor_Tensor](x, y), x.double() ** y.double(), largest)
-    for exponent in (1.7, -0.01, 63.0, -20.0):
+    # Large exponents show the last digits of logarithms between those of √½ and √2.
+    for exponent in (1.7, -0.01, 63.0, -20.0, 250.0, -240.0):
         own = power.OWN[torch.ops.aten.pow.Tensor_Scalar](x, exponent)
         _in_units(own, x.double() ** torch.tensor(exponent).double(), largest)
 
@@ -100,7 +101,7 @@ def _in_units(actual: Tensor, exact: Tensor, largest: float) -> None:
     normal = (exact > torch.finfo(torch.float32).smallest_normal) & (exact < largest)
     assert normal.any()
     units = (actual.double() - exact).abs() / exact / torch.finfo(torch.float32).eps
-    assert units[normal].max() < 2.0
+    assert units[normal].max() < 1.5
     assert torch.equal(actual[exact > 2.0 * largest], torch.full_like(actual[exact > 2.0 * largest], INF))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from dmc.errors import DmcError
@@ -10,7 +12,8 @@ from dmc.target import CPU, CUDA_BY_IREE, Target
 
 
 def _dispatch(buffers: int) -> str:
-    lines = [f"    rw %arg{i}[%c0 for %c8] : !stream.resource<external>{{%c8}}," for i in range(buffers)]
+    accesses = itertools.islice(itertools.cycle(("ro", "rw", "wo")), buffers)
+    lines = [f"    {each} %arg{i}[%c0 for %c8] : !stream.resource<external>{{%c8}}," for i, each in enumerate(accesses)]
     return "\n".join(["  stream.cmd.dispatch @kernel::@step(%c0 : i32) {", *lines, "  }"])
 
 

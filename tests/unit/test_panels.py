@@ -118,6 +118,8 @@ def _executable(transposed: str = "left") -> tuple[str, CodeLibrary]:
 def test_tiles_fit_into_the_registers(size: int, transposed: str, tile: str) -> None:
     program = with_panel_loops(NATIVE.format(size=size) + _executable(transposed)[0], cores=2)
     assert tile in program
+    # The tile of a task: 128 rows, which are 8 panels of a left matrix in panels, by all 6 panels of columns.
+    assert f"distribution = {[8, 0, 6, 0, 0] if transposed == 'left' else [128, 6, 0, 0]}" in program
     assert not is_marked(program)
 
 
@@ -128,16 +130,20 @@ def test_more_cores_get_smaller_tiles() -> None:
     assert (few[1], few[2], many[1], many[2]) == ("128", "6", "32", "6")
 
 
-def test_a_product_that_reads_no_whole_matrix_is_told() -> None:
+def test_a_product_that_reads_no_whole_matrix_of_its_own_is_told() -> None:
     text, library = _executable("right")
     assert misread_panels('func.func @k() { panels = "right" }', library) == set()
     (name,) = (name for name, each in library.executables.items() if each == text)
-    load = re.search(r"tensor\.load %\S+, offsets = \[0, 0\], sizes = \[40, 96\]", text)
-    assert load is not None
-    sliced = text.replace(load[0], load[0].replace("[0, 0]", "[8, 0]"))
-    assert with_panel_loops(sliced, 2) == sliced
-    other = CodeLibrary("", library.kernels, {**library.executables, name: sliced})
-    assert misread_panels('func.func @k() { panels = "right" }', other) == {"k"}
+    load = re.search(r"%\S+ = \S+tensor\.load %\S+, offsets = \[0, 0\], sizes = \[40, 96\][^\n]*", text)
+    product = re.search(r"%\S+ = linalg\.matmul [^\n]*", text)
+    assert load is not None and product is not None
+    sliced = load[0].replace("[0, 0]", "[8, 0]")
+    again, other = (re.sub("^%", "%another_", line) for line in (load[0], product[0]))
+    changes = (load[0], sliced), (load[0], f"{load[0]}\n{again}"), (product[0], f"{product[0]}\n{other}")
+    for changed in (text.replace(*each) for each in changes):
+        assert with_panel_loops(changed, 2) == changed
+        misreading = CodeLibrary("", library.kernels, {**library.executables, name: changed})
+        assert misread_panels('func.func @k() { panels = "right" }', misreading) == {"k"}
     assert misread_panels('func.func @k() { panels = "right", panels = "right" }', library) == {"k"}
 
 

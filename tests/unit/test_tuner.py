@@ -37,6 +37,7 @@ class Device:
 
     def __init__(self, times: dict[str, float]) -> None:
         self.times, self.memory, self.issued = times, np.zeros(0, np.uint8), list[str]()
+        self.pointers: list[tuple[int, ...]] = []
 
     def prepare(self, lanes: int, code: DeviceCode) -> None:
         self.kernels = code.kernels
@@ -74,6 +75,7 @@ class Device:
         self.issued.append(dispatch.entry)
         if dispatch.entry == "refused":
             raise DmcError("device", "does not launch it")
+        self.pointers.append(tuple(pointers))
         source, target = (self.memory[each : each + 4 * COUNT].view(np.float32) for each in pointers)
         count = COUNT - 1 if dispatch.entry == "short" else COUNT
         target[:count] = (3 if dispatch.entry == "wrong" else 2) * source[:count]
@@ -102,6 +104,23 @@ def test_the_fastest_that_is_right_is_chosen() -> None:
     assert choice.types == "1000xf32 -> 1000xf32"
     assert [each.partition(":")[0] for each in refused] == ["wrong", "short", "refused"]
     assert "differs by 5.0e-01" in refused[0] and "not finite" in refused[1] and "does not launch" in refused[2]
+
+
+def test_each_launch_takes_the_next_of_several_sets() -> None:
+    device = Device({"first": 9.0})
+    next(tune(device, Candidates((_tunable("first"),), {})))
+    sets = [tuple(device.memory[each : each + 4 * COUNT].tobytes() for each in pair) for pair in set(device.pointers)]
+    assert len(sets) == 8 and device.pointers[-2] == device.pointers[-10]
+    assert len({operand for operand, _ in sets}) == 8, "data that are in the cache, or alike"
+
+
+def test_large_operands_repeat_their_data() -> None:
+    device, period, rest = Device({"first": 9.0}), 1_048_573, 100
+    tunable = replace(_tunable("first"), reads=(Operand("i1", (period + rest,)),))
+    next(tune(device, Candidates((tunable,), {})))
+    data, behind = np.split(device.memory[: period + rest + 1], [period + rest])
+    assert np.array_equal(data[period:], data[:rest]) and data[:rest].any()
+    assert not behind.any()
 
 
 def test_what_is_hardly_faster_is_not_chosen() -> None:
@@ -191,6 +210,15 @@ def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None,
     assert isinstance(step, Product) and step.algorithm == ALGORITHM
 
 
+def test_equal_kernels_are_timed_once_and_short_ones_never(context: None) -> None:
+    alias, bodies = MODULE.split("\n", 2)[1:]
+    module = ir.Module.parse("\n".join([alias, *(bodies.replace("NAME", name) for name in ("one", "same"))]))
+    long = {name: Kernel(name, (), (), 1, 1 << 20) for name in ("one_0", "one_1", "same_0", "same_1")}
+    for kernels, names in ((long, ["one_0", "one_1"]), ({"one_1": replace(long["one_1"], traffic=(1 << 20) - 1)}, [])):
+        found = candidates_of(module, Job({"rank": 1}, (), kernels, ()))
+        assert [each.kernel for each in found.tunables] == names
+
+
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     with pytest.raises(ArtifactError, match="holds no tuning table"):
@@ -201,9 +229,16 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(text).replace('"label": "fast"', '"label": "slow"'))
     with pytest.raises(ArtifactError, match=r"holds no tuning table .*'slow' was not measured"):
         Table.read(path)
-    path.write_text(json.dumps({**text, "schema": 99}))
-    with pytest.raises(ArtifactError, match="is of schema 99"):
-        Table.read(path)
+    for other, fact in (({"schema": 99}, "is of schema 99"), ({"architecture": "sm_80"}, "for sm_80, expected")):
+        path.write_text(json.dumps({**text, **other}))
+        with pytest.raises(ArtifactError, match=fact):
+            Table.read(path)
+
+
+def test_choices_of_the_later_table_go_first() -> None:
+    ours, users = (Choice("k", "", label, {label: 1.0}) for label in ("ours", "users"))
+    joined = Table({"both": ours, "one": ours}).joined(Table({"both": users, "other": users}))
+    assert joined.choices == {"both": users, "one": ours, "other": users}
 
 
 def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
