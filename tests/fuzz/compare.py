@@ -1,8 +1,8 @@
 """Where two runs of a program differ, and whether that can be rounding.
 
 Programs start from numbers that floats hold exactly, so most compute without rounding; then there is no tolerance but
-for the order of sums. Of the others, what eager itself gives in float64, or from inputs one rounding away, says how far
-a right result may be.
+for the order of sums. Of the others, what eager itself gives in float64, from inputs one rounding away, or with other
+roundings on the way, says how far a right result may be.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tests.fuzz.rounding import OtherRoundings
 from tests.fuzz.train import Case, Mode, Trace, by_eager, case_of
 
 # Of the numbers of a type: relative, and absolute.
 CLOSE = {torch.float32: (2e-5, 2e-6), torch.bfloat16: (2e-2, 1e-3), torch.float16: (4e-3, 2e-4)}
 # How much farther than eager's own uncertainty a result may be, and how many times eager is run to find that.
-SLACK, RUNS = 30.0, 4
+SLACK, RUNS, ROUNDINGS = 30.0, 4, 8
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,20 @@ def tolerance(text: str, mode: Mode) -> Close:
 
 
 def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequence[Trace], close: Close) -> bool:
-    """Whether eager is as uncertain as the two runs are apart: from perturbed leaves, and in float64.
+    """Whether eager is as uncertain as the two runs are apart: in float64, from perturbed leaves, with other roundings.
 
-    Where float64 gives the same bits and nothing is rounded, nothing is uncertain.
+    Where no operation on the way to a tensor rounds, nothing is uncertain.
     """
     wide = by_eager(case_of(text, wide=True), mode)
     pairs = list(zip(wide, expected, strict=True))
     rounded = [{name: each.to(right[name].dtype) for name, each in left.items()} for left, right in pairs]
-    # Of few digits, a result comes out the same by chance; of many, a single one may, but for the digits of float64.
-    is_same = close == CLOSE[torch.float32] and first_difference(rounded, expected, (0.0, 0.0)) is None
-    if is_same and _is_exact(first_difference(actual, expected, close), wide, expected):
+    others = [_with_other_roundings(text, mode, seed) for seed in range(ROUNDINGS)]
+    difference = first_difference(actual, expected, close)
+    # Of few digits, a right result may also be rounded where eager has no operation.
+    if close == CLOSE[torch.float32] and _is_exact(difference, [wide, *others], expected):
         return False
     eps = close[0] / 50
-    others = [rounded, *(by_eager(perturbed(case_of(text), eps, seed), mode) for seed in range(RUNS))]
+    others += [rounded, *(by_eager(perturbed(case_of(text), eps, seed), mode) for seed in range(RUNS))]
     return all(
         _is_covered(left[name], right[name], [each[step][name] for each in others], close)
         for step, (left, right) in enumerate(zip(actual, expected, strict=True))
@@ -76,12 +78,18 @@ def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequen
     )
 
 
-def _is_exact(difference: Difference | None, wide: Sequence[Trace], expected: Sequence[Trace]) -> bool:
-    """Whether float64 gives the very numbers that eager gives for the tensor that differs."""
+def _with_other_roundings(text: str, mode: Mode, seed: int) -> list[Trace]:
+    case = case_of(text)
+    with OtherRoundings(seed):
+        return by_eager(case, mode)
+
+
+def _is_exact(difference: Difference | None, others: Sequence[Sequence[Trace]], expected: Sequence[Trace]) -> bool:
+    """Whether all of `others` give the very numbers that eager gives for the tensor that differs."""
     if difference is None or difference.name not in expected[difference.step]:
         return True
-    exact, found = (each[difference.step][difference.name].double() for each in (wide, expected))
-    return torch.equal(exact.nan_to_num(), found.nan_to_num())
+    found, *rest = (each[difference.step][difference.name].double().nan_to_num() for each in (expected, *others))
+    return all(torch.equal(found, each) for each in rest)
 
 
 def perturbed(case: Case, eps: float, seed: int) -> Case:

@@ -1,0 +1,78 @@
+"""Eager with other roundings: how uncertain results are that were rounded on their way.
+
+What an operation gives is compared with what it gives in float64. Where they differ, it was rounded, and may as well be
+off by that much more; where they do not, it is exact and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+
+class OtherRoundings(TorchDispatchMode):
+    """Within it, every element that an operation rounds is off by another rounding, up or down as `seed` draws it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        # First: an operation may write its operands.
+        exact = None if func.is_view else _in_float64(func, args, kwargs or {})
+        result = func(*args, **(kwargs or {}))
+        if func is aten._softmax_backward_data.default:
+            self._round_difference(result, *args[:3])
+        elif exact is not None:
+            for found, right in zip(pytree.tree_leaves(result), pytree.tree_leaves(exact), strict=True):
+                if isinstance(found, Tensor) and found.is_floating_point():
+                    self._round(found, right)
+        return result
+
+    def _round(self, found: Tensor, exact: Tensor) -> None:
+        wide = found.double()
+        error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
+        unit = wide.abs() * torch.finfo(found.dtype).eps
+        found.copy_(torch.where(error > 0.0, wide + self._signs(found) * torch.maximum(error, unit), wide))
+
+    def _round_difference(self, found: Tensor, dy: Tensor, y: Tensor, dim: int) -> None:
+        """The gradient of a softmax is y · (dy - Σ y · dy). Attention takes the sum from its results, as FlashAttention
+        does: there the two do not cancel where y is 1. Of few digits, all of this is exact.
+        """
+        if torch.equal(dy, dy.half().to(dy.dtype)) and torch.equal(y, y.half().to(y.dtype)):
+            return
+        unit = dy.double().abs().amax(dim, keepdim=True) * y.double() * torch.finfo(found.dtype).eps
+        found.copy_(found.double() + self._signs(found) * unit.nan_to_num(0.0, 0.0, 0.0))
+
+    def _signs(self, like: Tensor) -> Tensor:
+        return torch.randint(0, 2, like.shape, generator=self.generator) * 2 - 1
+
+
+def _in_float64(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The results of an operation on copies in float64; None if it does not compute, or not in that type."""
+    given = pytree.tree_leaves((args, kwargs))
+    floating = any(isinstance(each, Tensor) and each.is_floating_point() for each in given)
+    if not floating or any(isinstance(each, torch.UntypedStorage) for each in given):
+        return None
+
+    def wide(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return value.double().clone() if value.is_floating_point() else value.clone()
+
+    args, kwargs = pytree.tree_map(wide, (args, dict(kwargs)))
+    try:
+        return func(*args, **kwargs)
+    # As of a kernel that takes one type alone.
+    except (RuntimeError, NotImplementedError):
+        return None

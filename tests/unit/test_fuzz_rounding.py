@@ -1,0 +1,81 @@
+"""What the fuzzer takes for rounding, and what not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.fuzz.compare import is_rounding, tolerance
+from tests.fuzz.rounding import OtherRoundings
+from tests.fuzz.train import PLAIN, Trace, by_eager, case_of
+
+FINDS = Path(__file__).parents[1] / "fuzz" / "finds"
+TEXT = """
+import torch
+from torch import Tensor, nn
+
+import dmc
+from tests.fuzz.values import plain, weighed
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.p0 = nn.Parameter(plain([0.5, -1.0, 2.0, 0.25], (2, 2), torch.float32))
+
+    def forward(self, x0: Tensor) -> tuple[Tensor, list[Tensor]]:
+        chosen = (x0 / 3).softmax(-1) @ self.p0
+        return weighed(chosen), [x0.argmax(1), x0 * 2, chosen, (chosen > 0.5)]
+
+
+INPUTS = (plain([1.0, 2.0, 4.0, -3.0], (2, 2), torch.float32),)
+OPTIMIZER = dmc.optim.SGD(lr=0.125)
+"""
+
+
+def _eager(text: str) -> list[Trace]:
+    return by_eager(case_of(text))
+
+
+def _is_rounding(text: str, actual: list[Trace]) -> bool:
+    return is_rounding(text, PLAIN, actual, _eager(text), tolerance(text, PLAIN))
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("name", ["loss", "p0", "output 0", "output 1", "output 2", "output 3"])
+def test_a_fault_is_no_rounding(step: int, name: str) -> None:
+    actual = _eager(TEXT)
+    right = actual[step][name]
+    actual[step][name] = right * (1 + 1e-3) if right.is_floating_point() else 1 - right.to(torch.int64)
+    actual[step][name] = actual[step][name].to(right.dtype)
+    assert not _is_rounding(TEXT, actual)
+
+
+def test_what_no_operation_rounds_is_certain_beside_what_is_rounded() -> None:
+    actual = _eager(TEXT)
+    actual[0]["output 1"] *= 1 + 4e-5
+    assert not _is_rounding(TEXT, actual)
+
+
+@pytest.mark.parametrize("name", ["attention_that_chooses_one", "order_of_rounded_ones"])
+def test_in_chaotic_programs_rounding_is_seen(name: str) -> None:
+    text = (FINDS / f"{name}.py").read_text(encoding="utf-8")
+    with OtherRoundings(seed=100):
+        others = _eager(text)
+    assert _is_rounding(text, others)
+    worst = max(others[0], key=lambda each: float((others[0][each] - _eager(text)[0][each]).abs().max()))
+    others[0]["loss"] = others[0]["loss"] * 1.01
+    assert not _is_rounding(text, others), worst
+
+
+def test_exact_operations_are_left_alone() -> None:
+    exact = [lambda x: x * 2, lambda x: x - x, lambda x: x.sum(), lambda x: x @ x, lambda x: x.t().clone()]
+    values = torch.tensor([[1.0, 2.0], [3.0, -0.5]])
+    with OtherRoundings(seed=0):
+        assert all(torch.equal(each(values.clone()), each(values.double()).float()) for each in exact)
+        assert not torch.equal(values / 3, (values.double() / 3).float())
+        changed = values.clone().exp_()
+    torch.testing.assert_close(changed, values.exp(), rtol=1e-6, atol=0.0)
+    assert not torch.equal(changed, values.exp())
