@@ -1,4 +1,4 @@
-"""Attention whose probabilities are 0 and 1: its gradient is what rounding leaves of a difference that eager's formula makes 0."""
+"""Attention with probabilities 0 and 1: its gradient is what rounding leaves of a difference that is 0 in eager."""
 
 from __future__ import annotations
 
