@@ -33,6 +33,13 @@ def _written_through_a_view(_: Tensor) -> Tensor:
     return mask
 
 
+def _written_in_a_region(_: Tensor) -> Tensor:
+    mask = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()
+    with torch.no_grad():
+        mask.view(-1).mul_(True)
+    return mask
+
+
 CAUSAL: dict[str, Mask] = {
     "compared": lambda x: _lower(),
     "tril": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(),
@@ -47,6 +54,7 @@ LEFT: dict[str, Mask] = {
     "a large number, not infinity": lambda x: torch.where(_lower(), 0.0, -1e9),
     "written": _written,
     "written through a view": _written_through_a_view,
+    "written in a region of another mode": _written_in_a_region,
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
 }
 

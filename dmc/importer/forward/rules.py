@@ -17,7 +17,7 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
-from dmc.importer.forward import losses, rnn, upsampling
+from dmc.importer.forward import expansion, losses, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.torch_internals import argument_names
 
@@ -228,13 +228,11 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
     return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
 
 
-@rule(aten.expand.default, aten.expand_as.default)
-def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
-    """A view where nothing is repeated. A write through an expansion is functionalised as adding a difference, which
-    rounds, and turns infinities into NaN.
-    """
-    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
-    return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
+def _expansion(operation: OpOverload) -> Rule:
+    return lambda random, *given, **options: expansion.expanded(operation, *given, **options)
+
+
+RULES.update({operation: _expansion(operation) for operation in expansion.OPERATIONS})
 
 
 @rule(aten.max_pool2d.default)
