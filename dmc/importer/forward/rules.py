@@ -1,15 +1,11 @@
-"""ATen operations of the forward pass → composites: a table from operation to rule.
-
-A rule takes the source of random draws and the operation's arguments. It returns `DECLINE` where the composite does not
-mean what the operation does; PyTorch then decomposes the operation.
-"""
+"""ATen operations of the forward pass → composites."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,28 +13,14 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
-from dmc.importer.forward import losses, rnn, upsampling
+from dmc.importer.forward import losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
+from dmc.importer.forward.registry import DECLINE, RULES, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "Randomness", "composites"]
+__all__ = ["DECLINE", "RULES", "composites", "pooling", "upsampling"]
 
 aten = torch.ops.aten
-DECLINE: Final = object()
-
-Rule = Callable[..., Any]
-RULES: dict[Any, Rule] = {}
-
-
-def rule(*targets: Any) -> Callable[[Rule], Rule]:
-    """Registers a rule for each of `targets`."""
-
-    def register(function: Rule) -> Rule:
-        for target in targets:
-            RULES[target] = function
-        return function
-
-    return register
 
 
 @rule(aten.dropout.default)
@@ -237,32 +219,6 @@ def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implic
     return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
 
 
-@rule(aten.max_pool2d.default)
-def _max_pool2d(
-    random: Randomness,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    ceil_mode: bool = False,
-) -> Any:
-    if ceil_mode or x.dim() != 4:
-        return DECLINE
-    kernel = _pair(kernel)
-    return torch.ops.dmc.max_pool2d(x, kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
-
-
-@rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
-def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
-    return upsampling.nearest(x, size, scales, offset=0.0)
-
-
-@rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
-def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
-    return upsampling.nearest(x, size, scales, offset=0.5)
-
-
 @rule(aten.lstm.input)
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
     if len({tensor.shape[-1] for tensor in hx}) > 1:
@@ -290,7 +246,3 @@ def _or_nan(in_range: Tensor, value: Tensor) -> Tensor:
 def _repeat_heads(x: Tensor, times: int) -> Tensor:
     *batch, heads, length, width = x.shape
     return x.unsqueeze(-3).expand(*batch, heads, times, length, width).reshape(*batch, heads * times, length, width)
-
-
-def _pair(values: Sequence[int]) -> list[int]:
-    return [int(values[0]), int(values[-1])]
