@@ -14,7 +14,6 @@ from tests.fuzz.train import Case
 
 _TAGS = {
     torch.Tag.dynamic_output_shape: "a shape depends on data",
-    torch.Tag.nondeterministic_seeded: "draws random numbers",
 }
 
 
@@ -42,7 +41,7 @@ def _of_tensor(tensor: Tensor) -> list[str]:
 
 def out_of_scope(case: Case) -> str | None:
     """Why no step contains a case, or None. Forward and backward are looked at."""
-    case = case.fresh()
+    case, seed = case.fresh(), torch.get_rng_state()
     with _Watch() as watch:
         try:
             loss, _ = case.module(*case.inputs)
@@ -51,4 +50,6 @@ def out_of_scope(case: Case) -> str | None:
         if not loss.requires_grad:
             return watch.reasons[0] if watch.reasons else "no gradient"
         loss.backward()
+    if not torch.equal(seed, torch.get_rng_state()):
+        return "draws random numbers"
     return watch.reasons[0] if watch.reasons else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench.coverage.check import check
+from bench.coverage.check import OUTSIDE, check
 from bench.coverage.steps import Sample
 from tests.fuzz.check import Verdict, Way
 from tests.fuzz.train import PLAIN, Mode
@@ -41,7 +41,11 @@ class Task:
 
     def verdict(self) -> Verdict | None:
         """What it comes to; None where there is no such sample."""
-        chosen = samples(self.kind, self.name, self.most)
+        try:
+            chosen = samples(self.kind, self.name, self.most)
+        # What PyTorch itself cannot build on this machine is no case.
+        except Exception as error:
+            return None if self.sample else Verdict("refused", str(error), OUTSIDE)
         if self.sample is None:
             return check(chosen, self.way, self.mode)
         return check([chosen[self.sample]], self.way, self.mode) if self.sample < len(chosen) else None

@@ -1,11 +1,15 @@
 """What survives differentiation, in operations that torch-mlir lowers to linalg alone, and well.
 
 * decompositions: the table
+* borrowed: PyTorch's own
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
 * scalars: Python scalars as operands
 * sums: reductions, and sums of products of three
+* scans: running sums, products and extremes
+* places: writes at computed places
+* convolutions: transposed and grouped ones, and gradients
 * selection: largest and smallest elements, sorting
 """

@@ -115,7 +115,7 @@ class Order:
 
     def _is_best(self, x: Tensor, among: Tensor) -> Tensor:
         # Nothing is below the least integer: elements not `among` are masked again in the search for the best.
-        candidates = torch.where(among, x, _worst(x.dtype, self.largest)).to(x.dtype)
+        candidates = torch.where(among, x, worst(x.dtype, self.largest)).to(x.dtype)
         reduce = torch.amax if self.largest else torch.amin
         return x == reduce(candidates, self.dim, keepdim=True)
 
@@ -126,7 +126,8 @@ class Order:
         return torch.where(mask, self.places, self.x.shape[self.dim]).amin(self.dim, keepdim=True)
 
 
-def _worst(dtype: torch.dtype, largest: bool) -> float:
+def worst(dtype: torch.dtype, largest: bool) -> float:
+    """What no element is less than, or, of the smallest, more."""
     if dtype.is_floating_point:
         return -math.inf if largest else math.inf
     if dtype == torch.bool:

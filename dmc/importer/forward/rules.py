@@ -197,17 +197,26 @@ def _index_select(random: Randomness, x: Tensor, dim: int, index: Tensor) -> Any
     return _or_nan(in_range.view(view), aten.index_select.default(x, dim, safe))
 
 
+@rule(aten.take.default)
+def _take(random: Randomness, x: Tensor, index: Tensor) -> Any:
+    return _index(random, x.reshape(-1), [index])
+
+
 @rule(aten.index.Tensor)
 def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
-    leading = all(index is not None for index in indices[: len(given)])
-    if not leading or any(index.dtype == torch.bool for index in given):
+    if any(index.dtype == torch.bool for index in given):
         return DECLINE
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    x = x.movedim(dims, list(range(len(dims))))
     pairs = [_in_range(index, size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
     in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
     inside = functools.reduce(torch.logical_and, in_range)
     rows = aten.index.Tensor(x, [safe for safe, _ in pairs])
-    return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+    rows = _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+    # Indices side by side give their dimensions where they stand; others give them first.
+    return rows.movedim(list(range(inside.dim())), list(range(first, first + inside.dim())))
 
 
 @rule(aten.expand.default, aten.expand_as.default)
