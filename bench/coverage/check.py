@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from bench.coverage.steps import Sample, case_of, widened
 from dmc.errors import DmcError
 from dmc.importer.forward.precision import Precision
 from tests.fuzz.check import FRAMES, Verdict, Way
-from tests.fuzz.compare import CLOSE, Close, Difference, first_difference, perturbed
+from tests.fuzz.compare import CLOSE, Close, first_difference, perturbed
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter
 
 # How much farther from eager a result may be than eager is from itself in float64 or from inputs one rounding away.
@@ -28,12 +29,15 @@ def check(samples: Sequence[Sample], way: Way = "interpreter", mode: Mode = PLAI
     except (RuntimeError, NotImplementedError) as error:
         # What cannot even be copied, such as a sparse parameter.
         return Verdict("refused", f"eager: {error}", OUTSIDE)
-    if (reason := out_of_scope(case)) is not None:
-        return Verdict("refused", reason, OUTSIDE)
+    outside, is_case = out_of_scope(case)
+    if not is_case:
+        return Verdict("refused", outside, OUTSIDE)
     expected = by_eager(case, mode, steps=1)
     try:
         actual = _run(case, way, mode)
     except DmcError as error:
+        if outside:
+            return Verdict("refused", outside, OUTSIDE)
         return Verdict("refused", str(error), f"{error.place.rpartition(' ')[2]}: {error.fact}".splitlines()[0])
     # Anything else is a fault of ours.
     except Exception as error:
@@ -65,11 +69,8 @@ def _compared(case: Case, mode: Mode, actual: Sequence[Trace], expected: Sequenc
 
 def _is_rounding(case: Case, mode: Mode, actual: Trace, expected: Trace, close: Close) -> bool:
     others = [by_eager(perturbed(case, close[0] / 50, seed), mode, steps=1)[0] for seed in range(3)]
-    try:
+    with contextlib.suppress(RuntimeError):  # Some functions take float32 alone.
         others.append(by_eager(widened(case), PLAIN, steps=1)[0])
-    except RuntimeError:
-        # Some functions take float32 alone.
-        pass
     return all(_is_covered(actual[name], expected[name], [each[name] for each in others], close) for name in actual)
 
 

@@ -39,17 +39,20 @@ def _of_tensor(tensor: Tensor) -> list[str]:
     return ["quantised tensors"] if tensor.is_quantized else []
 
 
-def out_of_scope(case: Case) -> str | None:
-    """Why no step contains a case, or None. Forward and backward are looked at."""
+def out_of_scope(case: Case) -> tuple[str, bool]:
+    """Why a refusal of a case is expected, or nothing; and whether it can be compared with eager at all.
+
+    Forward and backward are looked at.
+    """
     case, seed = case.fresh(), torch.get_rng_state()
     with _Watch() as watch:
         try:
             loss, _ = case.module(*case.inputs)
         except Exception as error:  # Calls that PyTorch refuses are no cases.
-            return watch.reasons[0] if watch.reasons else f"eager: {str(error).splitlines()[0]}"
+            return watch.reasons[0] if watch.reasons else f"eager: {str(error).splitlines()[0]}", False
         if not loss.requires_grad:
-            return watch.reasons[0] if watch.reasons else "no gradient"
+            return watch.reasons[0] if watch.reasons else "no gradient", False
         loss.backward()
     if not torch.equal(seed, torch.get_rng_state()):
-        return "draws random numbers"
-    return watch.reasons[0] if watch.reasons else None
+        return "draws random numbers", False
+    return watch.reasons[0] if watch.reasons else "", True

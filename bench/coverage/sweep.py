@@ -1,4 +1,4 @@
-"""Runs cases in processes of their own, and keeps what they came to: a line of JSON for each, which a next run skips."""
+"""Runs cases in processes of their own, and keeps what they came to: a line of JSON each, which a next run skips."""
 
 from __future__ import annotations
 

@@ -11,5 +11,6 @@
 * scans: running sums, products and extremes
 * places: writes at computed places
 * convolutions: transposed and grouped ones, and gradients
+* matrices: factorisations of small ones
 * selection: largest and smallest elements, sorting
 """

@@ -106,7 +106,9 @@ def _convolution_backward(
         dx, dweight, _ = aten.convolution_backward.default(dy, x, weight, None, *options)
         return dx, dweight, dbias
     if transposed:
-        dx = _plain(dy, weight, *window, groups) if wants_x else None
+        # Padding of the result may have made room for another window.
+        sizes = (slice(None), slice(None), *map(slice, x.shape[2:]))
+        dx = _plain(dy, weight, *window, groups)[sizes] if wants_x else None
         dweight = _filter_gradient(dy, x, weight, *window, groups) if wants_weight else None
         return dx, dweight, dbias
     dx = _transposed(dy, weight, *window, _left_over(x, dy, weight, *window), groups) if wants_x else None

@@ -19,6 +19,7 @@ from dmc.importer.decompositions import (
     borrowed,
     convolutions,
     functions,
+    matrices,
     nonfinite,
     places,
     power,
@@ -34,7 +35,7 @@ aten = torch.ops.aten
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions, overridden by ours."""
     modules = (
-        borrowed, nonfinite, scalars, selection, power, functions, angles, sums, scans, places, convolutions,
+        borrowed, nonfinite, scalars, selection, power, functions, angles, sums, scans, places, convolutions, matrices,
     )  # fmt: skip
     return dict(ChainMap(_OWN, *(module.OWN for module in reversed(modules)), get_decomposition_table()))
 

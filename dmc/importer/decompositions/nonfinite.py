@@ -105,6 +105,11 @@ def _elu_backward(dy: Tensor, alpha: float, scale: float, input_scale: float, is
     return torch.where(wide > 0.0, slope * scale, slope * input_scale * below).to(dy.dtype)
 
 
+def _shrink_backward(dy: Tensor, x: Tensor, width: float) -> Tensor:
+    wide = x.float()
+    return torch.where((wide >= -width) & (wide <= width), 0.0, dy).to(dy.dtype)
+
+
 def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     slope = dy / x.numel() if reduction == 1 else dy
     error = x - target
@@ -190,6 +195,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.hardsigmoid.default: _hardsigmoid,
     aten.hardswish_backward.default: _hardswish_backward,
     aten.elu_backward.default: _elu_backward,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.sign.default: _sign,
     aten.sgn.default: _sign,

@@ -89,6 +89,61 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return torch.where(mask, taken.to(x.dtype), x)
 
 
+def _masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Element j of the source gets the gradient of the j-th true element of the mask."""
+    dy, mask = torch.broadcast_tensors(dy, mask)
+    flat = mask.reshape(-1)
+    number = torch.where(flat, flat.to(torch.int64).cumsum(0) - 1, -1)
+    hit = number == torch.arange(prod(sizes), device=dy.device).unsqueeze(1)
+    return torch.where(hit, dy.reshape(-1), _number(0, dy)).sum(1).view(sizes)
+
+
+def _as_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
+    if not prod(sizes):
+        return x.new_empty(sizes)
+    place = _strided(x, sizes, strides, offset)
+    return NotImplemented if place is None else x.reshape(-1).index_select(0, place).view(sizes)
+
+
+def _as_strided_scatter(
+    x: Tensor, source: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> Any:
+    if not prod(sizes):
+        return x.clone()
+    place = _strided(x, sizes, strides, offset)
+    return NotImplemented if place is None else _write(x.reshape(-1), place, source.reshape(-1)).view(x.shape)
+
+
+def _strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None) -> Tensor | None:
+    """Where the elements of a strided view are in `x`; None unless it holds its memory row by row."""
+    if not x.is_contiguous() or x.storage_offset():
+        return None
+    place = torch.full([1] * len(sizes), offset or 0, dtype=torch.int64)
+    for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        place = place + stride * torch.arange(size).view([-1 if each == dim else 1 for each in range(len(sizes))])
+    return place.reshape(-1)
+
+
+def _diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    matrix = x.movedim((dim1, dim2), (-2, -1))
+    row = torch.arange(matrix.shape[-2], device=x.device).unsqueeze(1)
+    column = torch.arange(matrix.shape[-1], device=x.device)
+    # The elements of the source, each beside its row or above its column.
+    count = matrix.shape[-2 if offset >= 0 else -1]
+    spread = torch.nn.functional.pad(source, [0, count - source.shape[-1]]).unsqueeze(-1 if offset >= 0 else -2)
+    new = torch.where(column - row == offset, spread.to(x.dtype), matrix)
+    return new.movedim((-2, -1), (dim1, dim2))
+
+
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    """Of a number, or by one."""
+    if x.dim() and index.dim():
+        return NotImplemented
+    if not x.dim():
+        return x.clone()
+    return aten.index_select.default(x, dim, index.reshape(1))
+
+
 def _place(coordinates: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """The number of an element by its coordinates, row by row."""
     place = torch.zeros([], dtype=torch.int64)
@@ -250,6 +305,12 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten.index_reduce.default: _index_reduce,
     aten._unsafe_index_put.default: _index_put,
+    aten.index_select.default: _index_select,
     aten.masked_scatter.default: _masked_scatter,
+    aten.masked_scatter_backward.default: _masked_scatter_backward,
+    aten.as_strided.default: _as_strided,
+    aten.as_strided_copy.default: _as_strided,
+    aten.as_strided_scatter.default: _as_strided_scatter,
+    aten.diagonal_scatter.default: _diagonal_scatter,
     aten.put.default: _put,
 }

@@ -191,6 +191,9 @@ def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_gr
 
 @rule(aten.index_select.default)
 def _index_select(random: Randomness, x: Tensor, dim: int, index: Tensor) -> Any:
+    if x.dim() == 0:
+        return x.clone()
+    index = index.reshape(-1)
     safe, in_range = _in_range(index, x.shape[dim], wraps=False)
     view = [1] * x.dim()
     view[dim] = index.numel()
@@ -214,7 +217,7 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
     in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
     inside = functools.reduce(torch.logical_and, in_range)
     rows = aten.index.Tensor(x, [safe for safe, _ in pairs])
-    rows = _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+    rows = _or_nan(inside.view([*inside.shape, *[1] * (rows.dim() - inside.dim())]), rows)
     # Indices side by side give their dimensions where they stand; others give them first.
     return rows.movedim(list(range(inside.dim())), list(range(first, first + inside.dim())))
 
@@ -238,6 +241,36 @@ def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor],
 @rule(aten.gru.input)
 def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
     return rnn.gru(x, h0, params, rnn.Stack(*options), random.dropout)
+
+
+@rule(aten.linalg_inv.default, aten.inverse.default)
+def _inverse(random: Randomness, a: Tensor) -> Tensor:
+    # Where eager raises, of a singular matrix, this gives infinities or NaN.
+    return aten.linalg_inv_ex.default(a)[0]
+
+
+@rule(aten.linalg_solve.default)
+def _solve(random: Randomness, a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
+    return aten.linalg_solve_ex.default(a, b, left=left)[0]
+
+
+@rule(aten.linalg_cholesky.default)
+def _cholesky(random: Randomness, a: Tensor, *, upper: bool = False) -> Tensor:
+    return aten.linalg_cholesky_ex.default(a, upper=upper)[0]
+
+
+@rule(aten.linalg_lu_factor.default)
+def _lu_factor(random: Randomness, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
+    return aten.linalg_lu_factor_ex.default(a, pivot=pivot)[:2]
+
+
+@rule(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def _replication_pad(random: Randomness, x: Tensor, padding: Sequence[int]) -> Tensor:
+    for number in range(len(padding) // 2):
+        dim, (first, last) = x.dim() - 1 - number, padding[2 * number : 2 * number + 2]
+        place = torch.arange(-first, x.shape[dim] + last, device=x.device)
+        x = x.index_select(dim, place.clamp(0, x.shape[dim] - 1))
+    return x
 
 
 def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
