@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from dmc.importer.torch_internals import version
 from dmc.optim import SGD
 from tests.fuzz.train import Case
 
@@ -37,9 +39,9 @@ class _Input:
 class _Call(nn.Module):
     """One sample; the tensors that are neither parameters nor buffers are given."""
 
-    def __init__(self, sample: Sample, first: int) -> None:
+    def __init__(self, sample: Sample, first: int, written: Collection[int]) -> None:
         super().__init__()
-        self.call, self.inputs = sample.call, list[Tensor]()
+        self.call, self.inputs, self.written = sample.call, list[Tensor](), written
         leaves, self.tree = pytree.tree_flatten((sample.args, sample.kwargs))
         self.leaves = [self._leaf(leaf, f"x{i}", first) for i, leaf in enumerate(leaves)]
 
@@ -49,8 +51,8 @@ class _Call(nn.Module):
         if leaf.requires_grad:
             setattr(self, name, nn.Parameter(leaf.detach()))
             return _Input(name)
-        if not leaf.numel():
-            # A step takes no empty inputs.
+        if not leaf.numel() or id(leaf) in self.written:
+            # A step takes no empty inputs, and writes into none.
             self.register_buffer(name, leaf)
             return _Input(name)
         self.inputs.append(leaf)
@@ -72,11 +74,11 @@ class _Call(nn.Module):
 class Step(nn.Module):
     """Samples side by side: the sum of all their results, each element by a factor of its own, and the results."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, samples: Sequence[Sample], written: Collection[int] = ()) -> None:
         super().__init__()
         self.calls, self.inputs = nn.ModuleList(), list[Tensor]()
         for sample in samples:
-            call = _Call(sample, len(self.inputs))
+            call = _Call(sample, len(self.inputs), written)
             self.calls.append(call)
             self.inputs += call.inputs
 
@@ -88,8 +90,14 @@ class Step(nn.Module):
 
 
 def case_of(samples: Sequence[Sample]) -> Case:
-    """The step of some samples, and its inputs."""
+    """The step of some samples, and its inputs; what they write into, such as statistics, are buffers."""
     step = Step(samples)
+    trial = Case(step, tuple(step.inputs), OPTIMIZER).fresh()
+    # Calls that PyTorch refuses are found later.
+    with torch.no_grad(), contextlib.suppress(Exception):
+        trial.module(*trial.inputs)
+    changed = [id(old) for old, new in zip(step.inputs, trial.inputs, strict=True) if version(new)]
+    step = Step(samples, changed) if changed else step
     return Case(step, tuple(step.inputs), OPTIMIZER)
 
 

@@ -25,19 +25,22 @@ from dmc.importer.decompositions import (
     power,
     scalars,
     scans,
+    scatters,
     selection,
+    special,
     sums,
 )
 
 aten = torch.ops.aten
+_MODULES = (
+    angles, borrowed, convolutions, functions, matrices, nonfinite, places, power, scalars, scans, scatters, selection,
+    special, sums,
+)  # fmt: skip
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions, overridden by ours."""
-    modules = (
-        borrowed, nonfinite, scalars, selection, power, functions, angles, sums, scans, places, convolutions, matrices,
-    )  # fmt: skip
-    return dict(ChainMap(_OWN, *(module.OWN for module in reversed(modules)), get_decomposition_table()))
+    return dict(ChainMap(_OWN, *(module.OWN for module in _MODULES), get_decomposition_table()))
 
 
 def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:

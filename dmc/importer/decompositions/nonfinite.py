@@ -153,6 +153,16 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | (1 / x < 0)
 
 
+def _copysign(x: Tensor, y: Tensor | Number) -> Tensor:
+    """The sign of NaN is taken for positive."""
+    size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
+    if not isinstance(y, Tensor):
+        return -size if math.copysign(1.0, y) < 0.0 else size
+    dtype = torch.result_type(x, y)
+    size = size.to(dtype if dtype.is_floating_point else torch.get_default_dtype())
+    return torch.where(_is_negative(y), -size, size)
+
+
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division via the remainder, as in Python: infinity divided this way is NaN."""
     dtype = torch.result_type(x, y)
@@ -203,6 +213,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
     aten.atan2.default: _atan2,
+    aten.copysign.Scalar: _copysign,
+    aten.copysign.Tensor: _copysign,
     aten.div.Tensor_mode: _divide,
     aten.div.Scalar_mode: _divide,
 }

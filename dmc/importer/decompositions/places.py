@@ -1,4 +1,4 @@
-"""Reads and writes at computed places: what would be scatters, written as comparisons with a range and a reduction."""
+"""Reads and writes at computed places, as comparisons with a range and a reduction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dmc.errors import ImportFailure
-from dmc.importer.decompositions.selection import MAX_ROUNDS, worst
 
 aten = torch.ops.aten
 Indices = Sequence[Tensor | None]
@@ -21,9 +20,9 @@ def _write(x: Tensor, place: Tensor, values: Tensor) -> Tensor:
 
     So it is in PyTorch on the CPU.
     """
-    number = torch.arange(place.shape[0], device=x.device)
+    order = torch.arange(place.shape[0], device=x.device)
     rows = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    last = torch.where(place == rows, number, -1).amax(1)
+    last = torch.where(place == rows, order, -1).amax(1)
     written = values.to(x.dtype).index_select(0, last.clamp(min=0))
     return torch.where(_over(last >= 0, x), written, x)
 
@@ -73,9 +72,9 @@ def _masked_put(x: Tensor, given: list[tuple[int, Tensor]], values: Tensor, accu
     # The dimensions of the mask first, as one.
     apart, together = x.flatten(dim, dim + mask.dim() - 1).movedim(dim, 0), mask.reshape(-1)
     rows = values.to(x.dtype).movedim(dim, 0) if values.dim() == apart.dim() else values.to(x.dtype)
-    number = together.to(torch.int64).cumsum(0) - 1
+    order = together.to(torch.int64).cumsum(0) - 1
     new = rows.expand([-1, *apart.shape[1:]]) if rows.dim() == apart.dim() else rows.expand(apart.shape)
-    new = new.index_select(0, number.clamp(0, new.shape[0] - 1))
+    new = new.index_select(0, order.clamp(0, new.shape[0] - 1))
     put = torch.where(_over(together, apart), apart + new if accumulate else new, apart)
     return put.movedim(0, dim).reshape(x.shape)
 
@@ -83,9 +82,9 @@ def _masked_put(x: Tensor, given: list[tuple[int, Tensor]], values: Tensor, accu
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The true elements of the mask in turn take the first elements of the source."""
     x, mask = torch.broadcast_tensors(x, mask)
-    number = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
     flat = source.reshape(-1)
-    taken = flat.index_select(0, number.clamp(0, flat.shape[0] - 1)).view(x.shape)
+    taken = flat.index_select(0, order.clamp(0, flat.shape[0] - 1)).view(x.shape)
     return torch.where(mask, taken.to(x.dtype), x)
 
 
@@ -93,9 +92,9 @@ def _masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> 
     """Element j of the source gets the gradient of the j-th true element of the mask."""
     dy, mask = torch.broadcast_tensors(dy, mask)
     flat = mask.reshape(-1)
-    number = torch.where(flat, flat.to(torch.int64).cumsum(0) - 1, -1)
-    hit = number == torch.arange(prod(sizes), device=dy.device).unsqueeze(1)
-    return torch.where(hit, dy.reshape(-1), _number(0, dy)).sum(1).view(sizes)
+    order = torch.where(flat, flat.to(torch.int64).cumsum(0) - 1, -1)
+    hit = order == torch.arange(prod(sizes), device=dy.device).unsqueeze(1)
+    return torch.where(hit, dy.reshape(-1), number(0, dy)).sum(1).view(sizes)
 
 
 def _as_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
@@ -166,7 +165,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: float | Tensor) -> Te
     rows = torch.arange(x.shape[dim], device=x.device)
     hit = (index.reshape(-1).unsqueeze(1) == rows).any(0)
     hit = hit.view([-1 if each == dim % x.dim() else 1 for each in range(x.dim())])
-    return torch.where(hit, _number(value, x), x)
+    return torch.where(hit, number(value, x), x)
 
 
 def _at_rows(change: Callable[..., Tensor], x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -184,126 +183,19 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return _index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate).view(x.shape)
 
 
-def _along(change: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`change` on vectors, for which a number may stand, and of the same sizes but along a dimension: an index may
-    mean but the first elements of the others, and read but the first elements of its source.
-    """
-
-    def in_box(x: Tensor, dim: int, index: Tensor, source: Any, *options: Any, **named: Any) -> Tensor:
-        for each, size in enumerate(index.shape):
-            if each != dim and size < x.shape[each]:
-                first, rest = x.narrow(each, 0, size), x.narrow(each, size, x.shape[each] - size)
-                return torch.cat([in_box(first, dim, index, source, *options, **named), rest], each)
-        return change(x, dim, index, source, *options, **named)
-
-    def decomposed(x: Tensor, dim: int, index: Tensor, source: Any, *options: Any, **named: Any) -> Tensor:
-        if not index.numel():
-            return x
-        row, where = (each if each.dim() else each.reshape(1) for each in (x, index))
-        if isinstance(source, Tensor):
-            source = source if source.dim() else source.reshape(1)
-            for each, size in enumerate(where.shape):
-                source = source.narrow(each, 0, size)
-        return in_box(row, dim % row.dim(), where, source, *options, **named).reshape(x.shape)
-
-    return decomposed
-
-
-@_along
-def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """The last of several writes to one place wins, as in PyTorch on the CPU."""
-    if index.shape[dim] <= MAX_ROUNDS:
-        places = _range(x, dim)
-        for k in range(index.shape[dim]):
-            x = torch.where(index.narrow(dim, k, 1) == places, source.narrow(dim, k, 1), x)
-        return x
-    last = torch.where(_hits(x, dim, index), _range(index, dim).unsqueeze(dim), -1).amax(dim + 1)
-    return torch.where(last >= 0, source.gather(dim, last.clamp(min=0)), x)
-
-
-@_along
-def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    return torch.where(_hits(x, dim, index).any(dim + 1), _number(value, x), x)
-
-
-@_along
-def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    # A zero of the same type: 0.0 would make integers f32.
-    spread = torch.where(_hits(x, dim, index), source.unsqueeze(dim), _number(0, source))
-    return x + spread.sum(dim + 1).to(x.dtype)
-
-
-@_along
-def _scatter_reduce(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    hit, source = _hits(x, dim, index), source.to(x.dtype).unsqueeze(dim)
-    if reduce == "prod":
-        found = torch.where(hit, source, _number(1, x)).prod(dim + 1)
-        combined = x * found
-    elif reduce in ("amax", "amin"):
-        least, extreme, both = _EXTREMES[reduce]
-        found = extreme(torch.where(hit, source, _number(least(x.dtype), x)), dim + 1)
-        combined = both(x, found)
-    else:
-        found = torch.where(hit, source, _number(0, x)).sum(dim + 1).to(x.dtype)
-        combined = x + found
-    count = hit.to(torch.int64).sum(dim + 1)
-    if reduce == "mean":
-        divisor = (count + 1 if include_self else count.clamp(min=1)).to(x.dtype)
-        mode = None if x.is_floating_point() else "floor"
-        found, combined = (torch.div(each, divisor, rounding_mode=mode) for each in (found, combined))
-    return combined if include_self else torch.where(count > 0, found, x)
-
-
-def _index_reduce(
-    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    if x.dim():
-        index = index.view([-1 if each == dim % x.dim() else 1 for each in range(x.dim())]).expand(source.shape)
-    return _scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
-
-
-def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
-    """Of a number, or by one, as of and by a row of one element."""
-    if x.dim() and index.dim():
-        return NotImplemented
-    return x.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
-
-
-def _hits(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Whether an element of `x` is meant by one of the index: of the shape of `x`, then along `dim` that of the
-    index."""
-    return index.unsqueeze(dim) == _range(x, dim).unsqueeze(dim + 1)
-
-
-def _range(x: Tensor, dim: int) -> Tensor:
-    return torch.arange(x.shape[dim], device=x.device).view([-1 if each == dim else 1 for each in range(x.dim())])
-
-
-def _number(value: float | Tensor, like: Tensor) -> Tensor:
+def number(value: float | Tensor, like: Tensor) -> Tensor:
     """A number of the type of a tensor."""
     if isinstance(value, Tensor):
         return value.reshape([]).to(like.dtype)
     return torch.full([], value, dtype=like.dtype, device=like.device)
 
 
-_EXTREMES = {
-    "amax": (lambda dtype: worst(dtype, largest=True), torch.amax, torch.maximum),
-    "amin": (lambda dtype: worst(dtype, largest=False), torch.amin, torch.minimum),
-}
 OWN: dict[Any, Callable[..., Any]] = {
-    aten.scatter.value: _scatter_value,
-    aten.scatter.src: _scatter,
-    aten.scatter_add.default: _scatter_add,
-    aten.scatter_reduce.two: _scatter_reduce,
-    aten.gather.default: _gather,
     aten.index_add.default: _index_add,
     aten.index_copy.default: _index_copy,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
     aten.index_put.default: _index_put,
-    aten.index_reduce.default: _index_reduce,
     aten._unsafe_index_put.default: _index_put,
     aten.index_select.default: _index_select,
     aten.masked_scatter.default: _masked_scatter,

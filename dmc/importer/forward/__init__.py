@@ -10,6 +10,7 @@
 * rules: ATen operations → composites
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
+* distances: between rows
 * pooling: means and maxima of windows
 * upsampling: nearest neighbours and polynomials
 """

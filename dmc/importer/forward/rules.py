@@ -13,12 +13,12 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
-from dmc.importer.forward import losses, pooling, rnn, upsampling
+from dmc.importer.forward import distances, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "composites", "pooling", "upsampling"]
+__all__ = ["DECLINE", "RULES", "composites", "distances", "pooling", "upsampling"]
 
 aten = torch.ops.aten
 
