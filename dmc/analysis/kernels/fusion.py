@@ -7,22 +7,18 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import prod
 
-from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.reads import ORDER, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
-from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
 # The same, where several small kernels that are independent of each other share a launch.
 MOST_JOINED = 64
-_KERNEL = dm.KernelOp.OPERATION_NAME
-_MOVEMENTS = frozenset(each.OPERATION_NAME for each in COLLECTIVES)
 # A kernel over so many elements takes hardly longer than its launch.
 _SMALL = 1 << 14
 # A value that more kernels read than this brings none of them together.
@@ -70,6 +66,10 @@ class _Group:
     reads: set[ir.Value]
     writes: set[ir.Value]
 
+    def is_quick(self) -> bool:
+        """Whether it takes no longer than its launch."""
+        return self.loops is not None and not self.loops.product and prod(self.loops.over) <= _SMALL
+
 
 class _Merging:
     def __init__(self, graph: Graph, most_values: int) -> None:
@@ -91,8 +91,7 @@ class _Merging:
         for group in self.groups.values():
             group.writes = {value for value in group.writes if value in self.held or self.readers.get(value)}
         self.clusters = Clusters(after)
-        self.whole = {node for node, number in enumerate(self.nodes) if graph.ops[number].name == _KERNEL}
-        self.waits = Waits(self.clusters, [i for i, n in enumerate(self.nodes) if graph.ops[n].name in _MOVEMENTS])
+        self.waits = Waits(self.clusters, [graph.ops[number].name for number in self.nodes], self.groups)
 
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
@@ -259,11 +258,13 @@ class _Merging:
 
         A kernel then has at most so many values.
         """
+        quick = {node for node, group in self.groups.items() if group.is_quick()}
+        ends = self.waits.ends(quick)
         open_: dict[Hashable, int] = {}
-        for node in sorted(self.groups, key=self.clusters.order.__getitem__):
-            if self.groups[node].loops is None or not self._is_small(node):
+        for node in sorted(quick, key=self.clusters.order.__getitem__):
+            if not self._may_join(node):
                 continue
-            key = self.groups[node].loops, self.waits.when(node)
+            key = self.groups[node].loops, self.waits.when(node, ends)
             other = open_.get(key)
             merged = None if other is None else self._join(other, node, most_values)
             open_[key] = node if merged is None else merged
@@ -273,16 +274,15 @@ class _Merging:
         reads, writes = self._joined(first, second)
         return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
 
-    def _is_small(self, node: int) -> bool:
-        """Whether a kernel takes no longer than its launch."""
+    def _may_join(self, node: int) -> bool:
+        """Whether a quick kernel can compute more, and is not beside a kernel of a whole composite."""
         group = self.groups[node]
         values = group.reads | group.writes
-        assert group.loops is not None
-        if group.loops.product or not 1 < prod(group.loops.over) <= _SMALL:
+        if group.loops is None or prod(group.loops.over) == 1:
             return False
         if any(not _is_float(value.type) for value in values) or any(value in self.turning for value in values):
             return False
-        return not self.whole & (self.clusters.before[node] | self.clusters.after[node])
+        return not self.waits.composites & (self.clusters.before[node] | self.clusters.after[node])
 
     def refusals(self) -> Iterator[Refusal]:
         """What stopped the remaining fusions."""
