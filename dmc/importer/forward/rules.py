@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
+from dmc.importer.composites.cross_entropy import cross_entropy
 from dmc.importer.forward import distances, expansion, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
@@ -146,9 +147,7 @@ def _cross_entropy(
     if weight is not None or reduction == 0 or logits.dim() < 2:
         return losses.cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
     flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
-    return torch.ops.dmc.softmax_cross_entropy(
-        flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
-    )[0]
+    return cross_entropy(flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1)
 
 
 @rule(aten._weight_norm.default)
