@@ -54,7 +54,7 @@ class FormKernels(Pass):
         machines = targets(target_of(module))
         has_kernels = all(each.has_kernels for each in machines)
         most_values = min(each.most_values for each in machines)
-        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, pieces=has_kernels)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)
