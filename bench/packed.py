@@ -1,4 +1,4 @@
-"""A compiled step as a small file, to be carried to another machine: without its state, which is zero there."""
+"""A compiled step as a small file, to be carried to another machine: its parameters are zero there."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.step import Step
 
 PACKED = ".step"
+_ZERO = ("parameter", "optimizer")
 
 
 def write_packed(artifact: Artifact, path: Path) -> None:
     """Writes a step, which `read_packed` of the same version of dmc reads."""
-    path.write_bytes(gzip.compress(pickle.dumps(replace(artifact, state=(), ir={})), 6))
+    pairs = zip(artifact.signature.state, artifact.state, strict=True)
+    # Buffers, such as a model's frequencies or positions, are what they are.
+    kept = {spec.name: np.array(array) for spec, array in pairs if spec.role not in _ZERO}
+    path.write_bytes(gzip.compress(pickle.dumps((replace(artifact, state=(), ir={}), kept)), 6))
 
 
 def read_packed(path: Path) -> Artifact:
-    """The step with a state of zeros. The proof is checked; unpickling trusts the file."""
-    artifact: Artifact = pickle.loads(gzip.decompress(path.read_bytes()))
+    """The step with parameters of zero. The proof is checked; unpickling trusts the file."""
+    loaded: tuple[Artifact, dict[str, np.ndarray]] = pickle.loads(gzip.decompress(path.read_bytes()))
+    artifact, kept = loaded
     artifact.certificate.check(artifact.job, artifact.modules, artifact.code)
-    state = (np.zeros(spec.shape, dtype_of(spec.dtype).numpy) for spec in artifact.signature.state)
+    specs = artifact.signature.state
+    state = (kept[s.name] if s.name in kept else np.zeros(s.shape, dtype_of(s.dtype).numpy) for s in specs)
     return replace(artifact, state=tuple(state))
 
 
