@@ -2,8 +2,8 @@
 expresses it.
 
 Models build masks from ranges and comparisons, in `forward`. The values of a mask that depends on no input are known:
-one that hides exactly what is above the diagonal is `is_causal`, one that hides nothing is no mask. A mask combined with
-one that hides nothing, or repeated for every row, is used as it was before.
+one that hides exactly what is above the diagonal is `is_causal`, one that hides nothing is no mask. A mask combined
+with one that hides nothing, or repeated for every row, is used as it was before.
 """
 
 from __future__ import annotations
