@@ -43,14 +43,14 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0) -> Fusion:
+def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pieces: bool = False) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
     A kernel has at most `most_values` operands and results, unless a single operation has more. Small kernels that have
-    nothing to do with each other are joined up to `most_joined`. Linear in the number of operations but for a heap, as
-    long as values have few readers.
+    nothing to do with each other are joined up to `most_joined`. pieces: whether slices and concatenations are fused
+    with what they read. Linear in the number of operations but for a heap, as long as values have few readers.
     """
-    merging = _Merging(graph, most_values)
+    merging = _Merging(graph, most_values, pieces)
     merging.run()
     merging.join(most_joined)
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
@@ -72,8 +72,9 @@ class _Group:
 
 
 class _Merging:
-    def __init__(self, graph: Graph, most_values: int) -> None:
+    def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
         self.graph = graph
+        self.pieces = pieces
         self.most_values = most_values
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
@@ -96,7 +97,7 @@ class _Merging:
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
-        loops = loops_of(op) if is_kernel else None
+        loops = loops_of(op, self.pieces) if is_kernel else None
         for value, part, why in memory_reads(self.graph, number):
             reads.add(part)
             for each in (value, part):
