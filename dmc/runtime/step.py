@@ -55,7 +55,8 @@ class Step:
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
     takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
-    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any.
+    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any. `device_bytes`: of
+    device memory, of the fullest rank.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Step:
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
-        self._verifies = False
+        self._verifies, self.device_bytes = False, artifact.job.peaks().get("device", 0)
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
 
     @classmethod
