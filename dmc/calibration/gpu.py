@@ -20,7 +20,7 @@ LANES = (Lane("compute", "compute"), Lane("dp", "comm", "dp"))
 _HERE = "measured by dmc calibrate"
 _WORKSPACE = 32 << 20
 # An entry that does nothing: what a node of a graph takes by itself.
-_EMPTY = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n"
+_EMPTY = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n"
 _NODES = (100, 500)
 # Of large products, whose rate is taken as the peak; and of those of a transformer of width 1024, forward, backward to
 # the input and to the weight.

@@ -12,6 +12,7 @@ import pytest
 
 from dmc import calibration
 from dmc.calibration import fits, gpu, links
+from dmc.calibration.cpu import Equation, solution
 from dmc.calibration.graphs import Graphs
 from dmc.cli.main import main
 from dmc.errors import DmcError
@@ -134,6 +135,20 @@ def test_a_family_is_predicted_to_take_what_it_took() -> None:
     assert sum(launch_ns(seen, kernel) for kernel, _ in samples) == pytest.approx(
         sum(ns for _, ns in samples), rel=1e-3
     )
+
+
+def test_shares_of_a_processor_are_recovered() -> None:
+    parts = (
+        {"matmul": 800.0, "other": 100.0, "launch": 10.0},
+        {"matmul": 300.0, "launch": 2.0},
+        {"other": 50.0, "launch": 5.0},
+    )
+    equations = [
+        Equation(each, each.get("matmul", 0) / 0.5 + each.get("other", 0) / 0.25 + 7 * each["launch"]) for each in parts
+    ]
+    assert solution(equations, ("matmul", "other")) == ({"matmul": 0.5, "other": 0.25}, 7)
+    # What takes less than at the peak is at the peak.
+    assert solution([Equation({"matmul": 10.0, "launch": 1.0}, 9.0)], ("matmul",))[0] == {"matmul": 1.0}
 
 
 def test_fits_stay_possible() -> None:
