@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "performance"
 _OURS, _OTHERS = "#2a6f97", "#c0c5ce"
 _SYSTEMS = {"dmc": "dmc", "hand": "PyTorch by hand", "compile": "torch.compile", "eager": "PyTorch eager"}
 _MOST_KERNELS = 14
-_STYLE = {"svg.hashsalt": "dmc", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "dmc", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
 def results(name: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal, TypeAlias
@@ -22,6 +23,8 @@ _WORKSPACE = 32 << 20
 # An entry that does nothing: what a node of a graph takes by itself.
 _EMPTY = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n"
 _NODES = (100, 500)
+# Seconds in which a device cools down; and rounds of large products in which it warms up, which take about a second.
+_PAUSE_S, _LONG = 1.0, 100
 # Of large products, whose rate is taken as the peak; and of those of a transformer of width 1024, forward, backward to
 # the input and to the weight.
 _PEAKS: dict[Type, int] = {"bf16": 8192, "f16": 8192, "f32": 4096}
@@ -48,9 +51,7 @@ def measured(base: Machine, graphs: Graphs, product: str) -> Device:
     few, many = (graphs.ns([Launch(COMPUTE, "empty", (), ())] * count) for count in _NODES)
     device = replace(device, launch=Floor((many - few) / (_NODES[1] - _NODES[0]), f"{_HERE}: an empty node of a graph"))
     device = _with_memory(device, graphs)
-    # A first time, for the clocks that the device keeps under load.
-    for dtype, size in _PEAKS.items():
-        graphs.ns(_launches(dtype, size, size, size))
+    device = replace(device, sustained=_sustained(graphs))
     rates = {dtype: _rate(graphs, dtype, size) for dtype, size in _PEAKS.items()}
     source = f"{_HERE}: products of cuBLASLt of {_PEAKS}; others: {base.device.matrix.source}"
     device = replace(device, matrix=Rates({**device.matrix.rates, **rates}, source))
@@ -59,6 +60,14 @@ def measured(base: Machine, graphs: Graphs, product: str) -> Device:
     ]
     found = families(replace(base, device=device), samples, f"{_HERE}: products of a transformer of width 1024")
     return replace(device, families={**base.device.families, **found})
+
+
+def _sustained(graphs: Graphs) -> float:
+    """How much longer products take when the device has computed for a second, than after a pause."""
+    large = _launches("bf16", *[_PEAKS["bf16"]] * 3)
+    time.sleep(_PAUSE_S)
+    burst = graphs.ns(large[:1], 1)
+    return round(max(1.0, graphs.ns(large, _LONG) / len(large) / burst), 4)
 
 
 def products(count: int) -> list[Command]:

@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from dmc.errors import DmcError
-from dmc.machine import Machine, cost_table_hash, machine, write_machine
+from dmc.machine import Machine, cost_table_hash, machine, with_tuned, write_machine
+from dmc.program.tuning import Table
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.world.launch import World, world_from_environment
 
@@ -26,6 +29,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="compiled steps of one rank, to be timed")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="what to measure (default: cuda)")
     parser.add_argument("-o", "--output", type=Path, default=Path("machine.json"), metavar="JSON", help="what to write")
+    parser.add_argument("--tuning", type=Path, metavar="FILE", help="a table that dmc tune made here: times of kernels")
     parser.set_defaults(command=run)
 
 
@@ -35,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.device == "cpu" and world is not None:
         raise DmcError(world.launcher, "starts several processes", hint="start dmc calibrate --device cpu alone")
     found = _cpu(arguments.files) if arguments.device == "cpu" else _gpu(world, arguments.files)
+    if arguments.tuning is not None:
+        found = replace(found, device=with_tuned(found.device, Table.read(arguments.tuning).choices))
     if world is None or world.rank == 0:
         write_machine(found, arguments.output)
         print(f"{arguments.output}: {found.description}; cost table {cost_table_hash(found)[:12]}")

@@ -75,6 +75,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     matrix, vector: peak rates; a type without matrix units multiplies at its vector rate. efficiency: by kernel kind.
     copies: by "source>target". shared: whether all ranks of a node share this one device and its rate. families: by
     `Kernel.family`; they override the efficiency of a kind. kernels: measured times by `Kernel.key`; they override all.
+    sustained: what a launch takes under constant load, which draws more power, ÷ what `dmc tune` measures in bursts.
     product: its name, as its driver reports it.
     """
 
@@ -89,6 +90,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: bool = False
     families: dict[str, Family] = {}
     kernels: dict[str, Measured] = {}
+    sustained: float = 1.0
     product: str = ""
 
 

@@ -19,6 +19,8 @@ from dmc.errors import DmcError
 from dmc.machine import Machine, collective_ns, launch_ns, machine, machine_of, move_ns, write_machine
 from dmc.program import Collective, Kernel, Operand
 from dmc.program.code import Dispatch, Product
+from dmc.program.job import types_of
+from dmc.program.tuning import HEURISTIC, Choice, Table
 from dmc.runtime.world.launch import World
 
 # Of the device: bytes and operations per nanosecond, and nanoseconds.
@@ -172,9 +174,19 @@ def test_the_command_writes_what_was_measured(
     found: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(calibration, "calibrate_gpu", lambda world, paths: found)
-    assert main(["calibrate", "-o", str(tmp_path / "here.json")]) == 0
-    assert machine(str(tmp_path / "here.json")) == found
+    path, table = tmp_path / "here.json", tmp_path / "table.json"
+    assert main(["calibrate", "-o", str(path)]) == 0
+    assert machine(str(path)) == found
     assert "here.json" in capsys.readouterr().out
+    # What was tuned here goes before what its family attains.
+    made = Operand("bf16", (8, 8))
+    kernel = Kernel("matmul_3", (made, made), (made,), 1024, 384, 0, "cublaslt", "matmul")
+    choice = Choice("matmul_0", types_of(kernel.reads, kernel.writes), HEURISTIC, {HEURISTIC: 2.5})
+    Table({"key": choice}).write(table)
+    assert main(["calibrate", "-o", str(path), "--tuning", str(table)]) == 0
+    assert launch_ns(machine(str(path)), kernel) == 2500
+    triton = msgspec.structs.replace(kernel, implementation="triton")
+    assert launch_ns(machine(str(path)), triton) != 2500
 
 
 def test_several_hosts_are_refused() -> None:
