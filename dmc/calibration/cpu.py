@@ -53,23 +53,20 @@ def measured(base: Machine, artifacts: Sequence[Artifact]) -> Machine:
     """The machine `base` with what this CPU attains, with the steps of one rank in `artifacts`."""
     found = msgspec.structs.replace(base, device=_peaks(base.device))
     equations = [equation for artifact in artifacts for equation in _equations(found, artifact)]
-    shares, floor = solution(equations, tuple(base.device.efficiency.shares))
+    shares, floor = solution(equations, base.device.efficiency.shares)
     source = f"{_HERE}: {len(equations)} equations of {len(artifacts)} steps"
     device = msgspec.structs.replace(found.device, efficiency=Shares(shares, source), launch=Floor(floor, source))
     return msgspec.structs.replace(found, device=device)
 
 
-def solution(equations: Sequence[Equation], kinds: Sequence[str]) -> tuple[dict[str, float], float]:
-    """The shares by kind, at most 1, and the floor in nanoseconds."""
-    columns = (*kinds, FLOOR)
+def solution(equations: Sequence[Equation], base: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """The shares by kind, and the floor in nanoseconds; those of `base` for kinds that no equation tells."""
+    columns = (*base, FLOOR)
     rows = np.array([[equation.parts.get(column, 0.0) for column in columns] for equation in equations])
     times = np.array([equation.measured for equation in equations])
-    # No kernel is faster than its peak; what is beyond that is to be found.
-    least = np.array([0.0 if column == FLOOR else 1.0 for column in columns])
-    found = least + solved(rows / times[:, None], 1.0 - rows @ least / times)
-    by_name = dict(zip(columns, found.tolist(), strict=True))
-    floor = by_name.pop(FLOOR)
-    return {kind: round(1 / value, 4) for kind, value in by_name.items()}, round(floor)
+    found = dict(zip(columns, solved(rows / times[:, None], np.ones(len(equations))).tolist(), strict=True))
+    floor = found.pop(FLOOR)
+    return {kind: round(1 / value, 4) if value else base[kind] for kind, value in found.items()}, round(floor)
 
 
 def _peaks(device: Device) -> Device:
