@@ -42,8 +42,7 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
         found = replace(found, link=links.measured(_link(base), graphs, ranks))
         store_of(world).barrier("dmc calibrate")
     for path in paths:
-        families = {**found.device.families, **steps.measured(found, path, f"cuda:{ordinal}")}
-        found = replace(found, device=replace(found.device, families=families))
+        found = replace(found, device=steps.measured(found, path, f"cuda:{ordinal}"))
     if world is not None:
         store_of(world).leave()
     count = "one" if ranks == 1 else str(ranks)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
+from msgspec.structs import replace
 
 from dmc.calibration.fits import families
-from dmc.machine import Family, Machine
+from dmc.machine import Device, Machine, Measured
 from dmc.program import Job, Kernel, Launch
 from dmc.program.profile import Profile
 from dmc.runtime import Artifact, Step
@@ -19,8 +22,11 @@ from dmc.runtime.signature import Signature
 _WARM = 5
 
 
-def measured(machine: Machine, path: Path, device: str) -> dict[str, Family]:
-    """The families of the kernels of a step of one rank in a file, on a device such as "cuda:0"."""
+def measured(machine: Machine, path: Path, device: str) -> Device:
+    """The device of `machine` with the kernels of a step of one rank in a file, and their families.
+
+    device: that on which the step is made, such as "cuda:0".
+    """
     artifact = Artifact.read(path)
     step = Step(artifact, device)
     batch = drawn_batch(step.signature)
@@ -28,7 +34,17 @@ def measured(machine: Machine, path: Path, device: str) -> dict[str, Family]:
         float(step.call_flat(batch))
     profile = step.profile()
     step.close()
-    return families(machine, samples(artifact.job, profile), f"measured by dmc calibrate: {path.name}")
+    return with_launches(machine, list(samples(artifact.job, profile)), f"measured by dmc calibrate: {path.name}")
+
+
+def with_launches(machine: Machine, launches: Sequence[tuple[Kernel, float]], source: str) -> Device:
+    """The device with these launches: families for kernels of any types, and the kernels themselves."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for kernel, ns in launches:
+        times[kernel.key].append(ns)
+    kernels = {key: Measured(round(mean(each), 1), source) for key, each in sorted(times.items())}
+    device, found = machine.device, families(machine, launches, source)
+    return replace(device, families={**device.families, **found}, kernels={**device.kernels, **kernels})
 
 
 def samples(job: Job, profile: Profile) -> Iterator[tuple[Kernel, float]]:

@@ -31,7 +31,7 @@ def launch_ns(machine: Machine, kernel: Kernel) -> float:
     """Nanoseconds of a launch of `kernel`: as measured, else by what its family attains, else `kernel_ns`."""
     device = machine.device
     if (measured := device.kernels.get(kernel.key)) is not None:
-        return measured.ns * device.sustained
+        return measured.ns
     if (family := device.families.get(kernel.family)) is not None:
         return family.ns + at_peak_ns(machine, kernel) / family.share
     return kernel_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))

@@ -76,10 +76,11 @@ def write_machine(machine: Machine, path: Path) -> None:
 
 
 def with_tuned(device: Device, choices: Mapping[str, Choice]) -> Device:
-    """The device with the times of the kernels that `dmc tune` measured on it; of equal ones, the longest."""
+    """The device with the times of the kernels that `dmc tune` measured on it, under constant load; of equal ones, the
+    longest."""
     kernels: dict[str, Measured] = {}
     for choice in choices.values():
-        ns = 1e3 * choice.us[choice.label]
+        ns = 1e3 * choice.us[choice.label] * device.sustained
         known = kernels.get(choice.key)
         kernels[choice.key] = Measured(max(ns, known.ns if known else 0.0), "measured: dmc tune")
     return replace(device, kernels={**device.kernels, **dict(sorted(kernels.items()))})

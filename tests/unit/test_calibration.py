@@ -14,9 +14,10 @@ from dmc import calibration
 from dmc.calibration import fits, gpu, links
 from dmc.calibration.cpu import Equation, solution
 from dmc.calibration.graphs import Graphs
+from dmc.calibration.steps import with_launches
 from dmc.cli.main import main
 from dmc.errors import DmcError
-from dmc.machine import Machine, collective_ns, launch_ns, machine, machine_of, move_ns, write_machine
+from dmc.machine import Machine, collective_ns, launch_ns, machine, machine_of, move_ns, with_tuned, write_machine
 from dmc.program import Collective, Kernel, Operand
 from dmc.program.code import Dispatch, Product
 from dmc.program.job import types_of
@@ -191,3 +192,21 @@ def test_the_command_writes_what_was_measured(
 def test_several_hosts_are_refused() -> None:
     with pytest.raises(DmcError, match="links between hosts are not measured"):
         calibration.calibrate_gpu(World(0, 4, 0, 2, "torchrun"))
+
+
+def test_what_was_launched_is_known_and_tells_its_family() -> None:
+    base, made = machine("h200"), (Operand("f32", (1024, 1024)),)
+    kernel = Kernel("norm_0", made, made, 0, 8 << 20, 0, "triton", "reduction")
+    other = msgspec.structs.replace(kernel, name="norm_1", writes=(Operand("bf16", (1024, 1024)),))
+    device = with_launches(base, [(kernel, 4000.0), (kernel, 6000.0)], "test")
+    seen = msgspec.structs.replace(base, device=device)
+    assert launch_ns(seen, kernel) == 5000
+    assert launch_ns(seen, other) == pytest.approx(5000, rel=0.01)
+    assert launch_ns(base, other) != pytest.approx(5000, rel=0.01)
+
+
+def test_tuned_times_are_those_of_bursts() -> None:
+    device = msgspec.structs.replace(machine("h200").device, sustained=1.1)
+    types = "8xf32 -> 8xf32"
+    table = {"a": Choice("norm_0", types, "x", {"x": 2.0, "y": 9.0}), "b": Choice("norm_9", types, "y", {"y": 3.0})}
+    assert with_tuned(device, table).kernels["triton norm 8xf32 -> 8xf32"].ns == pytest.approx(3300)
