@@ -1,0 +1,53 @@
+"""The kernels of the forward pass that run again by the user's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dmc.analysis.requests.keeping import Word
+from dmc.analysis.tasks.graph import TaskGraph
+from dmc.dialect.labels import kernel_label_of
+from dmc.passes.scheduled.keep.forward import Forward
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """again: the kernels that run again. pinned: those that may not."""
+
+    again: frozenset[int]
+    pinned: frozenset[int]
+
+
+def wanted(graph: TaskGraph, forward: Forward, words: Sequence[Word]) -> Wanted:
+    """Applies requests. A module that is computed again keeps its outputs, which other modules read.
+
+    A kernel belongs to the module that its label names; one that computes values of several belongs to one of them.
+    """
+    roots: dict[int, str] = {}
+    pinned: set[int] = set()
+    for index in dict.fromkeys(forward.makers.values()):
+        module = kernel_label_of(graph.tasks[index].op).partition(",")[0]
+        kind, root = _last(module, words)
+        if kind == "recompute":
+            roots[index] = root
+        elif kind == "keep":
+            pinned.add(index)
+    outputs = {index for index in roots if _is_output(graph, forward, index, roots)}
+    return Wanted(frozenset(roots.keys() - outputs), frozenset(pinned))
+
+
+def _last(module: str, words: Iterable[Word]) -> tuple[str, str]:
+    """The kind of the last request for a module, and the outermost module for which it is made."""
+    found = ("", "")
+    for word in words:
+        root = word.root(module)
+        found = found if root is None else (word.kind, root)
+    return found
+
+
+def _is_output(graph: TaskGraph, forward: Forward, index: int, roots: dict[int, str]) -> bool:
+    """Whether the forward pass reads results of a kernel outside of the module that is computed again."""
+    own = set(graph.tasks[index].writes)
+    readers = (each for each in forward.tasks if not own.isdisjoint(graph.tasks[each].reads))
+    return any(roots.get(each) != roots[index] for each in readers)
