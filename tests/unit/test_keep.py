@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dmc
 from dmc import dialect as dm
+from dmc import plans
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.requests.keeping import Word, keeping_of, write_keeping
+from dmc.analysis.requests.keeping import keeping_of, root_of, write_keeping
 from dmc.analysis.storage.storages import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import footprint
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.dialect.labels import kernel_label_of
-from dmc.errors import MemoryCapError
+from dmc.errors import MemoryCapError, PlanError
 from dmc.interpreter import spmd
 from dmc.machine import machine
 from dmc.passes.scheduled.keep import Keep
@@ -127,37 +129,37 @@ def test_no_choice_is_in_vain(seed: int) -> None:
 
 # Two layers of a dropout by draw 0 or 1, and a statistic of what comes in; the backward pass reads all four.
 LAYERS = """
-func.func private @draw_0(%s: tensor<8xf32>) -> tensor<8xf32> {
-  %c = arith.constant dense<2.0> : tensor<8xf32>
-  %m = arith.mulf %s, %c : tensor<8xf32>
-  return %m : tensor<8xf32>
+func.func private @draw_0(%s: T) -> T {
+  %c = arith.constant dense<2.0> : T
+  %m = arith.mulf %s, %c : T
+  return %m : T
 }
-func.func private @draw_1(%s: tensor<8xf32>) -> tensor<8xf32> {
-  %c = arith.constant dense<3.0> : tensor<8xf32>
-  %m = arith.mulf %s, %c : tensor<8xf32>
-  return %m : tensor<8xf32>
+func.func private @draw_1(%s: T) -> T {
+  %c = arith.constant dense<3.0> : T
+  %m = arith.mulf %s, %c : T
+  return %m : T
 }
-func.func private @statistic(%x: tensor<8xf32>) -> tensor<8xf32> {
-  %y = arith.addf %x, %x : tensor<8xf32>
-  return %y : tensor<8xf32>
+func.func private @statistic(%x: T) -> T {
+  %y = arith.addf %x, %x : T
+  return %y : T
 }
-func.func private @layer(%x: tensor<8xf32>, %m: tensor<8xf32>, %s: tensor<8xf32>) -> tensor<8xf32> {
-  %y = arith.mulf %x, %m : tensor<8xf32>
-  %z = arith.addf %y, %s : tensor<8xf32>
-  return %z : tensor<8xf32>
+func.func private @layer(%x: T, %m: T, %s: T) -> T {
+  %y = arith.mulf %x, %m : T
+  %z = arith.addf %y, %s : T
+  return %z : T
 }
-func.func @step(%w: tensor<8xf32> {dm.name = "w", dm.role = "parameter"}, %seed: tensor<8xf32> {dm.name = "seed", dm.role = "seed"})
-    -> (tensor<8xf32> {dm.name = "w"}, tensor<8xf32> {dm.name = "loss"}) {
-  %m0 = "dm.kernel"(%seed) {body = @draw_0, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-  %s0 = "dm.kernel"(%w) {body = @statistic, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-  %h = "dm.kernel"(%w, %m0, %s0) {body = @layer, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  %m1 = "dm.kernel"(%seed) {body = @draw_1, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-  %s1 = "dm.kernel"(%h) {body = @statistic, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
-  %loss = "dm.kernel"(%h, %m1, %s1) {body = @layer, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  %d1 = "dm.kernel"(%w, %m1, %s1) {body = @layer, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  %d0 = "dm.kernel"(%d1, %m0, %s0) {body = @layer, flops = 8 : i64, bytes = 64 : i64} : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  return %d0, %loss : tensor<8xf32>, tensor<8xf32>
-}"""
+func.func @step(%w: T {dm.name = "w", dm.role = "parameter"}, %seed: T {dm.name = "seed", dm.role = "seed"})
+    -> (T {dm.name = "w"}, T {dm.name = "loss"}) {
+  %m0 = "dm.kernel"(%seed) {body = @draw_0, COST} : (T) -> T
+  %s0 = "dm.kernel"(%w) {body = @statistic, COST} : (T) -> T
+  %h = "dm.kernel"(%w, %m0, %s0) {body = @layer, COST} : (T, T, T) -> T
+  %m1 = "dm.kernel"(%seed) {body = @draw_1, COST} : (T) -> T
+  %s1 = "dm.kernel"(%h) {body = @statistic, COST} : (T) -> T
+  %loss = "dm.kernel"(%h, %m1, %s1) {body = @layer, COST} : (T, T, T) -> T
+  %d1 = "dm.kernel"(%w, %m1, %s1) {body = @layer, COST} : (T, T, T) -> T
+  %d0 = "dm.kernel"(%d1, %m0, %s0) {body = @layer, COST} : (T, T, T) -> T
+  return %d0, %loss : T, T
+}""".replace("COST", "flops = 8 : i64, bytes = 64 : i64").replace("T", "tensor<8xf32>")
 
 
 @pytest.mark.usefixtures("context")
@@ -182,11 +184,23 @@ def test_recomputing_something_else_is_seen() -> None:
 
 
 def test_requests_are_read_back(context: Any) -> None:
-    words = (Word("recompute", "h.*|ln_f"), Word("keep", "h.*.attn"))
+    words = dmc.plan().recompute("h.*|ln_f").keep("h.*.attn").rules
+    modules = ("transformer.h.3", "transformer.h.3.attn", "transformer.ln_f")
     with ir.Location.unknown(context):
         module = ir.Module.create()
-        write_keeping(module, words)
-        assert keeping_of(ir.Module.parse(str(module))) == words
-    assert words[0].root("transformer.h.3.attn.c_attn") == "transformer.h.3"
-    assert words[0].root("transformer.ln_f") == "transformer.ln_f"
-    assert words[0].root("transformer.wte") is None
+        write_keeping(module, plans.keeping(words, modules))
+        stated = keeping_of(ir.Module.parse(str(module)))
+    assert stated == words
+    assert root_of(stated[0], "transformer.h.3.attn.c_attn") == "transformer.h.3"
+    assert root_of(stated[0], "transformer.ln_f") == "transformer.ln_f"
+    assert root_of(stated[0], "transformer.wte") is None
+
+
+def test_requests_for_nothing_and_without_a_mesh_are_refused() -> None:
+    with pytest.raises(
+        PlanError, match=r"""recompute\("g.\*"\): 'g.\*' matches no module\n  hint: there are"""
+    ):
+        plans.keeping(dmc.plan().recompute("g.*").rules, ("h.0", "h.1"))
+    rules = dmc.plan().keep("h.*").shard("w", dim=0, axis="tp").rules
+    with pytest.raises(PlanError, match=r"""shard\("w", dim=0, axis="tp"\): requires a mesh"""):
+        plans.check_for_one_rank(rules)

@@ -5,35 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from dmc._mlir import ir
 from dmc.plans.patterns import matcher
+from dmc.plans.rules import Keep, Recompute
 
 KEEPING = "dm.keeping"
 
-
-@dataclass(frozen=True)
-class Word:
-    """One request for the modules that match a shell pattern; alternatives are joined by "|"."""
-
-    kind: Literal["recompute", "keep"]
-    pattern: str
-
-    def root(self, module: str) -> str | None:
-        """The outermost of a module and the modules around it that the pattern matches; None if it matches none."""
-        matches: list[Callable[[str], object]] = [matcher(each.strip()) for each in self.pattern.split("|")]
-        names = module.split(".")
-        prefixes = (".".join(names[:end]) for end in range(1, len(names) + 1))
-        return next((prefix for prefix in prefixes if any(match(prefix) for match in matches)), None)
+Word: TypeAlias = Recompute | Keep
 
 
 def write_keeping(module: ir.Module, words: Sequence[Word]) -> None:
-    """States the requests, if there are any."""
+    """States requests, if there are any."""
     if words:
-        texts = [ir.StringAttr.get(f"{word.kind} {word.pattern}", module.context) for word in words]
+        texts = [ir.StringAttr.get(f"{word.verb} {word.pattern}", module.context) for word in words]
         module.operation.attributes[KEEPING] = ir.ArrayAttr.get(texts, module.context)
 
 
@@ -41,9 +28,13 @@ def keeping_of(module: ir.Module) -> tuple[Word, ...]:
     """The requests that the module states."""
     attributes = module.operation.attributes
     texts = [ir.StringAttr(each).value for each in attributes[KEEPING]] if KEEPING in attributes else []
-    return tuple(map(_word, texts))
+    kinds: dict[str, type[Recompute] | type[Keep]] = {Recompute.verb: Recompute, Keep.verb: Keep}
+    return tuple(kinds[verb](pattern) for verb, _, pattern in (text.partition(" ") for text in texts))
 
 
-def _word(text: str) -> Word:
-    kind, _, pattern = text.partition(" ")
-    return Word("keep" if kind == "keep" else "recompute", pattern)
+def root_of(word: Word, module: str) -> str | None:
+    """The outermost of a module and the modules around it that a request means; None if it means none of them."""
+    matches = [matcher(each.strip()) for each in word.pattern.split("|")]
+    names = module.split(".")
+    prefixes = (".".join(names[:end]) for end in range(1, len(names) + 1))
+    return next((prefix for prefix in prefixes if any(match(prefix) for match in matches)), None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.requests.keeping import Word
+from dmc.analysis.requests.keeping import Word, root_of
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
 from dmc.passes.scheduled.keep.forward import Forward
+from dmc.plans.rules import Keep, Recompute
 
 
 @dataclass(frozen=True)
@@ -27,22 +28,21 @@ def wanted(graph: TaskGraph, forward: Forward, words: Sequence[Word]) -> Wanted:
     roots: dict[int, str] = {}
     pinned: set[int] = set()
     for index in dict.fromkeys(forward.makers.values()):
-        module = kernel_label_of(graph.tasks[index].op).partition(",")[0]
-        kind, root = _last(module, words)
-        if kind == "recompute":
+        word, root = _last(kernel_label_of(graph.tasks[index].op).partition(",")[0], words)
+        if isinstance(word, Recompute):
             roots[index] = root
-        elif kind == "keep":
+        elif isinstance(word, Keep):
             pinned.add(index)
     outputs = {index for index in roots if _is_output(graph, forward, index, roots)}
     return Wanted(frozenset(roots.keys() - outputs), frozenset(pinned))
 
 
-def _last(module: str, words: Iterable[Word]) -> tuple[str, str]:
-    """The kind of the last request for a module, and the outermost module for which it is made."""
-    found = ("", "")
+def _last(module: str, words: Iterable[Word]) -> tuple[Word | None, str]:
+    """The last request for a module, and the outermost module that it means."""
+    found: tuple[Word | None, str] = (None, "")
     for word in words:
-        root = word.root(module)
-        found = found if root is None else (word.kind, root)
+        root = root_of(word, module)
+        found = found if root is None else (word, root)
     return found
 
 
