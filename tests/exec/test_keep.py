@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import dmc
 from dmc.errors import MemoryCapError
@@ -52,3 +55,40 @@ def test_a_gpt2_by_the_users_word_and_under_caps() -> None:
         again, after = _train(step, "gpt2")
         assert again == losses
         assert_same_bits(after, state)
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.dropout = nn.Linear(32, 64), nn.Linear(64, 32), nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.dropout(self.down(nn.functional.gelu(self.up(x))))
+
+
+class _Blocks(nn.Module):
+    """Two blocks; the second is checkpointed as `reentrant` says, or not at all."""
+
+    def __init__(self, reentrant: bool | None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.reentrant = _Block(), _Block(), reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x)
+        return self.second(h) if self.reentrant is None else checkpoint(self.second, h, use_reentrant=self.reentrant)
+
+
+def test_checkpoints_of_the_model_are_computed_again() -> None:
+    example = (torch.linspace(-1, 1, 64 * 32).reshape(64, 32), torch.zeros(64, 32))
+    ends: list[Any] = []
+    for reentrant in (None, False, True):
+        options: dict[str, Any] = {"loss": nn.functional.mse_loss, "example": example, "verify": False}
+        step = dmc.compile(_Blocks(reentrant), optimizer=dmc.optim.SGD(lr=0.1), **options)
+        found = {label.partition(",")[0] for label in _recomputed(step)}
+        assert ("second.up" in found) == (reentrant is not None)
+        assert not any(label.startswith("first") for label in found)
+        ends.append(([float(step(*example)) for _ in range(2)], step.state_dict()))
+    for losses, state in ends[1:]:
+        assert losses == ends[0][0]
+        assert_same_bits(state, ends[0][1])

@@ -28,7 +28,7 @@ def wanted(graph: TaskGraph, forward: Forward, words: Sequence[Word]) -> Wanted:
     roots: dict[int, str] = {}
     pinned: set[int] = set()
     for index in dict.fromkeys(forward.makers.values()):
-        word, root = _last(kernel_label_of(graph.tasks[index].op).partition(",")[0], words)
+        word, root = _last(kernel_label_of(graph.tasks[index].op), words)
         if isinstance(word, Recompute):
             roots[index] = root
         elif isinstance(word, Keep):
@@ -37,9 +37,10 @@ def wanted(graph: TaskGraph, forward: Forward, words: Sequence[Word]) -> Wanted:
     return Wanted(frozenset(roots.keys() - outputs), frozenset(pinned))
 
 
-def _last(module: str, words: Iterable[Word]) -> tuple[Word | None, str]:
-    """The last request for a module, and the outermost module that it means."""
-    found: tuple[Word | None, str] = (None, "")
+def _last(label: str, words: Iterable[Word]) -> tuple[Word | None, str]:
+    """The last request for a kernel, and the outermost module that it means: its checkpoint, if the model has one."""
+    module, _, checkpoint = label.partition(", ")
+    found: tuple[Word | None, str] = (Recompute(checkpoint) if checkpoint else None, checkpoint)
     for word in words:
         root = root_of(word, module)
         found = found if root is None else (word, root)
