@@ -197,9 +197,7 @@ def test_requests_are_read_back(context: Any) -> None:
 
 
 def test_requests_for_nothing_and_without_a_mesh_are_refused() -> None:
-    with pytest.raises(
-        PlanError, match=r"""recompute\("g.\*"\): 'g.\*' matches no module\n  hint: there are"""
-    ):
+    with pytest.raises(PlanError, match=r"""recompute\("g.\*"\): 'g.\*' matches no module\n  hint: there are"""):
         plans.keeping(dmc.plan().recompute("g.*").rules, ("h.0", "h.1"))
     rules = dmc.plan().keep("h.*").shard("w", dim=0, axis="tp").rules
     with pytest.raises(PlanError, match=r"""shard\("w", dim=0, axis="tp"\): requires a mesh"""):
