@@ -160,7 +160,7 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind = targets(target), _precision(precision)
-    _check_plan(mesh, plan)
+    check_plan(mesh, plan)
     _check_settings(executor, memory_cap, tuning, chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
@@ -172,7 +172,7 @@ def compile_artifact(
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
         amount = amount_of(imported.module)
-        resolved = _state_plan(imported, plan, accumulate, chosen[0])
+        resolved = state_plan(imported, plan, accumulate, chosen[0])
         built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
@@ -186,7 +186,7 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return CompiledStep.load(path, device, verify)
 
 
-def _check_plan(mesh: Any, plan: Any) -> None:
+def check_plan(mesh: Any, plan: Any) -> None:
     """Raises PlanError where mesh and plan do not match."""
     if mesh is None and plan is None:
         return
@@ -213,7 +213,7 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
-def _state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
+def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
     """Annotates `imported` with what a plan requests; None where that is not about placement."""
     if plan is None:
         return None

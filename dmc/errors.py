@@ -60,7 +60,11 @@ class VerificationError(DmcError):
 
 
 class MemoryCapError(DmcError):
-    """A step that needs more device memory than the cap."""
+    """A step that needs more device memory than the cap. needed: bytes."""
+
+    def __init__(self, where: Any, fact: str, hint: str, needed: int) -> None:
+        super().__init__(where, fact, hint)
+        self.needed = needed
 
 
 class PipelineError(DmcError):

@@ -6,7 +6,7 @@ from __future__ import annotations
 GRADIENT = "gradient of "
 # Separates the names of tensors in one movement.
 SEPARATOR = "; "
-# The end of the label of a kernel of the backward pass, of an update, and of a kernel of the forward pass that runs again
+# The end of the label of a kernel of the backward pass; of an update; of a kernel of the forward pass that runs again
 # in the backward pass.
 BACKWARD = ", backward"
 UPDATE = ", update"

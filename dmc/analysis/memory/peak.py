@@ -21,7 +21,7 @@ def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> MemoryC
     peak."""
     fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
     # The location of @step does not help: it is the line of its signature.
-    return MemoryCapError("the step", fact, hint)
+    return MemoryCapError("the step", fact, hint, needed)
 
 
 def peak_position(held: Sequence[Held]) -> int:

@@ -1,8 +1,8 @@
 """dm-keep.
 
 * keep: the pass
-* forward: the kernels of the forward pass, and those that may run again
-* replay: the memory of a step in which some of them do
+* step: a step whose kernels may run again
+* replay: its memory if some of them do
 * choice: which ones, under a cap
 * words: which ones, by the user's word
 * rewrite: the step with them

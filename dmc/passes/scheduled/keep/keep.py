@@ -10,16 +10,15 @@ from dmc.analysis.requests.keeping import keeping_of
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
 from dmc.analysis.storage.storages import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
-from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.errors import MemoryCapError
 from dmc.machine import machine
 from dmc.passes.base import Pass, parse_pipeline, run_passes
 from dmc.passes.scheduled.keep.choice import choose
-from dmc.passes.scheduled.keep.forward import Forward, forward_of
 from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.report import print_reasons
 from dmc.passes.scheduled.keep.rewrite import rewrite
+from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, wanted
 from dmc.step_function import find_step
 
@@ -28,7 +27,7 @@ _TRIES = 4  # at most this many choices are planned until one fits
 
 @dataclass(frozen=True)
 class Keep(Pass):
-    """Decides which results of forward kernels are kept for the backward pass, and which are computed again there.
+    """Decides which activations are kept for the backward pass, and which are computed again there.
 
     `%y = kernel @f(%x); …; kernel @g(%y)` becomes `%y = kernel @f(%x); …; %z = kernel @f(%x); kernel @g(%z)`, so that
     %y is not held in between. The same code runs on the same operands, so bits do not change, dropout's draws
@@ -38,8 +37,8 @@ class Keep(Pass):
     kernels that free the most bytes at the peak per nanosecond run again (`choice.py`), no more than necessary.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. machine: whose
-    times count; the module's, if empty. reasons: print, for all that the backward pass reads, its bytes, the time to
-    compute it again, and the decision, on stderr.
+    times count; the module's, if empty. reasons: print what is held at the peak with its bytes, the time to compute it
+    again, and the decision, on stderr.
     """
 
     name = "dm-keep"
@@ -49,56 +48,56 @@ class Keep(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for operations that do not belong to form scheduled."""
-        graph = self._graph(module)
-        forward = forward_of(graph)
-        words = wanted(graph, forward, keeping_of(module))
-        again, cap = words.again, memory_cap_of(module, self.memory_cap)
-        if cap and not self._fits(module, again, cap):
-            again = self._within(module, graph, forward, words, cap)
+        cap = memory_cap_of(module, self.memory_cap)
+        is_full = cap > 0 and not self._fits(module, cap)
+        if is_full:
+            self._schedule(module, "algorithm=frugal")
+        step = self._read(module)
+        requested = wanted(step, keeping_of(module))
+        again = self._within(module, step, requested, cap) if is_full else requested.again
         if self.reasons:
-            print_reasons(graph, forward, words, again)
-        rewrite(graph, forward, again)
+            print_reasons(step, requested, again)
+        rewrite(step, again)
 
-    def _graph(self, module: ir.Module) -> TaskGraph:
-        return read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
+    def _read(self, module: ir.Module) -> Step:
+        return step_of(read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine)))))
 
-    def _fits(self, module: ir.Module, again: frozenset[int], cap: int) -> bool:
-        """Whether dm-schedule finds an order under the cap."""
-        tried = self._rewritten(module, again)
-        names = (
-            f"dm-hoist-start,dm-sink-wait,dm-schedule{{memory_cap={cap} machine={machine_of(module, self.machine)}}}"
-        )
+    def _schedule(self, module: ir.Module, options: str) -> None:
+        run_passes(module, parse_pipeline(f"dm-schedule{{{options} machine={machine_of(module, self.machine)}}}"))
+
+    def _fits(self, module: ir.Module, cap: int) -> bool:
+        """Whether dm-schedule finds an order under the cap, with only what is requested computed again."""
+        copy = _copy_of(module)
+        step = self._read(copy)
+        rewrite(step, wanted(step, keeping_of(module)).again)
         try:
-            run_passes(tried, parse_pipeline(names))
+            self._schedule(copy, f"memory_cap={cap}")
         except MemoryCapError:
             return False
         return True
 
-    def _within(self, module: ir.Module, graph: TaskGraph, forward: Forward, words: Wanted, cap: int) -> frozenset[int]:
+    def _within(self, module: ir.Module, step: Step, requested: Wanted, cap: int) -> Again:
         """The kernels that run again so that the step can be placed under the cap, or else in the least memory found.
 
         What dm-plan-memory needs more than live bytes (fragmentation) or less (kernels that work in place) is likely to
         recur, so each try takes it into account.
         """
-        again, peak = words.again, replay(graph, forward, words.again).peak
+        again, peak = requested.again, replay(step, requested.again).peak
         for _ in range(_TRIES):
             limit = peak * cap // self._planned_bytes(module, again)
-            choice = choose(graph, forward, words, limit)
+            choice = choose(step, requested, limit)
             again, peak = choice.again, choice.peak
-            if peak > limit or self._planned_bytes(module, again) <= cap:
+            if peak > limit:
+                break
+            if self._planned_bytes(module, again) <= cap:
                 return again
-        return choose(graph, forward, words, 0).again
+        return choose(step, requested, 0).again
 
-    def _planned_bytes(self, module: ir.Module, again: frozenset[int]) -> int:
-        tried = self._rewritten(module, again)
-        return plan_memory(find_step(tried)).arenas[DEVICE].bytes
-
-    def _rewritten(self, module: ir.Module, again: frozenset[int]) -> ir.Module:
-        """A copy in which kernels run again; its tasks have the same numbers."""
+    def _planned_bytes(self, module: ir.Module, again: Again) -> int:
         copy = _copy_of(module)
-        graph = self._graph(copy)
-        rewrite(graph, forward_of(graph), again)
-        return copy
+        # Its tasks have the same numbers.
+        rewrite(self._read(copy), again)
+        return plan_memory(find_step(copy)).arenas[DEVICE].bytes
 
 
 def _copy_of(module: ir.Module) -> ir.Module:
