@@ -54,9 +54,10 @@ Plan = Callable[[int], Fit]
 
 
 def find(plan: Plan, batch: int, step: int, cap: int) -> Search:
-    """Plans multiples of `step`, first `batch`, until the largest that fits is known, or known to within an eighth.
+    """Plans multiples of `step`, first `batch`, until the largest that fits is known to within an eighth.
 
-    A step of state S and activations A·batch fills the cap at (cap - S) / A; two plans say what S and A are.
+    Memory is about linear in the batch, whether all is kept or as much as possible is computed again; so two plans of
+    either kind say where the cap is reached.
     """
     searching = _Searching(plan, step, cap)
     wanted = max(batch // step, 1)
@@ -91,15 +92,17 @@ class _Searching:
         """The next to try; None if the largest is known well enough."""
         low, high = max(self.fits, default=0), min(self.needed, default=None)
         if high is None:
-            return 2 * low
+            return max(2 * low, self._where_full({count: each.bytes for count, each in self.fits.items()}) or 0)
         if high - low <= max(1, low // 8):
             return None
-        first, last = sorted(self.needed)[:1] + sorted(self.needed)[-1:]
-        guess = (low + high) // 2
-        if first != last:
-            slope = (self.needed[last] - self.needed[first]) / (last - first)
-            guess = int(first - (self.needed[first] - self.cap) / slope) if slope > 0 else guess
-        return min(max(guess, low + 1), high - 1)
+        return min(max(self._where_full(self.needed) or (low + high) // 2, low + 1), high - 1)
+
+    def _where_full(self, known: Mapping[int, int]) -> int | None:
+        """Where the line through the smallest and the largest of known batches reaches the cap; None for one batch."""
+        first, last = min(known), max(known)
+        if known[last] <= known[first]:
+            return None
+        return first + (self.cap - known[first]) * (last - first) // (known[last] - known[first])
 
 
 def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
