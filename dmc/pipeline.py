@@ -33,6 +33,7 @@ from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.pad_classes import PadClasses
 from dmc.passes.scheduled.recompute import Recompute
 from dmc.passes.scheduled.schedule import Schedule
@@ -80,6 +81,7 @@ STAGES = (
             Bucket(preserve_overlap=True),
             SelectKernels(),
             AssignQueues(),
+            Keep(),
             HoistStart(),
             SinkWait(),
             Schedule(),

@@ -1,8 +1,8 @@
 """Trains a small GPT on the source of Python's standard library, character by character, in about a minute.
 
-`python examples/train_gpt.py` compiles the training step with dmc; `--ranks 4` splits it over four ranks (ZeRO-2), all of
-them in this process; `--eager` runs the same with PyTorch eager. All write the loss curve and a sample of generated text
-to `out/`.
+`python examples/train_gpt.py` compiles the training step with dmc; `--ranks 4` splits it over four ranks (ZeRO-2), all
+of them in this process; `--eager` runs the same with PyTorch eager. All write the loss curve and a sample of generated
+text to `out/`.
 """
 
 from __future__ import annotations
