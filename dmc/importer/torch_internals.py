@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as nn_module
+from torch.utils.checkpoint import _checkpoint_hook
 
 Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
@@ -21,6 +22,11 @@ REGISTRIES = ("_parameters", "_buffers")
 FUNCTION_BASE = _SingleLevelFunction
 # Normalisations: their schemas do not say that they write the running mean and variance.
 _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
+
+
+def is_of_checkpoint(hooks: object) -> bool:
+    """Whether hooks on saved tensors are those of `torch.utils.checkpoint`."""
+    return isinstance(hooks, _checkpoint_hook)
 
 
 def parameters_of(module: nn.Module) -> Registry:

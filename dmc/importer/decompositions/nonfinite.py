@@ -109,6 +109,11 @@ def _elu_backward(dy: Tensor, alpha: float, scale: float, input_scale: float, is
     return torch.where(wide > 0.0, slope * scale, slope * input_scale * below).to(dy.dtype)
 
 
+def _shrink_backward(dy: Tensor, x: Tensor, width: float) -> Tensor:
+    wide = x.float()
+    return torch.where((wide >= -width) & (wide <= width), 0.0, dy).to(dy.dtype)
+
+
 def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     slope = dy / x.numel() if reduction == 1 else dy
     error = x - target
@@ -157,6 +162,16 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | (1 / x < 0)
 
 
+def _copysign(x: Tensor, y: Tensor | Number) -> Tensor:
+    """The sign of NaN is taken for positive."""
+    size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
+    if not isinstance(y, Tensor):
+        return -size if math.copysign(1.0, y) < 0.0 else size
+    dtype = torch.result_type(x, y)
+    size = size.to(dtype if dtype.is_floating_point else torch.get_default_dtype())
+    return torch.where(_is_negative(y), -size, size)
+
+
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division via the remainder, as in Python: infinity divided this way is NaN."""
     dtype = torch.result_type(x, y)
@@ -202,6 +217,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.hardsigmoid.default: _hardsigmoid,
     aten.hardswish_backward.default: _hardswish_backward,
     aten.elu_backward.default: _elu_backward,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.sign.default: _sign,
     aten.sgn.default: _sign,
@@ -209,6 +226,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.fmod.Scalar: _fmod,
     aten.trunc.default: _trunc,
     aten.atan2.default: _atan2,
+    aten.copysign.Scalar: _copysign,
+    aten.copysign.Tensor: _copysign,
     aten.div.Tensor_mode: _divide,
     aten.div.Scalar_mode: _divide,
 }
