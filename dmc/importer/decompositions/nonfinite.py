@@ -78,10 +78,6 @@ def _clamp_tensors(x: Tensor, low: Tensor | None = None, high: Tensor | None = N
     return x if high is None else torch.minimum(x, high)
 
 
-def _relu(x: Tensor) -> Any:
-    return _clamp(x, 0)
-
-
 def _hardtanh(x: Tensor, low: Number = -1.0, high: Number = 1.0) -> Any:
     return _clamp(x, low, high)
 
@@ -211,7 +207,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.clamp_min.Tensor: torch.maximum,
     aten.clamp_max.default: _clamp_max,
     aten.clamp_max.Tensor: torch.minimum,
-    aten.relu.default: _relu,
     aten.hardtanh.default: _hardtanh,
     aten.hardtanh_backward.default: _hardtanh_backward,
     aten.hardsigmoid.default: _hardsigmoid,

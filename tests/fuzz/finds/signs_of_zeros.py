@@ -18,7 +18,7 @@ class Step(nn.Module):
         quotients = [torch.div(x, y, rounding_mode="floor"), x // y, torch.floor_divide(y, x)]
         remainders = [torch.fmod(x, y), torch.fmod(x, 2.0), torch.remainder(x, y)]
         rounded = [x.trunc(), x.frac(), x.round(), x.ceil()]
-        bounded = [x.relu(), x.clamp(0.0, 1.0), torch.fmax(x, -x), torch.fmin(-x, x)]
+        bounded = [x.clamp(0.0, 1.0), torch.fmax(x, -x), torch.fmin(-x, x)]
         # Only its reciprocal tells the sign of a zero.
         outputs = [1.0 / each for each in (*quotients, *remainders, *rounded, *bounded)]
         return weighed(self.p0), outputs
