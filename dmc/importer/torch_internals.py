@@ -80,6 +80,17 @@ def regions(node: fx.Node) -> list[fx.GraphModule]:
     return [value for value in values if isinstance(value, fx.GraphModule)]
 
 
+def recount_users(graph: fx.GraphModule) -> None:
+    """Notes at each node, and those of regions, who reads it: export forgets readers of what it passes to a region."""
+    for node in graph.graph.nodes:
+        node.users.clear()
+    for node in graph.graph.nodes:
+        for source in node.all_input_nodes:
+            source.users[node] = None
+        for region in regions(node):
+            recount_users(region)
+
+
 def written(graph: fx.Graph) -> set[fx.Node]:
     """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
     found: set[fx.Node] = set()

@@ -17,6 +17,7 @@ from torch.fx.proxy import TracerBase
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.objective import Objective
+from dmc.importer.torch_internals import recount_users
 
 
 def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
@@ -26,7 +27,9 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             with objective.seen.watch.on_guard():
-                return torch.export.export(objective, batch, strict=False)
+                program = torch.export.export(objective, batch, strict=False)
+            recount_users(program.graph_module)
+            return program
     except DmcError as error:
         if error.place:
             raise
