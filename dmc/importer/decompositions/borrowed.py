@@ -1,4 +1,4 @@
-"""Decompositions that PyTorch has, of operations that torch-mlir does not lower."""
+"""Decompositions that PyTorch has, of operations that torch-mlir does not lower, and copies, which a step leaves out."""
 
 from __future__ import annotations
 
@@ -13,4 +13,8 @@ _NAMES = (
     "addr dist frexp heaviside hypot linalg_cross logit mvlgamma renorm sinc special_entr"
     " special_log_ndtr special_xlog1py trace unfold_backward unfold_copy xlogy"
 ).split()
-OWN: dict[Any, Callable[..., Any]] = get_decompositions([getattr(aten, name) for name in _NAMES])
+_VIEWS = "alias expand narrow permute squeeze t transpose unsqueeze view".split()
+OWN: dict[Any, Callable[..., Any]] = {
+    **get_decompositions([getattr(aten, name) for name in _NAMES]),
+    **{getattr(aten, f"{name}_copy").default: getattr(aten, name).default for name in _VIEWS},
+}
