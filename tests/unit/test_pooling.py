@@ -72,4 +72,5 @@ def test_upsampling_by_polynomials(aligned: bool) -> None:
 def test_padding_by_copies() -> None:
     _compare(aten.replication_pad1d.default, _image(1), [2, 1])
     _compare(aten.replication_pad2d.default, _image(2), [2, 0, -1, 3])
+    _compare(aten.pad.default, _image(2), [2, 0, 1, 3], "replicate")
     _compare(aten.replication_pad3d.default, _image(3), [1, 1, 0, 2, 3, 0])
