@@ -1,6 +1,7 @@
 """What survives differentiation, in operations that torch-mlir lowers to linalg alone, and well.
 
 * decompositions: the table
+* constants: constant tensors
 * borrowed: PyTorch's own
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate

@@ -1,7 +1,7 @@
 """Decompositions of operations that torch-mlir lowers correctly for finite numbers only.
 
 With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. In maxima and bounds
-torch-mlir selects the other way round, and it folds x == x to true.
+torch-mlir selects the other way round, and it folds x == x to true. The sign of a zero, too, is PyTorch's here.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def _clamp_tensors(x: Tensor, low: Tensor | None = None, high: Tensor | None = N
     return x if high is None else torch.minimum(x, high)
 
 
+def _relu(x: Tensor) -> Any:
+    return _clamp(x, 0)
+
+
 def _hardtanh(x: Tensor, low: Number = -1.0, high: Number = 1.0) -> Any:
     return _clamp(x, low, high)
 
@@ -132,7 +136,12 @@ def _fmod(x: Tensor, y: Tensor | Number) -> Any:
     # The magnitude of the least integer does not fit its type.
     x = x.to(dtype)
     rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
-    return torch.where(x < 0.0, -rest, rest)
+    # Zero minus zero has the sign of the first.
+    return torch.where(x < 0.0, -rest, torch.where(x == 0.0, x - rest, rest))
+
+
+def _trunc(x: Tensor) -> Any:
+    return torch.where(x < 0.0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else NotImplemented
 
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
@@ -185,7 +194,9 @@ def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None
     below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
     # An integer up to rounding.
     quotient = torch.round((x - rest) / y) - below.to(x.dtype)
-    return torch.where(_as_tensor(y, x) == 0.0, x / y, quotient)
+    # A quotient of zero has the sign of the fraction.
+    signed = torch.where(quotient == 0.0, 0.0 * (x / y), quotient)
+    return torch.where(_as_tensor(y, x) == 0.0, x / y, signed)
 
 
 def _as_tensor(value: Tensor | Number, like: Tensor) -> Tensor:
@@ -196,17 +207,18 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.isfinite.default: _isfinite,
     aten.isnan.default: _isnan,
     aten.eq.Tensor: _equal,
-    aten.maximum.default: _chooser(lambda a, b: (a > b) | is_nan(a)),
-    aten.minimum.default: _chooser(lambda a, b: (a < b) | is_nan(a)),
+    aten.maximum.default: _chooser(lambda a, b: (a >= b) | is_nan(a)),
+    aten.minimum.default: _chooser(lambda a, b: (a <= b) | is_nan(a)),
     # Given a number and NaN, these return the number.
-    aten.fmax.default: _chooser(lambda a, b: (a > b) | is_nan(b)),
-    aten.fmin.default: _chooser(lambda a, b: (a < b) | is_nan(b)),
+    aten.fmax.default: _chooser(lambda a, b: (a >= b) | is_nan(b)),
+    aten.fmin.default: _chooser(lambda a, b: (a <= b) | is_nan(b)),
     aten.clamp.default: _clamp,
     aten.clamp.Tensor: _clamp_tensors,
     aten.clamp_min.default: _clamp,
     aten.clamp_min.Tensor: torch.maximum,
     aten.clamp_max.default: _clamp_max,
     aten.clamp_max.Tensor: torch.minimum,
+    aten.relu.default: _relu,
     aten.hardtanh.default: _hardtanh,
     aten.hardtanh_backward.default: _hardtanh_backward,
     aten.hardsigmoid.default: _hardsigmoid,
@@ -220,6 +232,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
     aten.angle.default: _angle,
+    aten.trunc.default: _trunc,
     aten.atan2.default: _atan2,
     aten.copysign.Scalar: _copysign,
     aten.copysign.Tensor: _copysign,

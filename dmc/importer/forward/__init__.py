@@ -5,6 +5,7 @@
 * forward: runs the graph
 * memory_layout: results have eager's strides
 * precision: the type in which each operation runs
+* expansion: expansions that repeat nothing, as views
 * randomness: separate draws for each place that draws
 * registry: the table of rules
 * rules: ATen operations → composites

@@ -13,9 +13,10 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
-from dmc.importer.forward import distances, losses, pooling, rnn, upsampling
+from dmc.importer.composites.cross_entropy import cross_entropy
+from dmc.importer.forward import distances, expansion, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
-from dmc.importer.forward.registry import DECLINE, RULES, rule
+from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.torch_internals import argument_names
 
 __all__ = ["DECLINE", "RULES", "composites", "distances", "pooling", "upsampling"]
@@ -146,9 +147,7 @@ def _cross_entropy(
     if weight is not None or reduction == 0 or logits.dim() < 2:
         return losses.cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
     flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
-    return torch.ops.dmc.softmax_cross_entropy(
-        flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
-    )[0]
+    return cross_entropy(flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1)
 
 
 @rule(aten._weight_norm.default)
@@ -222,13 +221,11 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
     return rows.movedim(list(range(inside.dim())), list(range(first, first + inside.dim())))
 
 
-@rule(aten.expand.default, aten.expand_as.default)
-def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
-    """A view where nothing is repeated. A write through an expansion is functionalised as adding a difference, which
-    rounds, and turns infinities into NaN.
-    """
-    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
-    return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
+def _expansion(operation: OpOverload) -> Rule:
+    return lambda random, *given, **options: expansion.expanded(operation, *given, **options)
+
+
+RULES.update({operation: _expansion(operation) for operation in expansion.OPERATIONS})
 
 
 @rule(aten.lstm.input)
