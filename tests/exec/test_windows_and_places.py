@@ -1,4 +1,4 @@
-"""Pooling, convolutions, writes at computed places, scans and factorisations, compiled in two steps, beside eager."""
+"""Pooling and convolutions compiled; writes at computed places, scans and factorisations interpreted; beside eager."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 import dmc
+from bench.coverage.check import check
+from bench.coverage.steps import Sample
 from tests.compiled import assert_descends_as_eager
 
 
@@ -82,15 +84,12 @@ def _total(outputs: list[torch.Tensor], scale: torch.Tensor) -> Any:
 
 def test_windows_descend_as_eager() -> None:
     torch.manual_seed(0)
-    _check(Images(), torch.ones(()))
+    model, example = Images(), (torch.ones(()), torch.ones(()))
+    step = dmc.compile(model, loss=_total, optimizer=dmc.optim.SGD(lr=1.0), example=example)
+    assert_descends_as_eager(step, model, _total, example)
 
 
 def test_places_descend_as_eager() -> None:
     torch.manual_seed(0)
-    _check(Rows(), torch.tensor([2, 0, 3]))
-
-
-def _check(model: nn.Module, batch: torch.Tensor) -> None:
-    example = (batch, torch.ones(()))
-    step = dmc.compile(model, loss=_total, optimizer=dmc.optim.SGD(lr=1.0), example=example)
-    assert_descends_as_eager(step, model, _total, example)
+    verdict = check([Sample(Rows(), (torch.tensor([2, 0, 3]),))])
+    assert verdict.outcome == "agrees", verdict.text
