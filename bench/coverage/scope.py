@@ -21,9 +21,14 @@ class _Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.reasons: list[str] = []
+        self.drew = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        seed = torch.get_rng_state() if draws else None
         result = func(*args, **(kwargs or {}))
+        if seed is not None and not torch.equal(seed, torch.get_rng_state()):
+            self.drew = True
         self.reasons += [reason for tag, reason in _TAGS.items() if tag in func.tags]
         for leaf in pytree.tree_leaves((args, kwargs, result)):
             if isinstance(leaf, Tensor):
@@ -44,7 +49,7 @@ def out_of_scope(case: Case) -> tuple[str, bool]:
 
     Forward and backward are looked at.
     """
-    case, seed = case.fresh(), torch.get_rng_state()
+    case = case.fresh()
     with _Watch() as watch:
         try:
             loss, _ = case.module(*case.inputs)
@@ -53,6 +58,6 @@ def out_of_scope(case: Case) -> tuple[str, bool]:
         if not loss.requires_grad:
             return watch.reasons[0] if watch.reasons else "no gradient", False
         loss.backward()
-    if not torch.equal(seed, torch.get_rng_state()):
+    if watch.drew:
         return "draws random numbers", False
     return watch.reasons[0] if watch.reasons else "", True

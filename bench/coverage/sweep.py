@@ -21,6 +21,7 @@ from tests.fuzz.workers import Worker
 
 # Seconds for one entry by the interpreter, and compiled.
 PATIENCE: dict[Way, float] = {"interpreter": 60.0, "compiled": 300.0}
+NONE = Verdict("refused", "no such sample", "none")
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,16 @@ class Task:
         """Seconds that it may take on a machine of its own."""
         return PATIENCE[self.way]
 
-    def verdict(self) -> Verdict | None:
-        """What it comes to; None where there is no such sample."""
+    def verdict(self) -> Verdict:
+        """What it comes to; NONE where there is no such sample."""
         try:
             chosen = samples(self.kind, self.name, self.most)
         # What PyTorch itself cannot build on this machine is no case.
         except Exception as error:
-            return None if self.sample else Verdict("refused", str(error), OUTSIDE)
+            return NONE if self.sample else Verdict("refused", str(error), OUTSIDE)
         if self.sample is None:
             return check(chosen, self.way, self.mode)
-        return check([chosen[self.sample]], self.way, self.mode) if self.sample < len(chosen) else None
+        return check([chosen[self.sample]], self.way, self.mode) if self.sample < len(chosen) else NONE
 
 
 @lru_cache(maxsize=1)
@@ -100,14 +101,14 @@ class Sweep:
         if whole.outcome == "agrees":
             return [whole]
         verdicts: list[Verdict] = []
-        while (verdict := self._alone(worker, name, len(verdicts))) is not None:
+        while (verdict := self._alone(worker, name, len(verdicts))) != NONE:
             verdicts.append(verdict)
         return verdicts
 
-    def _alone(self, worker: Worker, name: str, sample: int) -> Any:
-        return (
-            worker.check(Task(self.kind, name, self.most, sample, self.way, self.mode)) if sample < self.most else None
-        )
+    def _alone(self, worker: Worker, name: str, sample: int) -> Verdict:
+        if sample == self.most:
+            return NONE
+        return worker.check(Task(self.kind, name, self.most, sample, self.way, self.mode))
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Decompositions that PyTorch has, of operations that torch-mlir does not lower."""
+"""Decompositions that PyTorch has, of operations that torch-mlir does not lower; copies of views."""
 
 from __future__ import annotations
 
@@ -13,4 +13,16 @@ _NAMES = (
     "addr dist frexp heaviside hypot linalg_cross logit mvlgamma renorm sinc special_entr"
     " special_log_ndtr special_xlog1py trace unfold_backward unfold_copy xlogy"
 ).split()
-OWN: dict[Any, Callable[..., Any]] = get_decompositions([getattr(aten, name) for name in _NAMES])
+_VIEWS = "alias expand narrow permute squeeze t transpose unbind unsqueeze view".split()
+
+
+def _copies(view: str) -> dict[Any, Callable[..., Any]]:
+    """A copy of a view, which a step need not make."""
+    copy, plain = getattr(aten, f"{view}_copy"), getattr(aten, view)
+    return {getattr(copy, each): getattr(plain, each) for each in plain.overloads() if each in copy.overloads()}
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    **get_decompositions([getattr(aten, name) for name in _NAMES]),
+    **{copy: plain for view in _VIEWS for copy, plain in _copies(view).items()},
+}

@@ -99,7 +99,8 @@ def _convolution_backward(
     wants_x, wants_weight, wants_bias = wanted
     # Apart from the rest of the gradient, that of the bias is a sum like any other.
     dbias = dy.sum([0, *range(2, dy.dim())]) if wants_bias else None
-    if groups == 1 and not transposed:
+    # Of three dimensions torch-mlir crashes on some of size one.
+    if groups == 1 and not transposed and rank < 3:
         if not wants_bias:
             return NotImplemented
         options = (*window, transposed, output_padding, groups, [wants_x, wants_weight, False])

@@ -56,6 +56,8 @@ def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:
 
 def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor:
     """torch-mlir takes a shift by more than the size for one by less than nothing."""
+    if not x.numel():
+        return x
     if not dims:
         return _roll(x.reshape(-1), shifts, [0]).view(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
@@ -97,4 +99,5 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.split_with_sizes.default: _split_with_sizes,
     aten.split.Tensor: _split,
     aten.unbind.int: _unbind,
+    aten._efficientzerotensor.default: lambda size, **options: torch.zeros(size, dtype=options.get("dtype")),
 }

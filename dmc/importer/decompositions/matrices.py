@@ -194,6 +194,26 @@ def _qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     return (a.new_zeros([0]) if mode == "r" else q[..., :count]), a[..., :count, :].triu()
 
 
+def _householder_product(a: Tensor, scales: Tensor) -> Tensor:
+    """The first columns of the product of reflections, whose axes are below the diagonal of `a`."""
+    return _reflections(a, scales)[..., : a.shape[-1]]
+
+
+def _ormqr(a: Tensor, scales: Tensor, x: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    q = _reflections(a, scales)
+    q = q.mT if transpose else q
+    return q @ x if left else x @ q
+
+
+def _reflections(a: Tensor, scales: Tensor) -> Tensor:
+    rows, row = a.shape[-2], _numbers(a.shape[-2]).unsqueeze(1)
+    q = torch.eye(rows, dtype=a.dtype).expand([*a.shape[:-2], rows, rows])
+    for k in _columns(a, scales.shape[-1]):
+        axis = torch.where(row > k, a[..., k : k + 1], (row == k).to(a.dtype))
+        q = q - scales[..., k, None, None] * (q * axis.mT).sum(-1, keepdim=True) * axis.mT
+    return q
+
+
 def _identity(a: Tensor) -> Tensor:
     return torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
@@ -219,4 +239,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._linalg_solve_ex.default: _solve,
     aten.linalg_inv_ex.default: _inverse,
     aten.linalg_qr.default: _qr,
+    aten.linalg_householder_product.default: _householder_product,
+    aten.ormqr.default: _ormqr,
 }

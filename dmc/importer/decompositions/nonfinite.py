@@ -158,6 +158,13 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | (1 / x < 0)
 
 
+def _angle(x: Tensor) -> Any:
+    """Of real numbers."""
+    if not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+    return torch.where(x != x, x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
+
+
 def _copysign(x: Tensor, y: Tensor | Number) -> Tensor:
     """The sign of NaN is taken for positive."""
     size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
@@ -219,6 +226,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.sgn.default: _sign,
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
+    aten.angle.default: _angle,
     aten.trunc.default: _trunc,
     aten.atan2.default: _atan2,
     aten.copysign.Scalar: _copysign,

@@ -94,6 +94,17 @@ def _index_reduce(
     return _scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
 
 
+def _to_places(dims: int) -> Callable[..., Tensor]:
+    """The gradient of a maximum over windows: of the last `dims` dimensions, to the places that were found."""
+
+    def decomposed(dy: Tensor, x: Tensor, *options: Any) -> Tensor:
+        place = options[-1].flatten(-dims)
+        none = torch.zeros_like(x).flatten(-dims)
+        return none.scatter_add(-1, place, dy.flatten(-dims)).view(x.shape)
+
+    return decomposed
+
+
 def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     """Of a number, or by one, as of and by a row of one element."""
     if x.dim() and index.dim():
@@ -122,4 +133,10 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: _scatter_reduce,
     aten.gather.default: _gather,
     aten.index_reduce.default: _index_reduce,
+    aten.adaptive_max_pool2d_backward.default: _to_places(2),
+    aten.adaptive_max_pool3d_backward.default: _to_places(3),
+    aten.fractional_max_pool2d_backward.default: _to_places(2),
+    aten.fractional_max_pool3d_backward.default: _to_places(3),
+    aten.max_pool2d_with_indices_backward.default: _to_places(2),
+    aten.max_pool3d_with_indices_backward.default: _to_places(3),
 }

@@ -41,7 +41,8 @@ class Window:
     ) -> Window:
         """A single number stands for all dimensions; the stride is that of the kernel if there is none."""
         given = (kernel, stride or kernel, padding, dilation)
-        return Window(*([int(each[i % len(each)]) for i in range(rank)] for each in given), ceil_mode)
+        sizes, steps, edges, gaps = ([int(each[i % len(each)]) for i in range(rank)] for each in given)
+        return Window(sizes, steps, edges, gaps, ceil_mode)
 
     def with_dim(self) -> Window:
         """The same for one more dimension of one element before the others."""
@@ -116,7 +117,7 @@ def _adaptive_avg_pool(random: Randomness, x: Tensor, counts: Sequence[int]) -> 
     for dim, count in enumerate(counts, first):
         parts = _parts(x.shape[dim], count)
         total = sum(torch.where(_along(inside, dim, x), wide.index_select(dim, place), 0.0) for place, inside in parts)
-        wide = total / _along(sum(inside.float() for _, inside in parts), dim, x)
+        wide = total / _along(torch.stack([inside.float() for _, inside in parts]).sum(0), dim, x)
     return wide.to(x.dtype)
 
 

@@ -261,6 +261,11 @@ def _lu_factor(random: Randomness, a: Tensor, *, pivot: bool = True) -> tuple[Te
     return aten.linalg_lu_factor_ex.default(a, pivot=pivot)[:2]
 
 
+@rule(aten.pad.default)
+def _pad(random: Randomness, x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    return _replication_pad(random, x, pad) if mode == "replicate" else DECLINE
+
+
 @rule(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
 def _replication_pad(random: Randomness, x: Tensor, padding: Sequence[int]) -> Tensor:
     for number in range(len(padding) // 2):

@@ -1,0 +1,95 @@
+"""The architectures of `transformers` that have a training loss on text or images, from tiny configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from bench.coverage.steps import Sample
+
+# The first head that a model type has is taken.
+_HEADS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION")
+# More parameters than this say that a configuration has its sizes under names of its own.
+_MOST = 4_000_000
+_VOCABULARY, _LENGTH, _IMAGE = 99, 12, 32
+# What a configuration calls its sizes, where it has them.
+_SMALL: dict[str, Any] = {
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "embedding_size", "emb_dim"), 32),
+    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_inner"), 64),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "n_inner", "ffn_hidden_size"), 48),
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_decoder_layers", "num_encoder_layers"), 2),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), 4),
+    **dict.fromkeys(("decoder_attention_heads", "num_key_value_heads", "num_kv_heads"), 4),
+    **dict.fromkeys(("head_dim", "d_kv"), 8),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_k"), 2),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"), 64),
+    "vocab_size": _VOCABULARY,
+    "image_size": _IMAGE,
+    "patch_size": 8,
+    "use_cache": False,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "num_labels": 5,
+    "return_dict": True,
+}
+
+
+class _Loss(nn.Module):
+    """A model's own loss alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **batch: Tensor) -> Tensor:
+        """The loss of a batch with labels."""
+        return self.model(**batch).loss
+
+
+def names() -> list[str]:
+    """Every model type that has one of the heads."""
+    return sorted({name for head in _HEADS for name in _classes(head)})
+
+
+def samples(name: str) -> list[Sample]:
+    """One batch for a model type."""
+    head = next(head for head in _HEADS if name in _classes(head))
+    kinds = _classes(head)[name]
+    kind = getattr(transformers, kinds if isinstance(kinds, str) else kinds[0])
+    config = _tiny(CONFIG_MAPPING[name])
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in kind(config).parameters())
+    if count > _MOST:
+        raise ValueError(f"{count} parameters, though its sizes are small")
+    model = kind(config).train()
+    return [Sample(_Loss(model), (), _batch(head))]
+
+
+def _classes(head: str) -> dict[str, Any]:
+    return getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES")
+
+
+def _tiny(kind: Any) -> Any:
+    """A configuration with small sizes under the names that it has, and without dropout."""
+    given = kind()
+    known = {**given.to_dict(), **dict.fromkeys(given.attribute_map)}
+    small = {name: value for name, value in _SMALL.items() if name in known}
+    small |= {name: 0.0 for name, value in known.items() if "drop" in name and isinstance(value, float)}
+    small |= {name: _tiny(part) for name, part in getattr(kind, "sub_configs", {}).items() if hasattr(part, "to_dict")}
+    return kind(**small)
+
+
+def _batch(head: str) -> dict[str, Tensor]:
+    if head == "IMAGE_CLASSIFICATION":
+        return {"pixel_values": torch.randn(2, 3, _IMAGE, _IMAGE), "labels": torch.tensor([1, 3])}
+    tokens = torch.randint(3, _VOCABULARY, (2, _LENGTH))
+    return {"input_ids": tokens, "labels": tokens.clone()}

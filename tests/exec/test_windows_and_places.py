@@ -1,0 +1,95 @@
+"""Pooling and convolutions compiled; writes at computed places, scans and factorisations interpreted; beside eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import dmc
+from bench.coverage.check import check
+from bench.coverage.steps import Sample
+from tests.compiled import assert_descends_as_eager
+
+
+class Images(nn.Module):
+    """Windows of every kind over one image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image = nn.Parameter(torch.randn(2, 4, 7, 6))
+        self.depthwise = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.grouped = nn.Conv1d(4, 8, 3, stride=2, groups=2)
+        self.up = nn.ConvTranspose2d(4, 2, 3, stride=2, output_padding=1)
+
+    def forward(self, factor: torch.Tensor) -> list[torch.Tensor]:
+        """The results, each to be added up."""
+        x = self.depthwise(self.image * factor)
+        row, volume = x[:, :, 0], x.unsqueeze(2).expand(-1, -1, 3, -1, -1)
+        return [
+            self.grouped(row),
+            self.up(x),
+            functional.max_pool1d(row, 3, 2, 1, ceil_mode=True),
+            functional.max_pool2d(x, 3, 2, ceil_mode=True),
+            functional.max_pool3d(volume, 2),
+            functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            functional.adaptive_avg_pool2d(x, (3, 4)),
+            functional.adaptive_max_pool2d(x, (3, 4)),
+            functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            functional.interpolate(x, (5, 9), mode="bicubic", align_corners=True),
+            functional.pad(x, (1, 2, 0, 1), mode="replicate"),
+        ]
+
+
+class Rows(nn.Module):
+    """Places that are computed, scans, and small matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x = nn.Parameter(torch.randn(4, 5))
+        self.y = nn.Parameter(torch.randn(3, 5))
+
+    def forward(self, index: torch.Tensor) -> list[torch.Tensor]:
+        """The results, each to be added up; `index` int64[3] below 4."""
+        x, y = self.x, self.y
+        written = x.clone()
+        written[index] = y
+        masked = x.clone()
+        masked[:, index] *= 2.0
+        square = x @ x.mT + torch.eye(4)
+        return [
+            written,
+            masked,
+            x.index_add(0, index, y),
+            x.scatter_reduce(0, index.unsqueeze(1).expand(3, 5), y, "amax"),
+            x.cumprod(1),
+            x.cummax(0).values,
+            x.logcumsumexp(1),
+            x.median(1).values,
+            torch.cdist(x, y),
+            torch.linalg.cholesky(square),
+            torch.linalg.solve(square, x),
+            torch.linalg.slogdet(square).logabsdet,
+            torch.lgamma(x.exp()),
+        ]
+
+
+def _total(outputs: list[torch.Tensor], scale: torch.Tensor) -> Any:
+    # Each element counts differently, so that a gradient at the wrong place is seen.
+    counts = [torch.arange(each.numel()).reshape(each.shape) for each in outputs]
+    return scale * sum((each * torch.cos(count.float())).mean() for each, count in zip(outputs, counts, strict=True))
+
+
+def test_windows_descend_as_eager() -> None:
+    torch.manual_seed(0)
+    model, example = Images(), (torch.ones(()), torch.ones(()))
+    step = dmc.compile(model, loss=_total, optimizer=dmc.optim.SGD(lr=1.0), example=example)
+    assert_descends_as_eager(step, model, _total, example)
+
+
+def test_places_descend_as_eager() -> None:
+    torch.manual_seed(0)
+    verdict = check([Sample(Rows(), (torch.tensor([2, 0, 3]),))])
+    assert verdict.outcome == "agrees", verdict.text

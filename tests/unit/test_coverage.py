@@ -1,0 +1,48 @@
+"""How a sweep counts what its samples came to, and what a step of samples is made of."""
+
+from __future__ import annotations
+
+import torch
+
+from bench.coverage.check import OUTSIDE, check
+from bench.coverage.report import classified, summary
+from bench.coverage.steps import Sample, case_of
+from tests.fuzz.train import by_eager
+
+
+def _verdict(outcome: str, kind: str = "", text: str = "") -> dict[str, str]:
+    return {"outcome": outcome, "kind": kind, "text": text}
+
+
+def test_the_worst_sample_decides() -> None:
+    right, outside = _verdict("agrees"), _verdict("refused", OUTSIDE, "complex numbers")
+    refused, wrong = _verdict("refused", "(a/b.py:3): aten.x cannot be compiled"), _verdict("differs", "", "loss: off")
+    found = [
+        classified("a", [right, outside, _verdict("uncertain")]),
+        classified("b", [right, refused]),
+        classified("c", [right, refused, wrong]),
+        classified("d", [outside]),
+        classified("e", [_verdict("crashes", "SIGSEGV")]),
+    ]
+    assert [each.kind for each in found] == ["right", "refused", "wrong", "outside", "refused"]
+    assert found[1].reason == "1 of 2 samples: aten.x cannot be compiled"
+    result = summary(found)
+    assert (result["right"], result["refused"], result["wrong"], result["outside"]) == (1, 2, 1, 1)
+    assert result["lists"]["right"] == ["a"] and result["lists"]["refused"]["e"] == "crashes: SIGSEGV"
+
+
+def test_gradients_at_other_places_are_seen() -> None:
+    """Samples are parameters and inputs of one step; what they write into is a buffer of it."""
+    x, statistics = torch.randn(3, requires_grad=True), torch.zeros(3)
+    case = case_of([Sample(lambda a, b: a.flip(0) + b.add_(1.0), (x, statistics)), Sample(torch.roll, (x, 1))])
+    assert [name for name, _ in case.module.named_buffers()] == ["calls.0.x1"] and not case.inputs
+    trace = by_eager(case, steps=1)[0]
+    slopes = (case.module.get_parameter("calls.0.x0") - trace["calls.0.x0"]).detach()
+    assert len(set(slopes.tolist())) == 3
+
+
+def test_what_no_step_contains_is_told() -> None:
+    outside = check([Sample(torch.view_as_complex, (torch.randn(3, 2, requires_grad=True),))])
+    assert (outside.kind, outside.text) == (OUTSIDE, "complex numbers")
+    drawn = check([Sample(torch.nn.functional.dropout, (torch.randn(3, requires_grad=True),))])
+    assert (drawn.kind, drawn.text) == (OUTSIDE, "draws random numbers")

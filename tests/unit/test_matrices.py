@@ -1,0 +1,57 @@
+"""Factorisations, and what is solved by them, beside LAPACK's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, linalg
+
+from dmc.errors import ImportFailure
+from dmc.importer.decompositions import matrices
+from tests.decomposed import assert_same
+
+torch.manual_seed(0)
+A, B = torch.randn(2, 4, 4) + 2.0 * torch.eye(4), torch.randn(2, 4, 3)
+# As far as rounding goes in a few columns.
+RTOL = 1e-3
+FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "cholesky": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4)).L,
+    "cholesky_upper": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4), upper=True).L,
+    "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a.tril()),
+    "triangular": lambda a, b: linalg.solve_triangular(a.triu(), b, upper=True),
+    "triangular_right": lambda a, b: linalg.solve_triangular(a.tril(), b.mT, upper=False, left=False),
+    "triangular_ones": lambda a, b: linalg.solve_triangular(a.tril(), b, upper=False, unitriangular=True),
+    "lu": lambda a, b: linalg.lu(a),
+    "lu_wide": lambda a, b: linalg.lu(b.mT),
+    "lu_tall": lambda a, b: linalg.lu_factor_ex(b)[:2],
+    "lu_solve": lambda a, b: linalg.lu_solve(*linalg.lu_factor_ex(a)[:2], b, adjoint=True),
+    "determinant": lambda a, b: linalg.det(a),
+    "determinant_transposed": lambda a, b: linalg.det(a.mT),
+    "log_determinant": lambda a, b: linalg.slogdet(a),
+    "solve": lambda a, b: linalg.solve_ex(a, b).result,
+    "solve_right": lambda a, b: linalg.solve_ex(a, b.mT, left=False).result,
+    "solve_vector": lambda a, b: linalg.solve_ex(a, b[..., 0]).result,
+    "inverse": lambda a, b: linalg.inv_ex(a).inverse,
+    "qr": lambda a, b: linalg.qr(b),
+    "qr_square": lambda a, b: linalg.qr(a),
+    "reflections": lambda a, b: torch.ormqr(b, torch.full((2, 3), 0.5), a),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_in_lapack(name: str) -> None:
+    assert_same(FUNCTIONS[name], FUNCTIONS[name], A, B, rtol=RTOL)
+
+
+def test_what_is_not_definite_is_told() -> None:
+    own = matrices.OWN[torch.ops.aten.linalg_cholesky_ex.default]
+    assert own(torch.diag(torch.tensor([1.0, -1.0, 1.0])))[1].item() == 2
+
+
+def test_a_large_matrix_is_refused() -> None:
+    own = matrices.OWN[torch.ops.aten.linalg_inv_ex.default]
+    with pytest.raises(ImportFailure, match="factorises a matrix of 65 columns"):
+        own(torch.eye(65))

@@ -1,0 +1,93 @@
+"""Special functions, scans, medians and distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dmc.importer.decompositions import selection
+from tests.decomposed import assert_same, by_rule
+
+aten = torch.ops.aten
+NAN, INF = math.nan, math.inf
+# Between poles, at them, and where values are large.
+POINTS = torch.tensor([-7.3, -2.5, -1.0, -1e-4, 0.0, 1e-4, 0.5, 1.0, 1.5, 2.0, 3.7, 8.0, 30.0, 1e4, NAN])
+ROWS = torch.tensor([[3.0, -1.0, 3.0, 2.0, 0.5], [NAN, 1.0, -INF, NAN, INF], [-2.0, -2.0, 0.0, 1.0, 4.0]])
+
+
+@pytest.mark.parametrize("function", [torch.lgamma, torch.digamma], ids=["lgamma", "digamma"])
+def test_gamma(function: Any) -> None:
+    finite = POINTS[(POINTS != 0.0) & (POINTS != -1.0)]
+    assert_same(function, function, finite, rtol=1e-4)
+    _same_values(function, POINTS)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 4])
+def test_polygamma(order: int) -> None:
+    assert_same(*[lambda x: torch.polygamma(order, x)] * 2, POINTS[6:], rtol=1e-4)
+
+
+def test_inverse_of_the_error_function() -> None:
+    inside = torch.linspace(-0.999, 0.999, 41)
+    assert_same(torch.erfinv, torch.erfinv, inside, rtol=1e-4)
+    _same_values(torch.erfinv, torch.tensor([-1.0, 1.0, 1.5, NAN]))
+
+
+def _same_values(function: Any, x: Tensor) -> None:
+    with torch.no_grad():
+        assert_same(lambda _: function(x), lambda _: function(x), torch.tensor(0))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scans(dim: int) -> None:
+    for scan in (torch.cumsum, torch.cumprod, torch.logcumsumexp):
+        assert_same(*[lambda x, s=scan: s(x, dim)] * 2, ROWS[::2], rtol=1e-4)
+    for scan in (torch.cummax, torch.cummin):
+        assert_same(*[lambda x, s=scan: tuple(s(x, dim))] * 2, ROWS)
+
+
+def test_medians_and_modes() -> None:
+    for dim in (0, 1):
+        assert_same(*[lambda x, d=dim: x.nanmedian(d, keepdim=True).values] * 2, ROWS)
+        assert_same(*[lambda x, d=dim: x.median(d).values] * 2, ROWS)
+        assert_same(*[lambda x, d=dim: tuple(x.mode(d))] * 2, ROWS[::2])
+    assert_same(torch.median, torch.median, ROWS[0])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_long_rows_are_sorted(descending: bool) -> None:
+    row = (torch.arange(200) * 37 % 101).float()
+    row[5], row[77], row[9] = NAN, NAN, -INF
+    for each in (row, row.nan_to_num(-1.0).long()):
+        values, places = selection.sort(each, 0, descending)
+        expected = torch.sort(each, stable=True, descending=descending)
+        torch.testing.assert_close((values, places), tuple(expected), equal_nan=True)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, INF])
+def test_distances(p: float) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 4), torch.randn(5, 4)
+    b[0] = a[0]  # Where rows are equal, the gradient is zero.
+    assert_same(lambda x, y: by_rule(aten.cdist.default, x, y, p, None), lambda x, y: torch.cdist(x, y, p), a, b)
+    assert_same(lambda x: by_rule(aten.pdist.default, x, p), lambda x: torch.pdist(x, p), b)
+
+
+def test_margins() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(4, 5), torch.rand(5)
+    target, several = (
+        torch.tensor([1, 0, 4, 2]),
+        torch.tensor([[1, 3, -1, 0, 0], [-1] * 5, [4, 0, 1, 2, 3], [2, -1, 2, 2, 2]]),
+    )
+    for reduction in (0, 1, 2):
+        _same_by_rule(aten.multi_margin_loss.default, x, target, 2, 0.5, weight, reduction)
+        _same_by_rule(aten.multilabel_margin_loss.default, x, several, reduction)
+
+
+def _same_by_rule(target: Any, x: Tensor, *options: Any) -> None:
+    assert_same(lambda each: by_rule(target, each, *options), lambda each: target(each, *options), x)
