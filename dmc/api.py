@@ -160,10 +160,9 @@ def compile_artifact(
     chosen, kind = targets(target), _precision(precision)
     _check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
-    table = None if tuning is None else _tuning_table(Path(tuning), chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    settings = Settings(target, machine, memory_cap or 0, executor, table)
+    settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
@@ -228,13 +227,15 @@ def _check_settings(executor: str, memory_cap: Any) -> None:
         raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
 
 
-def _tuning_table(tuning: Path, chosen: tuple[Target, ...]) -> Table:
-    """The table in a file. Raises DmcError where there is none, or no target would use it."""
-    table = Table.read(tuning)
+def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:
+    """The table in a file. Raises DmcError where the file holds none, or no target would use it."""
+    if tuning is None:
+        return None
+    table = Table.read(Path(tuning))
     if not any(target.has_kernels for target in chosen):
         names = " and ".join(target.name for target in chosen)
         fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
-        raise DmcError(f"tuning table '{tuning}'", fact, hint='leave it out, or compile for target="cuda"')
+        raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
     return table
 
 

@@ -14,7 +14,7 @@ from dmc.lowering.deep_products import DEEPEST, PIECE
 from dmc.lowering.panel_loops import with_panel_loops
 from tests.compiled import assert_descends_as_eager
 
-# Tiles of 128 rows or columns do not divide them, and the last are no multiple of a panel's width.
+# Tiles of 128 rows or columns do not divide them, and the last is not a multiple of a panel's width.
 ROWS, INNER, OUTER = 528, 80, 806
 DEPTH = DEEPEST + PIECE // 2  # In pieces, each with panels of its own.
 

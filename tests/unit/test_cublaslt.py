@@ -1,4 +1,4 @@
-"""How cuBLASLt is asked for products and for algorithms, by bindings that only say what they are told."""
+"""Calls of cuBLASLt for products and algorithms, against bindings that only record them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Bindings:
         return 1
 
     def __getattr__(self, name: str) -> Any:
-        # Descriptions are made and told things that change nothing here.
+        # Creating descriptors and setting attributes has no effect here.
         return lambda *_: 7
 
     def get_version(self) -> int:
