@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.program import Collective, Command, Job, Lane, Move, Program, Range, Slot
-from dmc.program.code import DeviceCode, Product
-from dmc.runtime import cuda_streams
+from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
@@ -178,13 +177,6 @@ def test_a_captured_graph_is_timed_by_the_device() -> None:
     device.calls.clear()
     assert streams.seconds(launch) == pytest.approx(2e-3)
     assert device.calls == ["record", "launch", "record", "synchronize"]
-
-
-def test_the_library_of_products_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    libraries = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
-    monkeypatch.setattr(cuda_streams, "open_library", lambda: next(libraries))
-    streams, product = CudaStreams(Device(), None), cast("Product", None)
-    assert [streams.algorithms(product, count) for count in (1, 2)] == [[(1,)], [(2,)]]
 
 
 def test_one_rank_of_two_meets_the_other_before_it_captures() -> None:
