@@ -3,6 +3,7 @@
 #   make demo              train a small GPT, compiled
 #   make test              every check there is; what continuous integration runs
 #   make lint | lit | pytest   parts of it
+#   make test-avx2         the same as on a processor without AVX-512: dmc's code, PyTorch's, oneDNN's and MKL's
 #   make matrix            every model under every plan on a mesh, and the tests that take long; writes the table into
 #                          docs/status.md; then an hour of random steps against PyTorch eager
 #   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
@@ -26,12 +27,18 @@ GENERATION := build/generated
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint lit pytest matrix generate check-generated clean
+.PHONY: demo test test-avx2 lint lit pytest matrix generate check-generated clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python examples/train_gpt.py
 
 test: lint lit pytest
+
+test-avx2: export ATEN_CPU_CAPABILITY := avx2
+test-avx2: export ONEDNN_MAX_CPU_ISA := AVX2
+test-avx2: export MKL_ENABLE_INSTRUCTIONS := AVX2
+test-avx2: export DMC_TEST_PROCESSOR := x86-64-v3
+test-avx2: test
 
 lint: $(INSTALLED)
 	@$(BIN)/ruff check .

@@ -101,7 +101,7 @@ class _Journal:
         return rates
 
     def attempt(self, key: dict[str, Any], work: Callable[[], dict[str, Any]]) -> None:
-        """Does `work` unless it is done, and writes what it gives, or its error."""
+        """Does `work` unless it is done, and writes its result, or its error."""
         if any(line["state"] == "done" and key.items() <= line.items() for line in self.lines()):
             return
         self.write(state="begun", **key)

@@ -36,7 +36,7 @@ from examples.gpt import GPT, Shape
 from tests.models.case import token_batch, token_loss
 
 DEPTHS = (12, 24, 48, 96)
-# What is less than this is not told from nothing.
+# Shorter times are indistinguishable from zero.
 LEAST = {"seconds": 0.05, "mb": 2.0}
 RESULTS = Path(__file__).parent / "results" / "plan_time.json"
 

@@ -18,7 +18,7 @@ PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "t
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Writes `record` as JSON, after the date, the command and the versions of what is installed."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
-    # Where a machine keeps its files is nobody else's matter.
+    # Records do not reveal where a machine keeps its files.
     arguments = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     head = {
         "date": datetime.date.today().isoformat(),

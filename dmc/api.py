@@ -161,10 +161,10 @@ def compile_artifact(
     """
     chosen, kind = targets(target), _precision(precision)
     check_plan(mesh, plan)
-    _check_settings(executor, memory_cap, tuning, chosen)
+    _check_settings(executor, memory_cap)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
+    settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
     (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
@@ -226,27 +226,25 @@ def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, mac
     return resolved
 
 
-def _check_settings(
-    executor: str, memory_cap: Any, tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]
-) -> None:
-    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and a tuning table
-    that is not one or that no target would use.
-    """
+def _check_settings(executor: str, memory_cap: Any) -> None:
+    """Raises DmcError for an executor that does not exist, and a cap that is not a positive integer."""
     if executor not in get_args(Executor):
         raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
     if memory_cap is not None and not _is_size(memory_cap):
         fact = f"is {memory_cap!r}; it must be a positive integer number of bytes"
         raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
-    if tuning is not None:
-        _check_tuning(Path(tuning), chosen)
 
 
-def _check_tuning(tuning: Path, chosen: tuple[Target, ...]) -> None:
-    Table.read(tuning)
+def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:
+    """The table in a file. Raises DmcError where the file holds none, or no target would use it."""
+    if tuning is None:
+        return None
+    table = Table.read(Path(tuning))
     if not any(target.has_kernels for target in chosen):
         names = " and ".join(target.name for target in chosen)
         fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
-        raise DmcError(f"tuning table '{tuning}'", fact, hint='leave it out, or compile for target="cuda"')
+        raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
+    return table
 
 
 def _is_size(value: Any) -> bool:

@@ -26,6 +26,7 @@ from dmc.observer import Observer
 from dmc.program import Job, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
+from dmc.program.tuning import Table
 from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ledger import Ledger
@@ -44,14 +45,14 @@ class Settings:
     """What a user requests.
 
     targets: as `dmc.target.targets` takes them. machine: the one for which the step is scheduled. memory_cap: bytes of
-    device memory of a rank. tuning: the file of a table written by `dmc tune`.
+    device memory of a rank. tuning: a table written by `dmc tune`.
     """
 
     targets: str
     machine: str
     memory_cap: int = 0
     executor: Executor = "static"
-    tuning: str = ""
+    tuning: Table | None = None
 
 
 @dataclass(frozen=True)

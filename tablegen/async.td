@@ -9,16 +9,16 @@ include "types.td"
 def Dm_StartOp : Dm_Op<"start", [IsolatedFromAbove, SingleBlock]> {
   let summary = "starts a movement on a queue";
   let description = [{
-    The region holds one movement and yields what it delivers. The movement takes the region's argument, which is
+    The region holds one movement and yields its result. The movement takes the region's argument, which is
     `input`; a receive takes none. It begins when the queue reaches it and every token of `after` is signalled; `token`
-    is signalled when it has completed. `input` is borrowed until the wait. `instance` names one movement of the job,
-    on all ranks.
+    is signalled when it has completed. `input` is borrowed until the wait. `instance` identifies one movement of the
+    job on all ranks.
 
     Rules: exactly one movement (a collective, `dm.send`, `dm.recv` or `dm.copy`) and `dm.yield`; the region takes
-    exactly `input`, and the movement exactly the region's arguments; the yield gives exactly the movement's result,
-    which is the handle's payload (`none` for a send); the queue suits the movement (`copy_in`: copies to the device,
-    `copy_out`: copies from it, `comm`: all but copies, `compute`: any); a send or receive has the start's instance.
-    In a module an instance is used once, or by the send and the receive of one message.
+    exactly `input`, and the movement exactly the region's arguments; the yield returns exactly the movement's result,
+    which is the handle's payload (`none` for a send); the queue matches the movement (`copy_in`: copies to the device,
+    `copy_out`: copies from it, `comm`: all but copies, `compute`: any); a send or receive has the same instance as
+    its start. In a module an instance is used once, or by the send and the receive of one message.
 
     Lifespan: added by dm-async; merged by dm-bucket, moved by dm-hoist-start and dm-schedule; consumed by
     dm-lower-to-plan; absent from form "planned".
@@ -40,9 +40,9 @@ def Dm_StartOp : Dm_Op<"start", [IsolatedFromAbove, SingleBlock]> {
 }
 
 def Dm_WaitOp : Dm_Op<"wait"> {
-  let summary = "waits for a movement and gives what it delivers";
+  let summary = "waits for a movement and returns its result";
   let description = [{
-    Whatever uses the result runs after the movement. The wait ends the borrow of the movement's operands.
+    All uses of the result run after the movement. The wait ends the borrow of the movement's operands.
 
     Rules: the result is the handle's payload, or absent where the payload is `none`.
 

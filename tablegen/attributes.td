@@ -16,20 +16,20 @@ def Dm_SpaceAttr : Dm_WordAttr<"Space", "space", ["device", "pinned_host", "host
 }
 
 def Dm_QueueAttr : Dm_WordAttr<"Queue", "queue", ["compute", "comm", "copy_in", "copy_out"]> {
-  let summary = "an in-order queue of one rank";
+  let summary = "an in-order queue of a rank";
   let description = [{
     Work on one queue runs in the order it was issued; work on different queues overlaps unless a wait or a token
-    orders it. `comm` carries collectives and messages, `copy_in` carries copies towards the device, `copy_out`
-    copies away from it; `compute` may carry anything, and what it carries overlaps with no computation.
+    orders it. `comm` carries collectives and messages, `copy_in` copies to the device, `copy_out` copies from it;
+    `compute` may carry anything, and its work does not overlap with computations.
 
     Example: `#dm.queue<"comm">`
   }];
 }
 
 def Dm_ReductionAttr : Dm_WordAttr<"Reduction", "reduction", ["sum", "mean", "prod", "min", "max"]> {
-  let summary = "how values of several ranks become one";
+  let summary = "how the values of several ranks are combined";
   let description = [{
-    `mean` is the sum divided by the number of ranks, and is for floating point only.
+    `mean` is the sum divided by the number of ranks, and applies to floating point only.
 
     Example: `#dm.reduction<"sum">`
   }];
@@ -52,8 +52,8 @@ def Dm_LinkAttr : Dm_WordAttr<"Link", "link", ["memory", "nvlink", "pcie", "netw
 def Dm_GroupAttr : Dm_Attr<"Group", "group"> {
   let summary = "the ranks that take part in a movement";
   let description = [{
-    The ranks that differ only in their coordinates along `axes`: the mesh falls into disjoint groups of
-    n = product of the sizes of these axes. A rank's index in its group counts row-major over `axes` in the order
+    The ranks that differ only in their coordinates along `axes`: the mesh is divided into disjoint groups of
+    n ranks, the product of the sizes of these axes. A rank's index in its group is row-major over `axes` in the order
     given, so that `["dp", "tp"]` and `["tp", "dp"]` are the same ranks in another order.
 
     Rules: at least one axis, no axis twice; in a module the mesh exists and has these axes.
@@ -71,14 +71,15 @@ def Dm_AxesOfDims : TypedArrayAttrBase<StrArrayAttr, "array of string arrays">;
 def Dm_ShardingAttr : Dm_Attr<"Sharding", "sharding"> {
   let summary = "how a tensor is split over a mesh";
   let description = [{
-    `dims` has one entry for each dimension of the tensor: the mesh axes that split it, major first (empty: not
-    split). An axis may stand behind a number of blocks, as in `"3*tp"`: what the axes before it left of the dimension
-    is so many equal blocks side by side, each of which the axis splits. `partial` names the axes along which every rank holds only a contribution, and the reduction that
-    combines the contributions. Along every other axis the value is replicated.
+    `dims` has one entry for each dimension of the tensor: the mesh axes that split it, major first (empty: not split).
+    An axis may be preceded by a number of blocks, as in `"3*tp"`: the part of the dimension that the axes before it
+    leave consists of that many equal blocks, each of which the axis splits. `partial` names the axes along which every
+    rank holds only a contribution, and the reduction that combines the contributions. Along every other axis the value
+    is replicated.
 
     Rules: an axis is used at most once in all; the reductions of `partial` may be taken in any order, so they are one
     reduction, or `sum` and `mean`; as many entries as the tensor has dimensions; in a module the mesh exists and has
-    these axes. As `dm.sharding` on an argument or a result of a function it says how that is split.
+    these axes. As `dm.sharding` on an argument or a result of a function it states how that is split.
 
     Example: `#dm.sharding<@mesh, [["dp"], []], {tp = #dm.reduction<"sum">}>` is a matrix whose rows are split over
     `dp` and which must still be summed over `tp`.

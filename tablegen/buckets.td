@@ -6,15 +6,15 @@
 include "base.td"
 
 def Dm_PackOp : Dm_Op<"pack", [Pure]> {
-  let summary = "lays tensors into one flat buffer";
+  let summary = "packs tensors into one flat buffer";
   let description = [{
     Tensor i lies row-major at `offsets[i]`, counted in elements.
 
     Rules: at least one tensor; one element type throughout; one offset for each tensor; the tensors do not overlap,
-    stay inside the buffer and leave no gap of 256 bytes or more. What lies between them, and behind the last, is
-    padding that aligns them.
+    stay inside the buffer and leave no gap of 256 bytes or more. The space between them, and after the last, is
+    alignment padding.
 
-    Lifespan: added by dm-bucket; placed by dm-plan-memory, where it can so that nothing is copied; consumed by
+    Lifespan: added by dm-bucket; placed by dm-plan-memory, without copies where possible; consumed by
     dm-lower-to-plan; absent from form "planned".
 
     ```mlir
@@ -26,7 +26,7 @@ def Dm_PackOp : Dm_Op<"pack", [Pure]> {
 }
 
 def Dm_UnpackOp : Dm_Op<"unpack", [Pure]> {
-  let summary = "takes tensors out of one flat buffer";
+  let summary = "unpacks tensors from one flat buffer";
   let description = [{
     The inverse of `dm.pack`.
 

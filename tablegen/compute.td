@@ -8,15 +8,16 @@ include "attributes.td"
 def Dm_KernelOp : Dm_Op<"kernel", [Pure]> {
   let summary = "a computation that is scheduled as one unit";
   let description = [{
-    Runs the function `body` on the operands, which are exactly what it reads from device memory; the results are exactly
-    what it writes there. Equal computations share one function. Where ranks differ, `variants` names a function for each
+    Runs the function `body` on the operands, which are all that it reads from device memory; the results are all that
+    it writes there. Equal computations share one function. Where ranks differ, `variants` names a function for each
     member of `group`, in its order, and `body` is the first of them.
     `flops` counts floating-point operations, `bytes` the traffic through device memory, `scratch` the bytes of device
-    memory that the kernel needs beside its operands; `estimated_ns` is the cost model's estimate of its duration.
-    `implementation` names the code that will run and `tiles` its parameters, once they are chosen.
+    memory that the kernel needs besides its operands; `estimated_ns` is the cost model's estimate of its duration.
+    `implementation` names the selected code and `tiles` its parameters.
 
-    Rules: in a module `body` is a private function with a body, of exactly the operand and result types, that holds no
-    `dm` op but `dm.composite`, and so is each of `variants`; `variants` and `group` come together, one for each member.
+    Rules: in a module `body` is a private function with a body, of exactly the operand and result types, that contains
+    no `dm` op except `dm.composite`, and so is each of `variants`; `variants` and `group` come together, one for each
+    member.
 
     Lifespan: added by dm-form-kernels; completed by dm-select-kernels; consumed by dm-lower-to-plan; absent from form
     "planned".
@@ -35,17 +36,17 @@ def Dm_KernelOp : Dm_Op<"kernel", [Pure]> {
 }
 
 def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
-  let summary = "an op worth keeping whole";
+  let summary = "an operation that may have a dedicated implementation";
   let description = [{
-    Means what the function `decomposition` computes. `kind` and `parameters` say what that is, so that an
-    implementation may take the op as a whole; where none does, the function is inlined. Repeated layers share one
+    Equivalent to the function `decomposition`. `kind` and `parameters` identify the operation, so that an
+    implementation can replace it as a whole; if none does, the function is inlined. Repeated layers share one
     decomposition.
 
-    Rules: `kind` is not empty; in a module `decomposition` is a private function with a body, of exactly the
-    operand and result types; no decomposition reaches itself; none holds an op with effects (`dm.start`,
-    `dm.wait`, `dm.send`, `dm.recv`), because the composite is pure.
+    Rules: `kind` is not empty; in a module `decomposition` is a private function with a body, of exactly the operand
+    and result types; no decomposition calls itself, directly or indirectly; none contains an op with effects
+    (`dm.start`, `dm.wait`, `dm.send`, `dm.recv`), because the composite is pure.
 
-    Lifespan: added by the importer; inlined by dm-inline-composites, or in the body of a kernel to the end.
+    Lifespan: added by the importer; inlined by dm-inline-composites, or kept in the body of a kernel to the end.
 
     ```mlir
     %y = "dm.composite"(%x, %w) {kind = "rms_norm", decomposition = @rms_norm_0, parameters = {eps = 1.0e-05 : f64}}
@@ -60,11 +61,11 @@ def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
 def Dm_YieldOp : Dm_Op<"yield", [Pure, Terminator, HasParent<"StartOp">]> {
   let summary = "ends the region of a start";
   let description = [{
-    Gives the region's values to the op around it.
+    Returns the region's values to the enclosing op.
 
     Rules: directly inside `dm.start`.
 
-    Lifespan: with the op around it.
+    Lifespan: with the enclosing op.
 
     ```mlir
     "dm.yield"(%r) : (tensor<8xf32>) -> ()

@@ -10,7 +10,8 @@ def Dm_RangeAttr : Dm_Attr<"Range", "range"> {
   let description = [{
     `bounds` is the first byte and the number of bytes.
 
-    Rules: two bounds, the first at least 0 and the second at least 1; in a program the arena exists and holds them.
+    Rules: two bounds, the first at least 0 and the second at least 1; in a program the arena exists and contains the
+    range.
 
     Example: `#dm.range<@device, [256, 64]>`
   }];
@@ -24,14 +25,14 @@ def Dm_RangeArrayAttr : TypedArrayAttrBase<Dm_RangeAttr, "array of ranges">;
 
 def Dm_ProgramOp : Dm_Op<"program", [Symbol, SingleBlock, NoTerminator, IsolatedFromAbove,
                                      HasParent<"::mlir::ModuleOp">]> {
-  let summary = "all that one rank does in a step";
+  let summary = "everything that one rank does in a step";
   let description = [{
     The region declares arenas, lanes, slots and buffers, then holds commands (`dm.launch`, `dm.move`, `dm.collective`,
     `dm.record`, `dm.await`) in the order in which they are issued. The commands of one lane run in that order;
-    commands of different lanes run at the same time unless events lie between them. Nothing else synchronises.
+    commands of different lanes may overlap unless events order them. Nothing else synchronises.
 
-    Rules: it holds ops of the plan only, declarations before commands; a module has one program for each rank of its
-    mesh, or one where there is no mesh; the arenas and lanes that are named exist, and arenas hold their ranges.
+    Rules: it contains only ops of the plan, declarations before commands; a module has one program for each rank of its
+    mesh, or one where there is no mesh; all named arenas and lanes exist, and ranges lie inside their arenas.
 
     Lifespan: made by dm-lower-to-plan; completed by dm-place-events; lowered to IREE's stream dialect, or replayed.
 
@@ -53,11 +54,11 @@ class Dm_PlanOp<string mnemonic, list<Trait> traits = []>
     : Dm_Op<mnemonic, traits # [HasParent<"ProgramOp">]>;
 
 def Dm_ArenaOp : Dm_PlanOp<"arena", [Symbol]> {
-  let summary = "the memory that a rank uses of one space";
+  let summary = "the memory of one space that a rank uses";
   let description = [{
     Allocated once, before the first step. Its symbol is the name of its space.
 
-    Rules: named as its space; at most one for each space; at least one byte.
+    Rules: named after its space; at most one per space; at least one byte.
 
     Lifespan: with `dm.program`.
 
@@ -73,7 +74,7 @@ def Dm_LaneOp : Dm_PlanOp<"lane", [Symbol]> {
   let description = [{
     A lane of queue `comm` has the communicator `channel`, and no other lane of the rank has it.
 
-    Rules: exactly the lanes of queue `comm` have a channel; a channel has one lane.
+    Rules: a lane has a channel if and only if its queue is `comm`; a channel has one lane.
 
     Lifespan: with `dm.program`.
 
@@ -90,7 +91,7 @@ def Dm_SlotOp : Dm_PlanOp<"slot"> {
     State stays in its slot from step to step and is updated there; the host fills the slots of controls and batch
     before a step and reads those of outputs after it. `type` is that of the rank's part.
 
-    Rules: the range has the size of the type; no two slots have one name.
+    Rules: the range has the size of the type; no two slots have the same name.
 
     Lifespan: with `dm.program`.
 
@@ -103,12 +104,12 @@ def Dm_SlotOp : Dm_PlanOp<"slot"> {
 }
 
 def Dm_BufferOp : Dm_PlanOp<"buffer"> {
-  let summary = "what a range holds for part of the step";
+  let summary = "the content of a range during part of the step";
   let description = [{
-    For people and for reports: between the commands with the numbers `first` and `last` (from 0, both included) the
+    For people and reports: between the commands with the numbers `first` and `last` (from 0, both included) the
     range holds the value that `label` names, of the category `category`.
 
-    Rules: `first` is not behind `last`.
+    Rules: `first` is not after `last`.
 
     Lifespan: with `dm.program`.
 
@@ -126,8 +127,8 @@ class Dm_Command<string mnemonic> : Dm_PlanOp<mnemonic>;
 def Dm_LaunchOp : Dm_Command<"launch"> {
   let summary = "runs a kernel on ranges";
   let description = [{
-    `reads` and `writes` are the kernel's operands and results, in order; `scratch` is what it may overwrite besides.
-    A range of `writes` may equal one of `reads` where the kernel works in place. `label` says where it comes from.
+    `reads` and `writes` are the kernel's operands and results, in order; `scratch` is memory that it may also
+    overwrite. A range of `writes` may equal one of `reads` where the kernel works in place. `label` states its origin.
 
     Rules: the lane is not of queue `comm`; in a module `kernel` is a private function, and ranges have the sizes of
     its types.
@@ -148,7 +149,7 @@ def Dm_MoveOp : Dm_Command<"move"> {
   let description = [{
     Between memory spaces, or within one.
 
-    Rules: both ranges are of one length and do not overlap.
+    Rules: both ranges have the same length and do not overlap.
 
     Lifespan: made by dm-lower-to-plan of `dm.copy`.
 
@@ -164,15 +165,15 @@ def Dm_MoveOp : Dm_Command<"move"> {
 def Dm_CollectiveOp : Dm_Command<"collective"> {
   let summary = "a rank's part in a movement between ranks";
   let description = [{
-    `kind` is the op that it was (`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `permute`,
-    `send`, `recv`), `ranks` the members in the order of the group, `instance` which movement of the job it is.
+    `kind` is the original op (`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `permute`,
+    `send`, `recv`), `ranks` the members in the order of the group, `instance` identifies the movement in the job.
     `source` holds `count` elements of `type`. With n members `target` holds as many for an all_reduce, all_to_all,
-    broadcast, permute or recv, n times as many for an all_gather, an n-th for a reduce_scatter. Pieces lie one behind
-    the other in the order of the members: gather and scatter act on whole pieces. `peer` is the root of a broadcast or
-    the other end of a message, as an index in `ranks`; `pairs` are sources and targets of a permutation.
+    broadcast, permute or recv, n times as many for an all_gather, an n-th for a reduce_scatter. Pieces are contiguous
+    and in the order of the members: gather and scatter act on whole pieces. `peer` is the root of a broadcast or the
+    other end of a message, as an index in `ranks`; `pairs` are sources and targets of a permutation.
 
-    Rules: the kind exists; the lane is of queue `comm`; a reduction has a reduction and a type to accumulate in, and
-    nothing else has; sizes are as above; the rank is a member.
+    Rules: the kind exists; the lane is of queue `comm`; exactly the kinds that reduce have a reduction and an
+    accumulation type; sizes are as above; the rank is a member.
 
     Lifespan: made by dm-lower-to-plan of the movement in a `dm.start`.
 
@@ -190,7 +191,7 @@ def Dm_CollectiveOp : Dm_Command<"collective"> {
 }
 
 def Dm_RecordOp : Dm_Command<"record"> {
-  let summary = "signals an event when all before it on its lane is done";
+  let summary = "signals an event when all earlier commands of its lane have completed";
   let description = [{
     Rules: an event is recorded once in a program.
 
@@ -204,7 +205,7 @@ def Dm_RecordOp : Dm_Command<"record"> {
 }
 
 def Dm_AwaitOp : Dm_Command<"await"> {
-  let summary = "holds a lane until an event was signalled";
+  let summary = "blocks a lane until an event is signalled";
   let description = [{
     Rules: the event is recorded before, in the order of the program.
 

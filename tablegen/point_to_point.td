@@ -8,13 +8,13 @@ include "attributes.td"
 def Dm_SendOp : Dm_Op<"send"> {
   let summary = "sends a value to one rank of the group";
   let description = [{
-    `target` is an index in the group. `instance` names the message: the `dm.recv` with the same instance is its
+    `target` is an index in the group. `instance` identifies the message: the `dm.recv` with the same instance is its
     other end.
 
     Rules: `target` is below n, the size of the group; in a module each instance has exactly one send and one
     receive, of equal tensor types and on the same group.
 
-    Lifespan: added when a job is split into pipeline stages; put into `dm.start` by dm-async; absent from form
+    Lifespan: added when a job is split into pipeline stages; wrapped in `dm.start` by dm-async; absent from form
     "planned".
 
     ```mlir
@@ -28,13 +28,13 @@ def Dm_SendOp : Dm_Op<"send"> {
 def Dm_RecvOp : Dm_Op<"recv"> {
   let summary = "receives a value from one rank of the group";
   let description = [{
-    `source` is an index in the group. `instance` names the message: the `dm.send` with the same instance is its
+    `source` is an index in the group. `instance` identifies the message: the `dm.send` with the same instance is its
     other end.
 
     Rules: `source` is below n, the size of the group; in a module each instance has exactly one send and one
     receive, of equal tensor types and on the same group.
 
-    Lifespan: added when a job is split into pipeline stages; put into `dm.start` by dm-async; absent from form
+    Lifespan: added when a job is split into pipeline stages; wrapped in `dm.start` by dm-async; absent from form
     "planned".
 
     ```mlir

@@ -10,8 +10,8 @@ def Dm_LinkArrayAttr : TypedArrayAttrBase<Dm_LinkAttr, "array of links">;
 def Dm_MeshOp : Dm_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
   let summary = "the ranks of the job, arranged along named axes";
   let description = [{
-    The job has as many ranks as the product of `sizes`. Rank numbers count row-major over the axes in the order
-    given, so the last axis joins neighbours. `links` gives the slowest link along each axis; cost models read it.
+    The job has as many ranks as the product of `sizes`. Ranks are numbered row-major over the axes in the order given,
+    so ranks along the last axis are neighbours. `links` gives the slowest link along each axis; cost models read it.
 
     Rules: at least one axis; names not empty and not repeated; as many sizes and links as axes; sizes at least 1.
 
@@ -34,8 +34,8 @@ def Dm_ChannelOp : Dm_Op<"channel", [Symbol, HasParent<"::mlir::ModuleOp">]> {
     Movements that name the same channel share one communicator. Every rank creates its communicators in the order in
     which the channels are declared, so the order of the declarations is part of the program.
 
-    The groups are those of `group`, or, where no axes of the mesh tell them, `groups` lists the ranks of each. Listed
-    groups may share ranks and leave ranks out; only a plan (dm.collective) can use them.
+    The groups are those of `group`, or, where axes of the mesh cannot describe them, `groups` lists the ranks of each.
+    Listed groups may share ranks and omit ranks; only a plan (dm.collective) can use them.
 
     Rules: exactly one of `group` and `groups` is given. In a module the group's mesh and axes exist, and every movement
     on the channel has the channel's group. That listed ranks exist is proven with the plan (V3).

@@ -8,10 +8,10 @@ include "attributes.td"
 def Dm_CopyOp : Dm_Op<"copy", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "copies a value from one memory space to another";
   let description = [{
-    Rules: operand and result have one type; `source` and `target` differ; where the operand is itself the result of a
-    `dm.copy`, `source` is the space that copy went to.
+    Rules: operand and result have the same type; `source` and `target` differ; where the operand is itself the result
+    of a `dm.copy`, `source` is that copy's target.
 
-    Lifespan: added by dm-copy-ports; put into `dm.start` by dm-async; absent from form "planned".
+    Lifespan: added by dm-copy-ports; wrapped in `dm.start` by dm-async; absent from form "planned".
 
     ```mlir
     %h = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"pinned_host">}
@@ -23,7 +23,7 @@ def Dm_CopyOp : Dm_Op<"copy", [Pure, AllTypesMatch<["input", "result"]>]> {
 }
 
 def Dm_AllSliceOp : Dm_Op<"all_slice", [Pure]> {
-  let summary = "every rank keeps its own slice of a value that all ranks have";
+  let summary = "every rank keeps its own slice of a replicated value";
   let description = [{
     Rank i of the group keeps slice i of the operand along `dim`. Nothing is sent. The operand must be the same on all
     ranks of the group; then `dm.all_gather` is the inverse, and the name is that of the op in Shardy and in MLIR's
@@ -47,9 +47,9 @@ def Dm_ReshardOp : Dm_Op<"reshard", [NoMemoryEffect]> {
   let summary = "a change of sharding that is not yet decomposed";
   let description = [{
     Types are those of one rank's part: the operand is the part that `source` gives a rank, the result the part that
-    `target` gives it, of one and the same whole value.
+    `target` gives it, of the same whole value.
 
-    Rules: element type and rank kept; both shardings are legal for the rank and name one mesh; a value becomes
+    Rules: element type and rank kept; both shardings are legal for the rank and name the same mesh; a value becomes
     partial (`target` is partial where `source` is not, or by another reduction) by `sum` only; in a module the mesh
     has the axes, and operand and result are parts of one whole.
 

@@ -10,7 +10,7 @@ def Dm_Payload : AnyTypeOf<[AnyStaticShapeTensor, NoneType]>;
 def Dm_HandleType : Dm_Type<"Handle", "handle"> {
   let summary = "a movement in flight";
   let description = [{
-    What `dm.start` gives: the movement will deliver a value of type `payload`, or nothing (`none`) where it only sends.
+    The result of `dm.start`: the movement will deliver a value of type `payload`, or nothing (`none`) if it only sends.
     A handle is linear: it is waited for exactly once on every path, and until then the operands of the movement
     are borrowed and may not be overwritten.
 
@@ -26,7 +26,7 @@ def Dm_HandleType : Dm_Type<"Handle", "handle"> {
 def Dm_TokenType : Dm_Type<"Token", "token"> {
   let summary = "pure ordering";
   let description = [{
-    Signalled when the movement that gives it has completed. It carries no data and may be used any number of times.
+    Signalled when its movement has completed. It carries no data and may be used any number of times.
 
     Lifespan: with `dm.start`.
 

@@ -1,4 +1,4 @@
-"""Files that commands show but nobody can run: a job, the hand-written step's signature and state, and no code."""
+"""Files that can be shown but not run: a job, the hand-written step's signature and state, and no code."""
 
 from __future__ import annotations
 

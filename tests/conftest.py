@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,17 @@ from typing import Any
 import pytest
 
 from tests.filecheck import FLAGS, find_filecheck
+
+# LLVM's name of the processor for which tests compile in this process, instead of this machine's.
+PROCESSOR = "DMC_TEST_PROCESSOR"
+
+
+def pytest_configure() -> None:
+    """Lets the target "cpu" stand for the processor that the environment names."""
+    if processor := os.environ.get(PROCESSOR):
+        from dmc.target import TARGETS, target
+
+        TARGETS["cpu"] = target(f"cpu:{processor}")
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ class _Guarded:
                 yield f"{launch.kernel} changes byte {start + int(np.argmax(changed[start:end]))}: {launch}"
 
     def _room(self, original: Range) -> Range:
-        """As far from a multiple of `ALIGNMENT` as it was."""
+        """At the same distance from a multiple of `ALIGNMENT` as before."""
         given = Range("device", self.size + original.offset % ALIGNMENT, original.length)
         self.size = aligned(given.end) + ALIGNMENT
         return given

@@ -42,5 +42,5 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _tensor(array: Any) -> Tensor:
-    """bf16 as f32, for there is no other way from numpy."""
+    """bf16 as f32, since numpy has no bf16."""
     return torch.as_tensor(np.asarray(array, np.float32) if array.dtype == ml_dtypes.bfloat16 else np.asarray(array))

@@ -1,4 +1,4 @@
-"""For tests of scheduling passes: what `@step` computes stays what it was (V9)."""
+"""For tests of scheduling passes: what `@step` computes does not change (V9)."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class _Writer:
         self.pending.append((handle, result))
 
     def wait(self) -> None:
-        """Waits for one of the movements that nobody has waited for."""
+        """Waits for one of the movements that are still in flight."""
         if not self.pending:
             return
         self.wait_for(self.choose(len(self.pending)))

@@ -21,8 +21,8 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
     """The code for `target` of the private functions `names` of `module`, by name.
 
     On CUDA an implementation of `dmc.kernels` takes precedence over IREE's code; of its candidates, the one measured
-    as fastest, according to the tuning table that the module names and those that come with dmc. Raises DmcError,
-    naming the kernel, for a body that cannot be compiled, and ArtifactError for a file that is not a tuning table.
+    as fastest, according to the tuning table in the module and those that come with dmc. Raises DmcError, naming the
+    kernel, for a body that cannot be compiled, and ArtifactError for what is not a tuning table.
     """
     names = list(dict.fromkeys(names))
     if not target.has_kernels:
@@ -38,6 +38,5 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
 
 def _table(module: ir.Module) -> Table:
     """The choices that were measured: those of the user's table go before those that come with dmc."""
-    given = tuning_of(module)
-    files = [*sorted(_TABLES.glob("*.json")), *([Path(given)] if given else [])]
-    return functools.reduce(Table.joined, map(Table.read, files), Table())
+    packaged = functools.reduce(Table.joined, map(Table.read, sorted(_TABLES.glob("*.json"))), Table())
+    return packaged.joined(tuning_of(module) or Table())

@@ -1,6 +1,6 @@
 """Products of operands in panels (`dmc.lowering.panels`), in IREE's program: the loops that they are, and their tiles.
 
-The tiles were measured on one core, f32: with AVX2 80 to 90 GFLOP/s, where IREE's own loops over matrices reach 20 to
+The tiles were measured on one core, f32: with AVX2 90 to 100 GFLOP/s, where IREE's own loops over matrices reach 20 to
 80, by their shape; with AVX-512 120 to 130.
 """
 
@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.panels import MARK, WIDTH
 
-# Bytes of a vector → rows of the result and panels of columns that are in registers at a time: with AVX2 8 of 16
-# registers hold results, with AVX-512 16 of 32.
-_REGISTERS = {32: (4, 1), 64: (8, 2)}
+# Bytes of a vector → rows of the result and panels of columns that are in registers at a time: with AVX2 12 of 16
+# registers hold results, with AVX-512 16 of 32. Rows that are left over have a loop of their own.
+_REGISTERS = {32: (6, 1), 64: (8, 2)}
 _OTHERS = (4, 1)
 _STEPS = 2
 # The largest sides of the tile of one task.
 _ROWS, _COLUMNS = 128, 128
 
-_MARKED = f'{MARK} = "'
+_MARKED = f"{MARK} = true"
 _FUNCTION = re.compile(r"func\.func @(?=\w+\()")
 _NATIVE_VECTOR = re.compile(r"native_vector_size = (\d+) : i64")
 _EXECUTABLE = re.compile(r"(?=^\s*stream\.executable )", re.MULTILINE)
 _PRODUCT = re.compile(
-    r"^(?P<indent> *)(?P<result>%\S+) = linalg\.matmul \{(?P<before>[^{}\n]*)" + MARK + r' = "(?P<which>\w+)"\} '
+    r"^(?P<indent> *)(?P<result>%\S+) = linalg\.matmul \{[^{}\n]*" + _MARKED + r"\} "
     r"ins\((?P<a>%\S+), (?P<b>%\S+) : tensor<\d+x(?P<depth>\d+)xf32>, tensor<\d+x\d+xf32>\) "
     r"outs\((?P<c>%\S+) : tensor<(?P<rows>\d+)x(?P<columns>\d+)xf32>\) -> [^\n]*$",
     re.MULTILINE,
@@ -71,11 +71,8 @@ def _in_executable(text: str, registers: tuple[int, int], cores: int) -> str:
     if product is None or is_marked(text[product.end() :]):
         return text
     loops = text.replace(product[0], "\n".join(_loops(product, registers, cores)))
-    rows, columns, depth = (int(product[name]) for name in ("rows", "columns", "depth"))
-    loaded = _reads_panels(loops, product["b"], (depth, columns), (columns // WIDTH, depth, WIDTH))
-    if loaded is not None and product["which"] == "both":
-        loaded = _reads_panels(loaded, product["a"], (rows, depth), (rows // WIDTH, depth, WIDTH))
-    return text if loaded is None else loaded
+    columns, depth = (int(product[name]) for name in ("columns", "depth"))
+    return _reads_panels(loops, product["b"], (depth, columns), (columns // WIDTH, depth, WIDTH)) or text
 
 
 def _reads_panels(text: str, name: str, matrix: tuple[int, int], panels: tuple[int, int, int]) -> str | None:
@@ -99,42 +96,34 @@ def _reads_panels(text: str, name: str, matrix: tuple[int, int], panels: tuple[i
 def _loops(product: re.Match[str], registers: tuple[int, int], cores: int) -> Iterator[str]:
     """What stands for the product: its result in panels of columns, which is a matrix as it lies in memory."""
     rows, columns, depth = (int(product[name]) for name in ("rows", "columns", "depth"))
-    both = product["which"] == "both"
     panels = columns // WIDTH
-    # The rows of a left matrix in panels are two dimensions of the result.
-    split = f"{rows // WIDTH}x{WIDTH}" if both else f"{rows}"
-    result = f"tensor<{split}x{panels}x{WIDTH}xf32>"
-    groups = "[[0, 1], [2, 3]]" if both else "[[0], [1, 2]]"
-    shape = f"{split}x{panels}x{WIDTH}".replace("x", ", ")
-    dims = "d0, d1, d2, d3, d4" if both else "d0, d1, d2, d3"
-    a, b, c = ("d0, d4, d1", "d2, d4, d3", "d0, d1, d2, d3") if both else ("d0, d3", "d1, d3, d2", "d0, d1, d2")
-    maps = ", ".join(f"affine_map<({dims}) -> ({each})>" for each in (a, b, c))
-    kinds = ", ".join(['"parallel"'] * (4 if both else 3))
-    left = f"{rows // WIDTH}x{depth}x{WIDTH}" if both else f"{rows}x{depth}"
-    operands = f"{product['a']}, {product['b']} : tensor<{left}xf32>, tensor<{panels}x{depth}x{WIDTH}xf32>"
-    matrix = f"tensor<{rows}x{columns}xf32>"
-    info = _tiles(rows, panels, depth, both, registers, cores)
+    result, matrix = f"tensor<{rows}x{panels}x{WIDTH}xf32>", f"tensor<{rows}x{columns}xf32>"
+    places = ("d0, d3", "d1, d3, d2", "d0, d1, d2")
+    maps = ", ".join(f"affine_map<(d0, d1, d2, d3) -> ({each})>" for each in places)
+    kinds = ", ".join(['"parallel"'] * 3)
+    operands = f"{product['a']}, {product['b']} : tensor<{rows}x{depth}xf32>, tensor<{panels}x{depth}x{WIDTH}xf32>"
+    info = _tiles(rows, panels, depth, registers, cores)
     lines = [
-        f"%panel_i = tensor.expand_shape {product['c']} {groups} output_shape [{shape}] : {matrix} into {result}",
+        f"%panel_i = tensor.expand_shape {product['c']} [[0], [1, 2]] output_shape [{rows}, {panels}, {WIDTH}] : "
+        f"{matrix} into {result}",
         f'%panel_r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}, "reduction"]}} '
         f"ins({operands}) outs(%panel_i : {result}) attrs = {{compilation_info = {info}}}{_BODY}{result}",
-        f"{product['result']} = tensor.collapse_shape %panel_r {groups} : {result} into {matrix}",
+        f"{product['result']} = tensor.collapse_shape %panel_r [[0], [1, 2]] : {result} into {matrix}",
     ]
     return (product["indent"] + line for each in lines for line in each.splitlines())
 
 
-def _tiles(rows: int, panels: int, depth: int, both: bool, registers: tuple[int, int], cores: int) -> str:
+def _tiles(rows: int, panels: int, depth: int, registers: tuple[int, int], cores: int) -> str:
     height, width = registers
     width = width if panels % width == 0 else 1
-    tall, wide = _tile(rows, panels, width, cores)
-    side = [tall // WIDTH, 0, wide, 0] if both else [tall, wide, 0]
-    vector = [1, height, width, WIDTH] if both else [height, width, WIDTH]
-    steps = [0] * len(side) + [_STEPS if depth % _STEPS == 0 else 1]
+    side = [*_tile(rows, panels, width, cores), 0, 0]
     lowering = (
-        f"#iree_cpu.lowering_config<distribution = {[*side, 0]}, cache_parallel = {[*side, 0]}, "
-        f"vector_common_parallel = {[*vector, 0]}, vector_reduction = {steps}>"
+        f"#iree_cpu.lowering_config<distribution = {side}, cache_parallel = {side}, "
+        f"vector_common_parallel = {[height, width, WIDTH, 0]}, "
+        f"vector_reduction = {[0, 0, 0, _STEPS if depth % _STEPS == 0 else 1]}>"
     )
-    translation = "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>"
+    peeled = ", {enable_loop_peeling}" if WIDTH % height else ""
+    translation = f"#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>{peeled}>"
     return f"#iree_codegen.compilation_info<lowering_config = {lowering}, translation_info = {translation}>"
 
 

@@ -7,45 +7,59 @@ power of two share a few sets of the cache. In panels, what follows in the depth
 
 from __future__ import annotations
 
-from dmc._mlir import ir, linalg, tensor
+from dmc._mlir import arith, ir, linalg, tensor
 from dmc.dialect.iree import fusion_barrier
 from dmc.walk import walk
 
-# Columns of a panel of the right matrix, or rows of one of the left: a cache line, so that packing writes whole ones.
+# Columns of a panel: a cache line, so that packing writes whole ones.
 WIDTH = 16
-# On a product: its left and its right matrix are said to be matrices, but lie in panels ("right", "both").
+# On a product: its right matrix is said to be a matrix, but lies in panels.
 MARK = "panels"
 # Rows and columns of the result: with fewer, panels are read too few times. More rows where no operand is transposed.
 _ROWS, _COLUMNS, _ROWS_PLAIN = 64, 64, 512
+# Sides that are no multiple of the width are padded from this length on: by at most 2 %.
+_PADDED = 50 * WIDTH
 
 
 def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> None:
-    """Puts operands of large f32 products into panels, in a loop of their own, where that pays.
+    """Puts the right operands of large f32 products into panels, in a loop of their own, where that pays.
 
     without: functions that are left as they are.
 
-    `matmul(x, w)` becomes `matmul(x, as_matrix(barrier(panels(w)))) {panels = "right"}`. What the product then reads is
-    only called a matrix, so that IREE joins it with the loops behind it: `with_panel_loops` tells what it is.
+    `matmul(x, w)` becomes `matmul(x, as_matrix(barrier(panels(w)))) {panels = true}`. What the product then reads is
+    only called a matrix, so that IREE joins it with the loops behind it: `with_panel_loops` tells what it is. A left
+    operand that is a transpose is transposed in memory, too. A long side that is no multiple of a panel's width is
+    padded with zeros; what is read of the product is a slice.
     """
     functions = [op for op in module.body.operations if op.operation.attributes["sym_name"].value not in without]
-    for op in [op for function in functions for op in walk(function) if _is_product(op)]:
-        rows, columns = ir.RankedTensorType(op.results[0].type).shape
-        left, right = (_source(each) for each in op.operands[:2])
-        both = left != op.operands[0]
-        least = _ROWS if both or right != op.operands[1] else _ROWS_PLAIN
-        if rows < least or columns < _COLUMNS or rows % WIDTH or columns % WIDTH:
-            continue
+    for op in [op for function in functions for op in walk(function) if _is_product(op) and _pays(op)]:
         with op.location:
-            op.operands[1] = _packed(op.operands[1], right, 1)
-            if both:
-                op.operands[0] = _packed(op.operands[0], left, 0)
-            op.attributes[MARK] = ir.StringAttr.get("both" if both else "right")
+            op.operands[0] = _left(op.operands[0])
+            op.operands[1] = _right(op.operands[1])
+            op.attributes[MARK] = ir.BoolAttr.get(True)
+            _slice_behind(op)
 
 
 def _is_product(op: ir.Operation) -> bool:
     if op.name != "linalg.matmul":
         return False
     return all(isinstance(ir.RankedTensorType(each.type).element_type, ir.F32Type) for each in op.operands)
+
+
+def _pays(op: ir.Operation) -> bool:
+    """Whether a product is large enough, with sides that are multiples of the width or can be padded."""
+    rows, columns = ir.RankedTensorType(op.results[0].type).shape
+    is_plain = all(_source(each) == each for each in op.operands[:2])
+    if rows < (_ROWS_PLAIN if is_plain else _ROWS) or columns < _COLUMNS:
+        return False
+    start = op.operands[2].owner
+    is_sum = isinstance(start, ir.Block) or start.name != "linalg.fill"
+    pads_left = not is_sum and _source(op.operands[0]) != op.operands[0]
+    return _fits(rows, pads_left) and _fits(columns, not is_sum)
+
+
+def _fits(size: int, pads: bool) -> bool:
+    return size % WIDTH == 0 or (pads and size >= _PADDED)
 
 
 def _source(value: ir.Value) -> ir.Value:
@@ -56,37 +70,91 @@ def _source(value: ir.Value) -> ir.Value:
     return value
 
 
-def _packed(value: ir.Value, source: ir.Value, side: int) -> ir.Value:
-    """The panels of the operand `value` of a product, under its own type. side: 0 left, 1 right.
+def _slice_behind(op: ir.Operation) -> None:
+    """Lets a product of padded operands have a padded result, of which a slice is read instead."""
+    result = op.results[0]
+    type_ = ir.RankedTensorType(result.type)
+    shape = [op.operands[0].type.shape[0], op.operands[1].type.shape[1]]
+    if shape == list(type_.shape):
+        return
+    with ir.InsertionPoint(op):
+        zero = op.operands[2].owner.operation.operands[0]
+        op.operands[2] = linalg.fill(zero, outs=[tensor.empty(shape, type_.element_type)])
+    result.set_type(ir.RankedTensorType.get(shape, type_.element_type))
+    with _behind(result):
+        part = tensor.ExtractSliceOp(type_, result, [], [], [], [0, 0], list(type_.shape), [1, 1])
+    result.replace_all_uses_except(part.result, [part.operation])
 
-    source: `value`, or what it is the transpose of. IREE joins equal panels of several products.
-    """
-    return _as_matrix(_panels(value, source, side), value.type)
 
-
-def _panels(value: ir.Value, source: ir.Value, side: int) -> ir.Value:
-    """Those of `value`: panel, depth, place in the panel."""
-    across = 1 if side else 0
-    kind = ir.RankedTensorType(value.type)
-    depth, panels = kind.shape[1 - across], kind.shape[across] // WIDTH
-    # Where, in what is stored, the dimension lies that is cut into panels.
-    dim = across if source == value else 1 - across
-    groups, shape = ([[0], [1, 2]], [depth, panels, WIDTH]) if dim else ([[0, 1], [2]], [panels, WIDTH, depth])
+def _left(value: ir.Value) -> ir.Value:
+    """The left operand of a product: where it is a transpose, in memory, with as many rows as panels have."""
+    if _source(value) == value:
+        return value
     with _behind(value):
-        cut = tensor.expand_shape(ir.RankedTensorType.get(shape, kind.element_type), source, groups, [], shape)
-        empty = tensor.empty([panels, depth, WIDTH], kind.element_type)
-        order = [1, 0, 2] if dim else [0, 2, 1]
-        turned = linalg.transpose(cut, outs=[empty], permutation=order).results[0]
-    return fusion_barrier(turned)
+        return fusion_barrier(value if value.type.shape[0] % WIDTH == 0 else _in_zeros(value, 0))
 
 
-def _as_matrix(panels: ir.Value, type_: ir.Type) -> ir.Value:
-    kind = ir.RankedTensorType(type_)
-    rows, columns = kind.shape
-    with _behind(panels):
-        flat = ir.RankedTensorType.get([rows * columns], kind.element_type)
-        row = tensor.collapse_shape(flat, panels, [[0, 1, 2]])
-        return tensor.expand_shape(kind, row, [[0, 1]], [], [rows, columns])
+def _right(value: ir.Value) -> ir.Value:
+    """The panels of the right operand of a product, as a matrix. IREE joins equal panels of several products."""
+    source = _source(value)
+    # Where, in what is stored, the columns lie.
+    dim = 1 if source == value else 0
+    depth, columns = value.type.shape
+    whole = columns - columns % WIDTH
+    with _behind(value):
+        panels = _panels(source if whole == columns else _part(source, dim, 0, whole), dim)
+        if whole < columns:
+            panels = _joined(panels, _panels(_in_zeros(_part(source, dim, whole, columns - whole), dim), dim))
+        return _as_matrix(fusion_barrier(panels), [depth, panels.type.shape[0] * WIDTH])
+
+
+def _panels(source: ir.Value, dim: int) -> ir.Value:
+    """A matrix whose dimension `dim` is cut into panels: panel, depth, place in the panel."""
+    kind = ir.RankedTensorType(source.type)
+    depth, panels = kind.shape[1 - dim], kind.shape[dim] // WIDTH
+    groups, shape = ([[0], [1, 2]], [depth, panels, WIDTH]) if dim else ([[0, 1], [2]], [panels, WIDTH, depth])
+    cut = tensor.expand_shape(ir.RankedTensorType.get(shape, kind.element_type), source, groups, [], shape)
+    empty = tensor.empty([panels, depth, WIDTH], kind.element_type)
+    order = [1, 0, 2] if dim else [0, 2, 1]
+    return linalg.transpose(cut, outs=[empty], permutation=order).results[0]
+
+
+def _part(value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
+    """So many rows or columns of a matrix."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [size if i == dim else extent for i, extent in enumerate(kind.shape)]
+    offsets = [start if i == dim else 0 for i in range(2)]
+    part = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(part, value, [], [], [], offsets, sizes, [1, 1]).result
+
+
+def _in_zeros(value: ir.Value, dim: int) -> ir.Value:
+    """A matrix padded with zeros to a multiple of a panel's width."""
+    kind = ir.RankedTensorType(value.type)
+    shape = [-(-extent // WIDTH) * WIDTH if i == dim else extent for i, extent in enumerate(kind.shape)]
+    zero = arith.constant(kind.element_type, 0.0)
+    zeros = linalg.fill(zero, outs=[tensor.empty(shape, kind.element_type)])
+    return _inserted(value, zeros, 0)
+
+
+def _joined(first: ir.Value, second: ir.Value) -> ir.Value:
+    """Panels, one after the other."""
+    kind = ir.RankedTensorType(first.type)
+    count, *shape = kind.shape
+    empty = tensor.empty([count + second.type.shape[0], *shape], kind.element_type)
+    return _inserted(second, _inserted(first, empty, 0), count)
+
+
+def _inserted(value: ir.Value, into: ir.Value, start: int) -> ir.Value:
+    sizes = list(value.type.shape)
+    offsets = [start, *[0] * (len(sizes) - 1)]
+    return tensor.InsertSliceOp(value, into, [], [], [], offsets, sizes, [1] * len(sizes)).result
+
+
+def _as_matrix(panels: ir.Value, shape: list[int]) -> ir.Value:
+    kind = ir.RankedTensorType(panels.type)
+    row = tensor.collapse_shape(ir.RankedTensorType.get([shape[0] * shape[1]], kind.element_type), panels, [[0, 1, 2]])
+    return tensor.expand_shape(ir.RankedTensorType.get(shape, kind.element_type), row, [[0, 1]], [], shape)
 
 
 def _behind(value: ir.Value) -> ir.InsertionPoint:

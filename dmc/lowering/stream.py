@@ -14,6 +14,7 @@ from dmc.lowering.iree import Executable, check_products, compile_stream
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.lowering.panel_loops import is_marked, with_panel_loops
+from dmc.lowering.panel_packing import with_packing_tiles
 from dmc.lowering.stream_collectives import rendezvous_code
 from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
 from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
@@ -41,7 +42,7 @@ def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
     text = stream_module(job, code)
     if target.name == CPU.name:
         cores = os.cpu_count() or 1
-        text = with_tiles(with_panel_loops(with_used_features(text), cores), cores)
+        text = with_tiles(with_panel_loops(with_packing_tiles(with_used_features(text)), cores), cores)
         if is_marked(text):
             raise DmcError("target 'cpu'", "a product would read panels as a matrix", hint="please report the model")
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}

@@ -14,23 +14,23 @@ from dmc.program.job import SCHEMA, Job
 from dmc.program.program import Space
 
 PROPERTIES = {
-    "V1": "every event is recorded once, before whoever awaits it",
-    "V2": "nobody touches what a movement has borrowed before it has ended",
+    "V1": "every event is recorded once, before any command awaits it",
+    "V2": "no command accesses what a movement has borrowed until the movement has ended",
     "V3": "names exist, sizes fit, and ranges lie inside their arenas",
     "V4": "the members of each communicator issue the same movements in the same order",
-    "V5": "no rank waits for another in a circle",
+    "V5": "no ranks wait for each other in a cycle",
     "V5b": "movements that share two ranks never run at the same time",
-    "V6": "accesses to the same bytes, at least one a write, are ordered",
-    "V7": "bytes hold one value at a time, and are used again only behind its last access",
-    "V8": "no arena is larger than its cap, or than what lies in it",
-    "V10": "all ranks run one program, decided from one table of costs",
-    "V11": "each launch reads the values that form placed says, and each slot holds its own at the end",
+    "V6": "conflicting accesses (to the same bytes, at least one of them a write) are ordered",
+    "V7": "bytes hold one value at a time, and are reused only after its last access",
+    "V8": "no arena is larger than its cap or its contents",
+    "V10": "all ranks run the same program, decided from the same cost table",
+    "V11": "each launch reads the values that form placed prescribes, and each slot holds its own at the end",
 }
 
 # The checked property of the code that executes a job (`dmc.program.contract`).
 CONTRACT = {
-    "V12": "kernels leave their operands as they are, write every result, touch nothing but their ranges, and take"
-    " nothing for granted of these that does not hold"
+    "V12": "kernels leave their operands unchanged, write their results completely, access only their ranges, and"
+    " assume nothing about these that does not hold"
 }
 
 ASSUMPTIONS = (

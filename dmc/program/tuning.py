@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
 
@@ -100,22 +101,34 @@ class Table(msgspec.Struct, frozen=True):
         """The union; choices of `other` take precedence."""
         return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
 
-    def write(self, path: Path) -> None:
-        """Writes the table as readable JSON, sorted by the kernels' names."""
+    def text(self) -> str:
+        """The table as one line of JSON, sorted by the kernels' names."""
         ordered = dict(sorted(self.choices.items(), key=lambda item: (item[1].kernel, item[0])))
-        made = msgspec.structs.replace(self, choices=ordered)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+        return msgspec.json.encode(msgspec.structs.replace(self, choices=ordered)).decode()
+
+    def write(self, path: Path) -> None:
+        """Writes the table as readable JSON."""
+        path.write_text(msgspec.json.format(self.text(), indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
     def read(path: Path) -> Table:
         """The table in a file. Raises ArtifactError if it is damaged or of another schema or architecture."""
         try:
-            table = msgspec.json.decode(path.read_bytes(), type=Table)
-        except (OSError, msgspec.DecodeError) as error:
+            data = path.read_bytes()
+        except OSError as error:
             raise ArtifactError(str(path), f"holds no tuning table ({error})", "run dmc tune") from error
+        return Table.parse(data, str(path))
+
+    @staticmethod
+    def parse(data: bytes | str, where: str) -> Table:
+        """The inverse of `text` and `write`. Raises like `read`."""
+        try:
+            table = msgspec.json.decode(data, type=Table)
+        except msgspec.DecodeError as error:
+            raise ArtifactError(where, f"holds no tuning table ({error})", "run dmc tune") from error
         if (table.schema, table.architecture) != (SCHEMA, ARCHITECTURE):
             fact = f"is of schema {table.schema} for {table.architecture}, expected {SCHEMA} for {ARCHITECTURE}"
-            raise ArtifactError(str(path), fact, hint="run dmc tune again")
+            raise ArtifactError(where, fact, hint="run dmc tune again")
         return table
 
 
@@ -125,5 +138,10 @@ def label_of(algorithm: tuple[int, ...]) -> str:
 
 
 def algorithm_of(label: str) -> tuple[int, ...]:
-    """The inverse of `label_of`."""
-    return () if label == HEURISTIC else tuple(int(part.partition("=")[2]) for part in label.split())
+    """The inverse of `label_of`. Raises ArtifactError for a label that names no algorithm."""
+    if label == HEURISTIC:
+        return ()
+    algorithm = tuple(int(number) for number in re.findall(r"=(\d+)\b", label))
+    if len(algorithm) != len(ALGORITHM) or label_of(algorithm) != label:
+        raise ArtifactError("tuning table", f"names '{label}', not an algorithm of cuBLASLt", hint="run dmc tune again")
+    return algorithm

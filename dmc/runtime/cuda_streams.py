@@ -6,6 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from dmc.errors import DmcError
 from dmc.program import Collective
 from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
-from dmc.runtime.cublaslt import open_library
+from dmc.runtime.cublaslt import Library, open_library
 from dmc.runtime.tensor_maps import TensorMaps
 from dmc.runtime.world.channels import Channels
 
@@ -71,8 +72,12 @@ class CudaStreams:
 
         products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
         if products:
-            library = open_library()
-            self._products = {each: library.prepared(each) for each in products}
+            self._products = {each: self._library.prepared(each) for each in products}
+
+    @cached_property
+    def _library(self) -> Library:
+        """cuBLASLt, opened once."""
+        return open_library()
 
     def _allow_shared(self, entry: Any, dispatch: Dispatch) -> None:
         driver = self._driver
@@ -244,7 +249,7 @@ class CudaStreams:
 
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         """At most so many algorithms of cuBLASLt for a product, the most promising first."""
-        return open_library().algorithms(product, count)
+        return self._library.algorithms(product, count)
 
     @property
     def name(self) -> str:
@@ -254,7 +259,7 @@ class CudaStreams:
     def versions(self) -> dict[str, str]:
         """The device's name, and the versions of what runs on it."""
         driver = self._runtime.driverGetVersion()
-        return {"device": self.name, "driver": str(driver), "cublaslt": str(open_library().version)}
+        return {"device": self.name, "driver": str(driver), "cublaslt": str(self._library.version)}
 
     @contextmanager
     def _reported(self) -> Generator[None]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import dmc
 
 NAN, INF = float("nan"), float("inf")
-# Ties to even and to odd, what overflows bfloat16 and f16, and what is no number.
+# Ties to even and to odd, values that overflow bfloat16 and f16, and NaN.
 VALUES = (
     0.1,
     1 / 3,

@@ -1,4 +1,4 @@
-"""An index out of range is refused before a step, as PyTorch refuses it, and the state stays as it was."""
+"""An index out of range is refused before a step, as in PyTorch, and the state is unchanged."""
 
 from __future__ import annotations
 

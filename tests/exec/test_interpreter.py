@@ -47,7 +47,7 @@ class Imported:
 
 
 def imported(context: Any) -> Imported:
-    """A step of a perceptron with momentum, and what it gives."""
+    """A step of a perceptron with momentum, and its results."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.Tanh(), nn.Linear(2 * WIDTH, WIDTH))
     batch = torch.randn(BATCH, WIDTH), torch.randn(BATCH, WIDTH)

@@ -93,7 +93,7 @@ def test_a_maximum_goes_into_a_loop() -> None:
     assert sent == 2 * 4 * 8
 
 
-# `%max` is wanted whole by the sum, and by the transposition as it was made.
+# `%max` is required whole by the sum, and unchanged by the transposition.
 TWO_READERS_OF_A_MAXIMUM = """
 func.func @step(%a0: tensor<4x4x2xf64> {dm.name = "a0"})
     -> (tensor<4x2xf64> {dm.name = "r"}, tensor<2x4xf64> {dm.name = "s"}) {

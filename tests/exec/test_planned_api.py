@@ -14,7 +14,7 @@ import dmc
 from dmc.api import compile_artifact
 from dmc.errors import ArtifactError, DmcError
 from dmc.program import Launch
-from dmc.runtime.artifact import Artifact
+from dmc.runtime import Artifact, Step
 
 EXAMPLE = (torch.linspace(-1, 1, 32).reshape(4, 8), torch.linspace(0, 1, 16).reshape(4, 4))
 
@@ -30,21 +30,24 @@ def _losses(step: Any) -> list[float]:
     return [float(step(*EXAMPLE)) for _ in range(3)]
 
 
-def test_launches_say_of_what_they_are() -> None:
-    job = compile_artifact(**_options()).job
-    labels = {command.label for command in job.programs[0].commands if isinstance(command, Launch)}
+@pytest.fixture(scope="module")
+def plain() -> Artifact:
+    """The step for this processor."""
+    return compile_artifact(**_options())
+
+
+def test_launches_say_of_what_they_are(plain: Artifact) -> None:
+    labels = {command.label for command in plain.job.programs[0].commands if isinstance(command, Launch)}
     assert {"0", "2", "0, backward", "optimizer, update"} <= labels
     assert {f"{path}.{name}, update" for path in "02" for name in ("weight", "bias")} <= labels
 
 
-def test_another_schedule_of_the_same_step_gives_the_same_bits() -> None:
-    steps = [dmc.compile(**_options(machine=machine)) for machine in ("cpu", "h200")]
-    assert _losses(steps[0]) == _losses(steps[1])
+def test_another_schedule_of_the_same_step_gives_the_same_bits(plain: Artifact) -> None:
+    assert _losses(Step(plain)) == _losses(dmc.compile(**_options(machine="h200")))
 
 
-def test_a_cap_that_is_too_small_is_refused_with_one_that_works() -> None:
-    needed = compile_artifact(**_options()).job
-    room = needed.programs[0].arenas["device"]
+def test_a_cap_that_is_too_small_is_refused_with_one_that_works(plain: Artifact) -> None:
+    room = plain.job.programs[0].arenas["device"]
     within = compile_artifact(**_options(memory_cap=room))
     assert within.certificate.caps == {"device": room}
     with pytest.raises(DmcError, match="the step: needs") as refusal:
@@ -54,8 +57,9 @@ def test_a_cap_that_is_too_small_is_refused_with_one_that_works() -> None:
     assert compile_artifact(**_options(memory_cap=smallest)).certificate.caps == {"device": smallest}
 
 
-def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:
-    artifact = compile_artifact(**_options())
+def test_a_file_whose_plan_was_changed_is_refused(plain: Artifact, tmp_path: Path) -> None:
+    plain.write(tmp_path / "step.dmc")
+    artifact = Artifact.read(tmp_path / "step.dmc")
     (program,) = artifact.job.programs
     changed = msgspec.structs.replace(program, commands=program.commands[:-1])
     forged = msgspec.structs.replace(artifact.job, programs=(changed,))
@@ -65,7 +69,7 @@ def test_a_file_whose_plan_was_changed_is_refused(tmp_path: Path) -> None:
         Artifact.read(tmp_path / "step.dmc")
 
 
-def test_one_plan_for_two_machines_and_executors(tmp_path: Path) -> None:
+def test_one_plan_for_two_machines_and_executors(plain: Artifact, tmp_path: Path) -> None:
     # The runtime of IREE runs IREE's code alone.
     replayed = compile_artifact(**_options(target="cpu+cuda:iree"))
     by_iree = compile_artifact(**_options(target="cpu+cuda", executor="iree"))
@@ -74,7 +78,7 @@ def test_one_plan_for_two_machines_and_executors(tmp_path: Path) -> None:
     assert set(replayed.code.kernels) == set(replayed.job.kernels)
     assert set(replayed.modules) == {"cpu"}
     assert (set(by_iree.modules), by_iree.code) == ({"cpu", "cuda"}, None)
-    losses = _losses(dmc.compile(**_options()))
+    losses = _losses(Step(plain))
     for name, artifact in (("replayed", replayed), ("by_iree", by_iree)):
         artifact.write(tmp_path / f"{name}.dmc")
         assert _losses(dmc.load(tmp_path / f"{name}.dmc")) == losses
@@ -110,7 +114,7 @@ def test_what_is_not_there_is_refused(changes: dict[str, Any], message: str) -> 
         compile_artifact(**_options(**changes))
 
 
-def test_a_step_that_was_planned_for_a_cpu_is_not_run_on_a_gpu(tmp_path: Path) -> None:
-    compile_artifact(**_options()).write(tmp_path / "step.dmc")
+def test_a_step_that_was_planned_for_a_cpu_is_not_run_on_a_gpu(plain: Artifact, tmp_path: Path) -> None:
+    plain.write(tmp_path / "step.dmc")
     with pytest.raises(ArtifactError, match="was planned for cpu"):
         dmc.load(tmp_path / "step.dmc", device="cuda")

@@ -1,4 +1,4 @@
-"""What a composite is given may be the same value twice, a constant, or a result; what it gives may be unused."""
+"""Operands of a composite may be the same value twice, constants, or results; its results may be unused."""
 
 from __future__ import annotations
 

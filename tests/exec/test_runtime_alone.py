@@ -91,7 +91,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _run(program: str, *arguments: Path) -> str:
-    """What a program prints where there are no other packages than those in the first argument and the second."""
+    """The output of a program where only the packages in the first and second argument exist."""
     # -I: no user site, no PYTHON… variables; -S: no site-packages.
     command = [sys.executable, "-I", "-S", "-X", "faulthandler", "-c", program, *map(os.fspath, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

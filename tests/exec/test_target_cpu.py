@@ -31,20 +31,22 @@ def _arguments(target: str) -> dict[str, Any]:
 
 
 def test_this_machine_runs_what_it_compiles_for_itself() -> None:
-    artifact = dmc.compile_artifact(**_arguments("cpu"))
-    assert artifact.requires[0] == "x86_64"
-    assert "sse2" in artifact.requires
-    assert float(dmc.compile(**_arguments("cpu"))(*_arguments("cpu")["example"])) > 0
+    step = dmc.compile(**_arguments("cpu"))
+    requires = step.snapshot().requires
+    assert requires[0] == "x86_64"
+    assert "sse2" in requires
+    assert float(step(*_arguments("cpu")["example"])) > 0
 
 
 def test_an_older_processor_asks_for_less() -> None:
     arguments = _arguments("cpu:x86-64-v3")
-    requires = dmc.compile_artifact(**arguments).requires
+    step = dmc.compile(**arguments)
+    requires = step.snapshot().requires
     assert {"avx2", "fma"} < set(requires)
     assert not any("avx512" in feature for feature in requires)
     model, (x, y) = arguments["model"], arguments["example"]
     expected = float(nn.functional.mse_loss(model(x), y).detach())
-    assert float(dmc.compile(**arguments)(x, y)) == pytest.approx(expected, rel=1e-5)
+    assert float(step(x, y)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_another_processor_is_refused_before_anything_runs(tmp_path: Path) -> None:

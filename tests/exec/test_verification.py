@@ -39,7 +39,7 @@ class Varied(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """f32[ROWS, LENGTH, WIDTH] → f32[ROWS, LENGTH, WIDTH]"""
         x, _ = self.rnn(self.some(x))
-        self.some(x)  # Draws, and is used by nobody.
+        self.some(x)  # Draws, and has no users.
         x = self.first(x + self.all(x)) + self.shift
         x = self.some(self.norm(x.flatten(0, 1))).view(ROWS, LENGTH, WIDTH)
         return self.second(x * self.frozen)
@@ -181,12 +181,12 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
         step(*example)
     step(*example)
 
-    # With a loss that is not finite both leave the state as it was.
+    # With a loss that is not finite, both leave the state unchanged.
     other.factor, (inputs, targets) = 1.0, example
     step.verify_next()
     with pytest.raises(NonFiniteLossError):
         step(float("inf") * inputs, targets, check_finite=True)
-    # What has not been compared is still to be.
+    # What was not compared yet must still be compared.
     step.verify_next()
     with monkeypatch.context() as broken:
         broken.setattr(open_session, "check_cpu", _no_such_processor)

@@ -15,7 +15,7 @@ from tests.fuzz.operators import EVERY
 
 
 def main() -> int:
-    """Runs a campaign and prints what it came to; gives 1 if something was found."""
+    """Runs a campaign and prints its results; returns 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=2)

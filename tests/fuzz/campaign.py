@@ -45,7 +45,7 @@ class Find:
 
 @dataclass
 class Tally:
-    """What the programs so far came to."""
+    """The results of the programs so far."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)

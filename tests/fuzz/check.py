@@ -12,7 +12,7 @@ from dmc.errors import DmcError, VerificationError
 from tests.fuzz.compare import first_difference, is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter, case_of
 
-# crashes and hangs are seen by whoever waits for the process.
+# crashes and hangs are detected by the waiting parent process.
 Outcome = Literal["agrees", "refused", "uncertain", "differs", "fails", "crashes", "hangs"]
 FINDS: tuple[Outcome, ...] = ("differs", "fails", "crashes", "hangs")
 Way = Literal["interpreter", "compiled"]

@@ -37,7 +37,7 @@ Close = tuple[float, float]
 def first_difference(actual: Sequence[Trace], expected: Sequence[Trace], close: Close) -> Difference | None:
     """The first tensor that is not close, or None."""
     for step, (left, right) in enumerate(zip(actual, expected, strict=True)):
-        # Of state, what nobody reads is no part of a step.
+        # State that is never read is not part of a step.
         if missing := [name for name in right if name not in left and (name == "loss" or name.startswith("output"))]:
             return Difference(step, missing[0], "the step has no such tensor")
         for name, tensor in left.items():
@@ -132,7 +132,7 @@ def _is_close(actual: Tensor, expected: Tensor, close: Close) -> Tensor:
 
 
 def _is_covered(actual: Tensor, expected: Tensor, others: Sequence[Tensor], close: Close) -> bool:
-    """Whether `actual` is no farther from `expected` than `others` are, by a factor."""
+    """Whether `actual` is not farther from `expected` than a multiple of the distance of `others`."""
     if actual.shape != expected.shape:
         return False
     right, left = expected.double(), actual.double()

@@ -36,7 +36,7 @@ STATEMENT_SHARE = 5  # one line in …
 
 
 class Misfit(Exception):
-    """What was drawn is no program: nothing fits a hole, or eager refuses it."""
+    """What was drawn is not a program: nothing fits a hole, or eager refuses it."""
 
 
 def generate(choose: Choose, wanted: str | None = None) -> Program:
@@ -131,7 +131,7 @@ class Builder:
         return True
 
     def program(self) -> Program:
-        """What was drawn, with the values that nobody reads, and a few others, as its results."""
+        """What was drawn, with unused values, and a few others, as its results."""
         read = {name for line in self.lines for name in line.operands if line.targets}
         results = [name for line in self.lines for name in line.targets if name.startswith("v")]
         results = list(dict.fromkeys(results))

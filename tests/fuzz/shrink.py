@@ -43,7 +43,7 @@ def _slices(program: Program) -> Iterator[Program]:
 
 
 def _needed(program: Program) -> Program:
-    """`program` without lines whose results nobody reads. What changes a value in place stays."""
+    """`program` without lines whose results are unused. In-place changes stay."""
     read, lines = {*program.losses, *program.outputs}, []
     for line in reversed(program.lines):
         if not line.targets or not read.isdisjoint(line.targets):
@@ -95,7 +95,7 @@ def _plainer(leaf: Leaf) -> Iterator[Leaf]:
 
 
 def _repaired(program: Program, stands_for: dict[str, str]) -> Program:
-    """`program` without what reads names that nobody gives, after putting names for others."""
+    """`program` without lines that read undefined names, after renaming."""
     known = {leaf.name for leaf in program.leaves}
     lines = []
     for line in program.lines:

@@ -178,7 +178,7 @@ def _trace(values: Mapping[str, Array], module: nn.Module) -> Trace:
     """What eager's trace holds, of the tensors of a step by their names."""
     outputs = [name for name in values if name.startswith("aux")]
     found = {"loss": values["loss"], **{f"output {name.removeprefix('aux')}": values[name] for name in outputs}}
-    # A parameter or buffer that nobody reads is no part of the step.
+    # A parameter or buffer that is never read is not part of the step.
     found |= {name: values[name] for name in _state(module) if name in values}
     return {name: _tensor(array) for name, array in found.items()}
 

@@ -123,7 +123,7 @@ def _serve(connection: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
-    # What compilers print before they die says nothing that the verdict does not.
+    # What compilers print before they crash adds nothing to the verdict.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     connection.send("ready")
     while True:

@@ -89,7 +89,7 @@ def places(program: Program, *kinds: type[Any]) -> list[int]:
 
 
 def begun(program: Program, index: int) -> list[Range]:
-    """The results of a command that it writes as the first, so that without it whoever reads them reads nothing."""
+    """The results of a command that it writes as the first, so that without it their readers read undefined bytes."""
     command = program.commands[index]
     reads, _ = accesses(command)
     results = command.writes if isinstance(command, Launch) else (command.target,) if isinstance(command, Move) else ()

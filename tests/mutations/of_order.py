@@ -21,7 +21,7 @@ def drop_an_await(job: Job, random: Random) -> Job | None:
 
 @mutator("V1")
 def drop_a_record(job: Job, random: Random) -> Job | None:
-    """Somebody waits for what nobody signals."""
+    """A command waits for an event that is never signalled."""
     found = places(job.programs[0], Record)
     if not found:
         return None
@@ -137,7 +137,7 @@ def drop_a_producer(job: Job, random: Random) -> Job | None:
 
 
 def _next_on_lane(program: Program, index: int) -> int | None:
-    """The next command on the lane of a command that is no event."""
+    """The next command on a command's lane that is not an event."""
     lane = program.commands[index].lane
     work = places(program, Launch, Move, Collective)
     return next((i for i in work if i > index and program.commands[i].lane == lane), None)

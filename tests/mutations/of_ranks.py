@@ -180,7 +180,7 @@ def change_a_kernel(job: Job, random: Random) -> Job | None:
 
 @mutator("V10")
 def decide_alone(job: Job, random: Random) -> Job | None:
-    """One rank has an event that the others have not."""
+    """One rank has an event that the others lack."""
     if len(job.programs) < 2:
         return None
     rank = random.randrange(len(job.programs))

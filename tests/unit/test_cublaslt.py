@@ -1,4 +1,4 @@
-"""How cuBLASLt is asked for products and for algorithms, by bindings that only say what they are told."""
+"""Calls of cuBLASLt for products and algorithms, against bindings that only record them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.program.code import ALGORITHM, Matrix, Place, Product
+from dmc.runtime import cuda_streams
 from dmc.runtime.cublaslt import Library
+from dmc.runtime.cuda_streams import CudaStreams
 
 NAMES = SimpleNamespace(**{name: number for number, name in enumerate(ALGORITHM)})
 _LIMITS = {f"MIN_ALIGNMENT_{operand}_BYTES": number for number, operand in enumerate("ABCD", 2)}
@@ -48,7 +50,7 @@ class Bindings:
         return 1
 
     def __getattr__(self, name: str) -> Any:
-        # Descriptions are made and told things that change nothing here.
+        # Creating descriptors and setting attributes has no effect here.
         return lambda *_: 7
 
     def get_version(self) -> int:
@@ -136,3 +138,10 @@ def test_another_version_of_the_library_chooses_and_says_so() -> None:
     with pytest.warns(RuntimeWarning, match="cuBLASLt 130100 has no algorithm id=99 .*slower and give other bits"):
         Library(bindings).prepared(replace(PRODUCT, algorithm=UNKNOWN))(1, 2, 3, 4, 5)
     assert bindings.multiplied == [bytes(KNOWN)]
+
+
+def test_the_library_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
+    monkeypatch.setattr(cuda_streams, "open_library", lambda: next(libraries))
+    streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=None)), None)
+    assert [streams.algorithms(PRODUCT, count) for count in (1, 2)] == [[(1,)], [(2,)]]

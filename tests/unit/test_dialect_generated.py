@@ -57,7 +57,7 @@ def test_page_tells_each_op(name: str) -> None:
     assert "Lifespan: " in section
     # What the form planned is made of stays to the end.
     stays = r"with `dm.program`|made by dm-lower-to-plan|added by dm-place-events|to\s+the\s+end"
-    assert re.search(rf'absent from\s+form\s+"\w+"|with the op around it|{stays}', section, re.IGNORECASE)
+    assert re.search(rf'absent from\s+form\s+"\w+"|with the enclosing op|{stays}', section, re.IGNORECASE)
     assert "Rules: " in section
     assert f'"{name}"(' in section
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
@@ -21,6 +22,7 @@ from dmc.verification.estimate import Amount, Rates, amount_of
 from dmc.verification.reference import eager_step
 from dmc.verification.request import Request
 from tests.models import build
+from tests.models.case import Case, image_batch
 
 # Those of a core with AVX-512.
 RATES = Rates(flop=7e-12, element=2e-9, draw=1e-8)
@@ -54,9 +56,19 @@ def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
     return Amount(flops.get_total_flops(), made.elements, sum(words))
 
 
-@pytest.mark.parametrize("name", ["demo_gpt", "moe", "resnet"])
+def _convolutions() -> Case:
+    """Strided and plain ones, normalised and pooled."""
+    first, second = nn.Conv2d(3, 8, 7, stride=2, padding=3), nn.Conv2d(8, 16, 3, padding=1)
+    norms = (nn.BatchNorm2d(8), nn.BatchNorm2d(16))
+    layers = (first, norms[0], nn.ReLU(), nn.MaxPool2d(3, 2, 1), second, norms[1], nn.ReLU(), nn.Flatten())
+    model = nn.Sequential(*layers, nn.Dropout(0.1), nn.Linear(16 * 16 * 16, 10))
+    return Case("convolutions", model.train(), nn.functional.cross_entropy, lambda seed: image_batch(seed, 8, 64, 10))
+
+
+@pytest.mark.parametrize("name", ["demo_gpt", "moe", "convolutions"])
 def test_a_step_takes_half_to_twice_what_is_expected(name: str, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, optimizer = build(name, 0.1), dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
+    case = _convolutions() if name == "convolutions" else build(name, 0.1)
+    optimizer = dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
     request = Request.of(case.model, case.loss, optimizer, case.example(0), Precision.FP32, 1, 0)
     step = import_step(case.model, case.loss, optimizer, case.example(0), Precision.FP32, 1, 0, context)
     expected, done = amount_of(step.module), _done_by_eager(request, monkeypatch)

@@ -73,7 +73,7 @@ def test_a_legal_job_gives_the_same_bits_in_every_interleaving(number: int) -> N
 
 
 def test_interleavings_differ() -> None:
-    """Else the test above would say nothing: in some, a lane that has no need to wait is far ahead."""
+    """Otherwise the test above would be vacuous: in some, a lane that need not wait is far ahead."""
     begun: set[tuple[str, ...]] = set()
     job = job_of(
         *(Launch(lane, name, (X,), (target,)) for lane, name, target in ((0, "a", Y), (0, "b", Y), (1, "c", Z)))

@@ -109,7 +109,7 @@ def test_a_ring_of_pairs_is_deadlocked() -> None:
             f"  rank 1, lane c0, command 0 waits for rank 2 in all_reduce #1, {reach}",
             f"  rank 2, lane c0, command 0 waits for rank 0 in all_reduce #2, {reach}",
         ]
-    # On lanes of their own, nobody waits.
+    # On separate lanes, no command waits.
     free = [msgspec.structs.replace(each, lane=i, channel=f"c{i}") for i, each in parts.items()]
     last = [msgspec.structs.replace(each, target=Range("device", 300, 8)) for each in free]
     job = job_of((free[0], last[2]), (free[1], last[0]), (free[2], last[1]))

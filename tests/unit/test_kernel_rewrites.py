@@ -71,7 +71,7 @@ def test_casts_that_are_left_alone(context: ir.Context, filecheck: Check) -> Non
 
 
 def test_a_number_is_rounded_at_once(context: ir.Context, filecheck: Check) -> None:
-    # IREE would go on with it as it was.
+    # IREE would continue with the original.
     body = (
         "%n = arith.constant 1.3 : f64\n%number = arith.truncf %n : f64 to bf16\n%cast = arith.addf %in, %number : bf16"
     )

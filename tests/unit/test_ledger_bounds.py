@@ -54,7 +54,7 @@ def test_each_group_has_its_own_tokens() -> None:
     [
         dmc.plan(Mesh(tp=2)).use(_matrices(1, 0)).replicate("mlp.up.weight"),
         dmc.plan(Mesh(tp=2)).use(_matrices(1, 1)),
-        # Not of a ready plan: nobody says which is read first.
+        # Not of a ready-made plan: the order of reads is not known.
         dmc.plan(Mesh(tp=2)).shard("mlp.up.weight", dim=1, axis="tp").shard("mlp.down.weight", dim=0, axis="tp"),
         _megatron(Mesh(tp=2)).sequence_parallel("tp", between=["wte"]),
         _megatron(Mesh(tp=2)).shard_input("ids|labels", dim=1, axis="tp"),

@@ -1,4 +1,4 @@
-"""Masks that depend on nothing are told to attention in its own words; all others are left."""
+"""Constant masks become parameters of attention; all others are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels with code of ours: what is taken, and that their launches are told the truth about their buffers."""
+"""Kernels with code of dmc's own: which candidates are used, and that launches state alignment correctly."""
 
 from __future__ import annotations
 

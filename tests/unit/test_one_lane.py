@@ -1,4 +1,4 @@
-"""A plan in one lane: the same work on the same bytes, in the order in which it stands, and nobody waits."""
+"""A plan in one lane: the same work on the same bytes, in program order, without waits."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.panel_loops import is_marked, misread_panels, with_panel_loops
+from dmc.lowering.panel_packing import with_packing_tiles
 from dmc.lowering.panels import pack_panels
 from dmc.target import target
 
@@ -55,17 +56,45 @@ def test_a_transposed_right_matrix_is_cut_along_its_columns(context: ir.Context,
     # CHECK: %[[IN_MEMORY:.+]] = "iree_tensor_ext.compute_barrier_start"(%[[TURNED]]) : (tensor<6x40x16xf32>)
     # CHECK: %[[ROW:.+]] = tensor.collapse_shape %[[IN_MEMORY]]
     # CHECK: %[[MATRIX:.+]] = tensor.expand_shape %[[ROW]] {{.+}} output_shape [40, 96]
-    # CHECK: linalg.matmul {panels = "right"} ins(%arg0, %[[MATRIX]]
+    # CHECK: %[[RESULT:.+]] = linalg.matmul {panels = true} ins(%arg0, %[[MATRIX]]
+    # CHECK: return %[[RESULT]]
     filecheck(module)
 
 
-def test_with_a_transposed_left_matrix_both_are_cut(context: ir.Context, filecheck: Check) -> None:
+def test_a_transposed_left_matrix_is_transposed_in_memory(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_product("left", 64, 96, 40, "left"))
     pack_panels(module)
     assert module.operation.verify()
-    # CHECK-DAG: linalg.transpose ins({{.+}} : tensor<40x6x16xf32>) outs({{.+}} : tensor<6x40x16xf32>)
-    # CHECK-DAG: linalg.transpose ins({{.+}} : tensor<40x4x16xf32>) outs({{.+}} : tensor<4x40x16xf32>)
-    # CHECK: linalg.matmul {panels = "both"}
+    # CHECK: linalg.transpose ins({{.+}} : tensor<40x6x16xf32>) outs({{.+}} : tensor<6x40x16xf32>)
+    # CHECK: %[[TURNED:.+]] = linalg.transpose ins(%arg0 : tensor<40x64xf32>)
+    # CHECK: %[[LEFT:.+]] = "iree_tensor_ext.compute_barrier_start"(%[[TURNED]]) : (tensor<64x40xf32>)
+    # CHECK: linalg.matmul {panels = true} ins(%[[LEFT]], %{{.+}} : tensor<64x40xf32>, tensor<40x96xf32>)
+    filecheck(module)
+
+
+def test_columns_left_over_get_a_panel_with_zeros(context: ir.Context, filecheck: Check) -> None:
+    module = ir.Module.parse(_product("padded", 64, 806, 40))
+    pack_panels(module)
+    assert module.operation.verify()
+    # CHECK-DAG: tensor.extract_slice %arg1[0, 0] [800, 40] [1, 1]
+    # CHECK-DAG: %[[LEFT_OVER:.+]] = tensor.extract_slice %arg1[800, 0] [6, 40] [1, 1]
+    # CHECK-DAG: tensor.insert_slice %[[LEFT_OVER]] into %{{.+}}[0, 0] [6, 40] [1, 1] : {{.+}} into tensor<16x40xf32>
+    # CHECK: tensor.insert_slice %{{.+}} into %{{.+}}[50, 0, 0] [1, 40, 16] [1, 1, 1] : {{.+}} into tensor<51x40x16xf32>
+    # CHECK: %[[RESULT:.+]] = linalg.matmul {panels = true} {{.+}} -> tensor<64x816xf32>
+    # CHECK: %[[READ:.+]] = tensor.extract_slice %[[RESULT]][0, 0] [64, 806] [1, 1]
+    # CHECK: return %[[READ]]
+    filecheck(module)
+
+
+def test_rows_left_over_are_zeros_behind_the_transpose(context: ir.Context, filecheck: Check) -> None:
+    module = ir.Module.parse(_product("padded", 806, 96, 40, "left"))
+    pack_panels(module)
+    assert module.operation.verify()
+    # CHECK: %[[TURNED:.+]] = linalg.transpose ins(%arg0 : tensor<40x806xf32>)
+    # CHECK: tensor.insert_slice %[[TURNED]] into %{{.+}}[0, 0] [806, 40] [1, 1] : {{.+}} into tensor<816x40xf32>
+    # CHECK: %[[RESULT:.+]] = linalg.matmul {panels = true} {{.+}} -> tensor<816x96xf32>
+    # CHECK: %[[READ:.+]] = tensor.extract_slice %[[RESULT]][0, 0] [806, 96] [1, 1]
+    # CHECK: return %[[READ]]
     filecheck(module)
 
 
@@ -76,7 +105,10 @@ def test_with_a_transposed_left_matrix_both_are_cut(context: ir.Context, fileche
         _product("few_rows", 48, 96, 40),
         _product("few_columns", 64, 48, 40),
         _product("rows_left_over", 72, 96, 40),
-        _product("columns_left_over", 64, 100, 40),
+        _product("columns_left_over", 64, 790, 40),
+        _product("rows_of_a_matrix_that_lies_right", 806, 96, 40),
+        # What is added to lies in memory without padding.
+        _product("sum", 64, 806, 40).replace("outs(%zeros", "outs(%empty"),
         _product("nothing_to_transpose", 496, 96, 40, ""),
         _product("narrow", 64, 96, 40, element="bf16"),
     ],
@@ -92,47 +124,73 @@ def test_products_that_are_left_alone(text: str) -> None:
 def test_many_rows_pay_for_a_matrix_that_lies_right() -> None:
     module = ir.Module.parse(_product("plain", 512, 96, 40, ""))
     pack_panels(module)
-    assert 'panels = "right"' in str(module)
+    assert "panels = true" in str(module)
 
 
-def _executable(transposed: str = "left") -> tuple[str, CodeLibrary]:
+def _executable() -> tuple[str, CodeLibrary]:
     """The text of a marked product in IREE's program, and the library that it is of."""
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        text = _product("k", 512, 96, 40, transposed)
+        text = _product("k", 512, 96, 40)
         library = compile_kernels(ir.Module.parse(text), ["k"], target("cpu:x86-64-v3"))
     (marked,) = (each for each in library.executables.values() if is_marked(each))
     return marked, library
 
 
 @pytest.mark.parametrize(
-    ("size", "transposed", "tile"),
-    [
-        (32, "right", "vector_common_parallel = [4, 1, 16, 0]"),
-        (64, "right", "vector_common_parallel = [8, 2, 16, 0]"),
-        (32, "left", "vector_common_parallel = [1, 4, 1, 16, 0]"),
-        (64, "left", "vector_common_parallel = [1, 8, 2, 16, 0]"),
-        (16, "right", "vector_common_parallel = [4, 1, 16, 0]"),
-    ],
+    ("size", "tile"),
+    [(32, [6, 1, 16, 0]), (64, [8, 2, 16, 0]), (16, [4, 1, 16, 0])],
 )
-def test_tiles_fit_into_the_registers(size: int, transposed: str, tile: str) -> None:
-    program = with_panel_loops(NATIVE.format(size=size) + _executable(transposed)[0], cores=2)
-    assert tile in program
-    # The tile of a task: 128 rows, which are 8 panels of a left matrix in panels, by all 6 panels of columns.
-    assert f"distribution = {[8, 0, 6, 0, 0] if transposed == 'left' else [128, 6, 0, 0]}" in program
+def test_tiles_fit_into_the_registers(size: int, tile: list[int]) -> None:
+    program = with_panel_loops(NATIVE.format(size=size) + _executable()[0], cores=2)
+    assert f"vector_common_parallel = {tile}" in program
+    # Rows of a task's tile that are left over have a loop of their own.
+    assert ("enable_loop_peeling" in program) == (16 % tile[0] > 0)
+    # The tile of a task: 128 rows by all 6 panels of columns.
+    assert "distribution = [128, 6, 0, 0]" in program
     assert not is_marked(program)
 
 
+PACKING = """%5 = linalg.generic {{indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, \
+affine_map<(d0, d1, d2) -> (d1, d0, d2)>], iterator_types = ["parallel", "parallel", "parallel"]}} \
+ins(%3 : tensor<{rows}x{panels}x16xf32>) \
+outs(%4 : tensor<{panels}x{rows}x16xf32>) {{
+        ^bb0(%in: f32, %out: f32):
+          {body}linalg.yield %{result} : f32
+        }} -> tensor<{panels}x{rows}x16xf32>"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "panels", "tile"),
+    [(1024, 32, [64, 4, 16]), (128, 6, [128, 2, 16]), (512, 1907, [256, 1, 16]), (64, 6, [64, 1, 16])],
+)
+def test_columns_are_put_into_panels_by_whole_lines(rows: int, panels: int, tile: list[int]) -> None:
+    text = PACKING.format(rows=rows, panels=panels, body="", result="in")
+    assert f"<distribution = {tile}, vector_common_parallel = [8, 1, 16]>" in with_packing_tiles(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PACKING.format(rows=40, panels=4, body="", result="in"),
+        PACKING.format(rows=1024, panels=32, body="%6 = arith.negf %in : f32\n          ", result="6"),
+    ],
+    ids=["few rows", "arithmetic"],
+)
+def test_other_loops_keep_their_tiles(text: str) -> None:
+    assert with_packing_tiles(text) == text
+
+
 def test_more_cores_get_smaller_tiles() -> None:
-    text = _executable("right")[0]
+    text = _executable()[0]
     few, many = (re.search(r"distribution = \[(\d+), (\d+)", with_panel_loops(text, cores)) for cores in (1, 8))
     assert few is not None and many is not None
     assert (few[1], few[2], many[1], many[2]) == ("128", "6", "32", "6")
 
 
 def test_a_product_that_reads_no_whole_matrix_of_its_own_is_told() -> None:
-    text, library = _executable("right")
-    assert misread_panels('func.func @k() { panels = "right" }', library) == set()
+    text, library = _executable()
+    assert misread_panels("func.func @k() { panels = true }", library) == set()
     (name,) = (name for name, each in library.executables.items() if each == text)
     load = re.search(r"%\S+ = \S+tensor\.load %\S+, offsets = \[0, 0\], sizes = \[40, 96\][^\n]*", text)
     product = re.search(r"%\S+ = linalg\.matmul [^\n]*", text)
@@ -143,8 +201,8 @@ def test_a_product_that_reads_no_whole_matrix_of_its_own_is_told() -> None:
     for changed in (text.replace(*each) for each in changes):
         assert with_panel_loops(changed, 2) == changed
         misreading = CodeLibrary("", library.kernels, {**library.executables, name: changed})
-        assert misread_panels('func.func @k() { panels = "right" }', misreading) == {"k"}
-    assert misread_panels('func.func @k() { panels = "right", panels = "right" }', library) == {"k"}
+        assert misread_panels("func.func @k() { panels = true }", misreading) == {"k"}
+    assert misread_panels("func.func @k() { panels = true, panels = true }", library) == {"k"}
 
 
 def test_what_cannot_be_loops_over_panels_is_compiled_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

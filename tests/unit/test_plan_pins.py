@@ -51,7 +51,7 @@ def test_activations_on_the_way_forward(context: Any) -> None:
     _write(imported, dmc.plan(MESH).sequence_parallel("tp", between=["h.0.ln_2"]))
     pins = [(value, pin) for value, pin in pins_in(find_step(imported.module)).items() if pin.at == SEQUENCE]
     names = [value.owner.location for value, _ in pins]
-    # What the norm takes, the residual sum before it, and what it gives.
+    # The operand of the norm, the residual sum before it, and its result.
     told = [location.name_str.partition("#")[0] for location in names if isinstance(location, ir.NameLoc)]
     assert told == ["transformer.h.0", "transformer.h.0.ln_2"]
     assert all(pin.along == ("tp",) for _, pin in pins)

@@ -180,7 +180,7 @@ def _body(arguments: int, results: int, text: str) -> str:
             ),
             set(),
         ),
-        # The operand itself is no new value.
+        # The operand itself is not a new value.
         (_body(1, 1, "return %a"), set()),
     ],
 )

@@ -1,4 +1,4 @@
-"""Legal jobs are accepted, and what is refused is told so that a person understands it."""
+"""Legal jobs are accepted; refusals explain what is wrong in words that people understand."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_missing_record() -> None:
 
 
 def test_what_a_command_taken_out_was_for() -> None:
-    """Buffers still count it; the race that it leaves is told, or else that something is missing."""
+    """Buffers still count it; the error names the race that remains, or what is missing."""
     story = "command 5, launch of @update (h.0): V2: accesses device [512, 576) while all_reduce #0"
     _refuses(_job(_commands(*COMMANDS[:5], UPDATE)), "V2", story)
     story = "buffer 'h.0': V3: is live from command 0 to 6, but there are 6 commands, counted from 0\n"

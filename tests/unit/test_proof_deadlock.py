@@ -1,4 +1,4 @@
-"""Circles of waiting between ranks are found and told, and their repairs accepted."""
+"""Cycles of waits between ranks are found and reported, and their repairs accepted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _reduce(ranks: tuple[int, int], instance: int) -> Collective:
 
 
 def test_a_ring_of_messages() -> None:
-    """All send before they receive: every pair of ranks agrees on its one message, and yet nobody goes on."""
+    """All send before they receive: every pair of ranks agrees on its one message, but all of them wait forever."""
     ring = [[_send(0, 1), _receive(2, 2)], [_send(1, 2), _receive(0, 0)], [_send(2, 0), _receive(1, 1)]]
     with pytest.raises(ProofError, match="rank 0 cannot begin recv #2") as caught:
         verify(_job(ring, Channel("x", ("x",))))
@@ -94,7 +94,7 @@ def test_a_repaired_ring_of_pairwise_groups() -> None:
 
 
 def test_a_square_of_groups_of_a_mesh() -> None:
-    """Rows and columns of a mesh in a circle, although no two share two ranks."""
+    """Rows and columns of a mesh in a cycle, although no two share two ranks."""
     rows, columns = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}, {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)}
     with pytest.raises(ProofError, match="the step never ends"):
         verify(_pairs([(rows[r], columns[r]) if r in (1, 2) else (columns[r], rows[r]) for r in range(4)]))

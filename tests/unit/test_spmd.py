@@ -99,7 +99,7 @@ func.func @f(%x: tensor<2xf32>) -> (tensor<1xf32>, tensor<2xf32>) {
 
 
 def test_form_scheduled(context: Any) -> None:
-    """Every rank runs the variant of its place; a bucket is reduced as a whole, and its padding is nobody's."""
+    """Every rank runs its own variant; a bucket is reduced as a whole, and its padding is never read."""
     arguments = [[np.array([10 * rank, 10 * rank + 1], np.float32)] for rank in range(4)]
     run = spmd.run(ir.Module.parse(SCHEDULED), "f", arguments)
     assert [[each.tolist() for each in own] for own in run.results] == [[[20], [20, 22]], [[42], [40, 42]]] * 2

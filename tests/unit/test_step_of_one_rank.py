@@ -63,7 +63,7 @@ class Session(ReplaySession):
 
 
 class Peers:
-    """Rank 0, of which another value of "bias" may be told."""
+    """Rank 0, which may report another value of "bias"."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.differs, self.calls = session, False, list[str]()

@@ -1,4 +1,4 @@
-"""Transpositions are told by what they move, and two of them are one: against numpy."""
+"""Transpositions are classified by what they move, and two compose into one: against numpy."""
 
 from __future__ import annotations
 

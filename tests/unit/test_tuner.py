@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import dmc.kernels
 from dmc import dialect
 from dmc._mlir import func, ir
+from dmc.analysis.requests.settings import write_settings
 from dmc.cli.main import main
 from dmc.errors import ArtifactError, DmcError
 from dmc.lowering.candidates import candidates_of
@@ -137,6 +138,14 @@ def test_the_library_is_asked_for_its_algorithms() -> None:
     assert algorithm_of(choice.label) == ALGORITHM and algorithm_of(label_of(())) == ()
 
 
+@pytest.mark.parametrize(
+    "label", ["", "id=x", "block=1024 warps=4 stages=2", label_of(ALGORITHM)[1:], label_of(ALGORITHM[:3])]
+)
+def test_a_damaged_label_is_no_algorithm(label: str) -> None:
+    with pytest.raises(ArtifactError, match="not an algorithm of cuBLASLt"):
+        algorithm_of(label)
+
+
 def test_data_are_fresh_and_results_compared_by_their_type() -> None:
     assert not np.array_equal(drawn(OPERAND, 0), drawn(OPERAND, 1))
     assert set(drawn(Operand("i1", (50,)), 0)) == {0, 1}
@@ -200,7 +209,9 @@ def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None,
 
     other, (elements, product), _ = _module("other")
     plain, _ = native_kernels(other, (elements, product))
-    other.operation.attributes["dm.tuning"] = ir.StringAttr.get(str(path))
+    write_settings(other, "cuda", "h200", 0, Table.read(path))
+    # A form does not depend on where files are.
+    assert str(tmp_path) not in str(other)
     tuned = code_for(other, (elements, product), CUDA)
     taken = [each.native[elements].taken for each in (plain, tuned)]
     assert [each and each.label for each in taken] == [labels[0], labels[-1]]

@@ -44,7 +44,6 @@ def test_ranks_that_agree_start() -> None:
                 "the driver of rank 2 differs from that of rank 0 (580, not none)",
             ],
         ),
-        ({}, 2, "", ["the step was compiled for 3 ranks; torchrun has started 2"]),
         ({}, 3, "cuda:2: there is no such device", ["rank 2 cannot start: cuda:2: there is no such device"]),
     ],
 )
@@ -55,3 +54,18 @@ def test_all_ranks_name_those_that_differ(
     said = refusals(changes, size, trouble)
     assert len(set(said)) == 1
     assert said[0].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "compiled_for", "hint"),
+    [("3", "3 ranks", "start 3 ranks, or compile it for 2"), ("1", "1 rank", "start it alone, without torchrun, or ")],
+)
+def test_another_number_of_ranks_is_told_before_a_missing_device(ranks: str, compiled_for: str, hint: str) -> None:
+    facts = {"number of ranks": ranks}
+    (said,) = set(refusals({0: facts, 1: facts}, 2, "cuda:1: there is no such device"))
+    lines = said.splitlines()
+    assert lines[:2] == [
+        "the ranks: do not start:",
+        f"  the step was compiled for {compiled_for}; torchrun has started 2",
+    ]
+    assert lines[2].startswith(f"  hint: {hint}") and "mesh=dmc.Mesh(dp=2)" in lines[2]

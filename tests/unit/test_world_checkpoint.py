@@ -20,7 +20,7 @@ from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.world import checkpoint
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
-from dmc.runtime.world.store import Store
+from dmc.runtime.world.store import Store, alone
 from tests.unit.test_world_store import on_all, stores
 
 MESH = {"dp": 2, "tp": 2}
@@ -141,6 +141,27 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: p
     assert error.value.fact == f"rank 2 could not write it: {path}: No space left on device"
     assert error.value.hint == f"free disk space, then resume from {tmp_path / 'step-00000001'}"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_failure_is_raised_once_and_the_next_checkpoint_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, failures = checkpoint.write_shard, [OSError(28, "No space left on device", "disk")]
+
+    def full_once(path: Path, tensors: dict[str, np.ndarray]) -> str:
+        if failures:
+            raise failures.pop()
+        return write(path, tensors)
+
+    monkeypatch.setattr(checkpoint, "write_shard", full_once)
+    writer = CheckpointWriter(tmp_path, alone(), replace(SIGNATURE, mesh=None, splits={}))
+    writer.save(1, state(1))
+    with pytest.raises(DmcError, match="No space left on device"):
+        writer.wait()
+    writer.wait()
+    writer.save(2, state(2))
+    writer.wait()
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 
 def test_a_directory_that_ranks_do_not_share_is_refused(tmp_path: Path) -> None:

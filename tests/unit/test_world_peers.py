@@ -1,4 +1,4 @@
-"""What ranks do together outside steps, and what a rank is told of another that has ended; each is a thread here."""
+"""What ranks do together outside steps, and how a rank learns that another has ended; each is a thread here."""
 
 from __future__ import annotations
 

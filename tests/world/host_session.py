@@ -26,7 +26,7 @@ class HostSession:
     def __init__(self, job: Job, kernels: Mapping[str, KernelFunction], recorder: Recorder, channels: Channels) -> None:
         self._job, self._program, self._kernels = job, recorder.program, kernels
         self._recorder, self._channels = recorder, channels
-        # What nobody wrote is noise.
+        # Bytes that were never written are noise.
         self._memory = Memory.of(self._program, np.random.default_rng(self._program.rank))
 
     def write(self, arrays: Sequence[tuple[str, Array]]) -> None:

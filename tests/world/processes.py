@@ -19,7 +19,7 @@ from tests.world.rank import SECRET, Task
 
 RANK = Path(__file__).with_name("rank.py")
 ROOT = Path(__file__).resolve().parents[2]
-# After which nobody waits for a rank any more.
+# After this, no test waits for a rank any longer.
 _LIMIT_S = 60
 LAUNCHERS = {
     "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"],
@@ -48,7 +48,7 @@ class Ended:
 
 
 def run_ranks(task: Task, size: int = 2, started: int | None = None) -> list[Ended]:
-    """Runs the ranks of a world of `size`, or the first of them only; whoever is stopped is killed in the end."""
+    """Runs the ranks of a world of `size`, or the first of them only; stopped processes are killed at the end."""
     told = msgspec.json.encode(replace(task, board=serve_board("127.0.0.1", SECRET))).decode()
     processes = [_start([sys.executable, str(RANK), told], _variables(rank, size)) for rank in range(started or size)]
     return _ended(processes)

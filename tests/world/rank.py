@@ -1,4 +1,4 @@
-"""What each process of a test runs: a rank that trains for some steps, and has the fault that it is told to have."""
+"""The program of each process of a test: a rank that trains for some steps, with the requested fault."""
 
 from __future__ import annotations
 

@@ -1,24 +1,25 @@
 """The user's compiler settings, as attributes of the module, so that a dump of any form can be resumed as it was.
 
 `dm.target`: what runs the step ("cpu", "cuda", several joined by "+"). `dm.machine`: the machine for which it is
-scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use. `dm.tuning`: the file of a
-tuning table, which selects code for a GPU (`dmc.program.tuning`).
+scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use. `dm.tuning`: the user's tuning
+table, which selects code for a GPU (`dmc.program.tuning`), as JSON: a form does not depend on where files are.
 """
 
 from __future__ import annotations
 
 from dmc._mlir import ir
+from dmc.program.tuning import Table
 
 TARGET, MACHINE, MEMORY_CAP, TUNING = "dm.target", "dm.machine", "dm.memory_cap", "dm.tuning"
 
 
-def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int, tuning: str = "") -> None:
-    """States the settings; a cap of 0 means none, as does an empty name of the tuning file."""
+def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int, tuning: Table | None = None) -> None:
+    """States the settings; a cap of 0 means none."""
     attributes = module.operation.attributes
     attributes[TARGET] = ir.StringAttr.get(target, module.context)
     attributes[MACHINE] = ir.StringAttr.get(machine, module.context)
-    if tuning:
-        attributes[TUNING] = ir.StringAttr.get(tuning, module.context)
+    if tuning is not None:
+        attributes[TUNING] = ir.StringAttr.get(tuning.text(), module.context)
     if memory_cap:
         i64 = ir.IntegerType.get_signless(64, module.context)
         attributes[MEMORY_CAP] = ir.IntegerAttr.get(i64, memory_cap)
@@ -40,9 +41,10 @@ def memory_cap_of(module: ir.Module, given: int = 0) -> int:
     return given or (ir.IntegerAttr(attributes[MEMORY_CAP]).value if MEMORY_CAP in attributes else 0)
 
 
-def tuning_of(module: ir.Module) -> str:
-    """The file that the module says; "" for none."""
-    return _string(module, TUNING)
+def tuning_of(module: ir.Module) -> Table | None:
+    """The user's tuning table, if there is one. Raises ArtifactError where it is damaged."""
+    text = _string(module, TUNING)
+    return Table.parse(text, f"attribute {TUNING}") if text else None
 
 
 def _string(module: ir.Module, name: str) -> str:

@@ -11,9 +11,11 @@ import msgspec
 import dmc
 from dmc.errors import DmcError
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.world.launch import World
 from dmc.runtime.world.store import TIMEOUT_S, Store
 
 _RANKS = "number of ranks"
+_SAME = "start all ranks with the same file and the same version of dmc, each with its own GPU"
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -47,10 +49,12 @@ def agree(store: Store, facts: Mapping[str, str], trouble: str = "", timeout_s: 
     """
     mine = msgspec.json.encode(_Claim(dict(facts), trouble))
     claims = [msgspec.json.decode(each, type=_Claim) for each in store.exchange("start", mine, timeout_s)]
-    if found := _troubles(claims) or _differences(claims) or _wrong_size(claims[0], store):
+    # Where their number is wrong, a rank may lack a GPU for that reason.
+    wrong_size = _wrong_size(claims, store.world)
+    if found := wrong_size or _troubles(claims) or _differences(claims):
         # Rank 0, which may be the server, waits until all ranks have read.
         store.leave(timeout_s)
-        hint = "start all ranks with the same file and the same version of dmc, each with its own GPU"
+        hint = _size_hint(claims[0], store.world) if wrong_size else _SAME
         raise DmcError("the ranks", "do not start:\n" + "\n".join(f"  {line}" for line in found), hint)
 
 
@@ -67,11 +71,20 @@ def _differences(claims: Sequence[_Claim]) -> list[str]:
     return lines
 
 
-def _wrong_size(claim: _Claim, store: Store) -> list[str]:
-    world = store.world
-    if claim.facts[_RANKS] == str(world.size):
+def _wrong_size(claims: Sequence[_Claim], world: World) -> list[str]:
+    """Where all ranks have a step for another number of ranks; if they differ in that, it is a difference."""
+    counts = {claim.facts[_RANKS] for claim in claims}
+    if len(counts) > 1 or counts == {str(world.size)}:
         return []
-    return [f"the step was compiled for {claim.facts[_RANKS]} ranks; {world.launcher} has started {world.size}"]
+    ranks = "1 rank" if counts == {"1"} else f"{claims[0].facts[_RANKS]} ranks"
+    return [f"the step was compiled for {ranks}; {world.launcher} has started {world.size}"]
+
+
+def _size_hint(claim: _Claim, world: World) -> str:
+    compiled = f"or compile it for {world.size} ranks, say, with mesh=dmc.Mesh(dp={world.size}) and a plan"
+    if claim.facts[_RANKS] == "1":
+        return f"start it alone, without {world.launcher}, {compiled}"
+    return f"start {claim.facts[_RANKS]} ranks, {compiled}"
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -81,9 +81,10 @@ class CheckpointWriter:
         self.check()
 
     def check(self) -> None:
-        """Raises DmcError if a checkpoint could not be written on any rank."""
-        if self._error is not None:
-            raise self._error
+        """Raises DmcError if a checkpoint could not be written on any rank: once, and the next one is tried."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def _write(self, step: int, parts: Sequence[np.ndarray]) -> None:
         try:

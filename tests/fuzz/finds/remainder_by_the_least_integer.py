@@ -1,4 +1,4 @@
-"""The size of -128 is no int8."""
+"""The magnitude of -128 does not fit an int8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The running statistics of a normalisation that nobody reads stayed as they were."""
+"""The running statistics of a normalisation whose result is unused were not updated."""
 
 from __future__ import annotations
 
