@@ -47,6 +47,15 @@ CAUSAL: dict[str, Mask] = {
     "added": lambda x: torch.where(_lower(), 0.0, -math.inf),
     "of packed sequences": lambda x: _lower() & (torch.zeros(SIZE)[None, :] == torch.zeros(SIZE).cumsum(0)[:, None]),
 }
+
+
+def _written_after_it_was_combined(x: Tensor) -> Tensor:
+    mask = x[:, :, None, :, 0] > 0
+    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
+    mask.mul_(False)
+    return both
+
+
 LEFT: dict[str, Mask] = {
     "of the input": lambda x: _lower() & (x[0, 0, :, :1] > 0).t(),
     "strictly above": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(-1),
@@ -58,13 +67,6 @@ LEFT: dict[str, Mask] = {
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
     "written after it was combined": _written_after_it_was_combined,
 }
-
-
-def _written_after_it_was_combined(x: Tensor) -> Tensor:
-    mask = x[:, :, None, :, 0] > 0
-    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
-    mask.mul_(False)
-    return both
 
 
 PADDED: dict[str, Mask] = {
