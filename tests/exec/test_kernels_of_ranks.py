@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 import dmc
 from dmc.mesh import Mesh
+from dmc.plans.builder import Recipe
 from dmc.program import Collective, Launch
 from dmc.program.code import Product
 from dmc.runtime import Step
@@ -76,8 +78,7 @@ def _kinds(step: Step) -> tuple[Counter[str], int, int]:
 
 
 @pytest.mark.parametrize("way", [dmc.plans.data_parallel, dmc.plans.zero2])
-def test_a_rank_has_the_kernels_of_one_alone(alone: Step, whole: list[float], way: object) -> None:
-    assert callable(way)
+def test_a_rank_has_the_kernels_of_one_alone(alone: Step, whole: list[float], way: Callable[[str], Recipe]) -> None:
     step = _compiled(2 * ROWS, dmc.plan(DP2).use(way("dp")))
     (kinds, products, launches), (own_kinds, own_products, own_launches) = _kinds(step), _kinds(alone)
     assert (kinds, products) == (own_kinds, own_products)
