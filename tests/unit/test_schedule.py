@@ -150,9 +150,7 @@ def test_a_value_ends_with_its_last_reader_also_where_that_runs_early() -> None:
     reads, writes = ((), (), (large,), (small,)), ((large,), (late,), (small,), (result,))
     needs = ((), (), (0,), (2,))
     nothing: Any = None
-    tasks = [
-        Task(nothing, None, "compute", 1.0, 0, "", needs[i], (), reads[i], writes[i], scratch=0) for i in range(4)
-    ]
+    tasks = [Task(nothing, None, "compute", 1.0, 0, "", needs[i], (), reads[i], writes[i], scratch=0) for i in range(4)]
     graph = TaskGraph(nothing, tuple(tasks), tuple(range(4)), sizes=(100, 1, 1, 50), kept=(), resident=0)
     pick = picks_within(graph, graph.kernels(), graph.followers(), cap=110)
     ready = [[(0.0, 0), (9.0, 1)], [(1.0, 2), (9.0, 1)], [(2.0, 3), (9.0, 1)], [(9.0, 1)]]
