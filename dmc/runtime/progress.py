@@ -9,12 +9,16 @@ from dmc.runtime.cuda_streams import CudaStreams
 
 
 class Progress:
-    """After each movement between ranks, its lane copies a number to pinned memory. One per step in flight."""
+    """After each movement between ranks, a number is copied to pinned memory. One per step in flight.
+
+    The copies have a lane of their own, the last, so that no movement waits for one. A copy waits for those before it;
+    so the first movement that has not ended is the first without its copy.
+    """
 
     def __init__(self, device: CudaStreams, program: Program) -> None:
         """Allocates; raises DmcError where memory is exhausted."""
         numbers = np.arange(1, len(program.commands) + 2, dtype=np.int64)
-        self._device = device
+        self._device, self._lane = device, len(program.lanes)
         self._movements = [(i, each.lane) for i, each in enumerate(program.commands) if isinstance(each, Collective)]
         self._numbers = device.allocate(numbers.nbytes)
         device.upload(self._numbers.ptr, numbers.tobytes())
@@ -28,7 +32,8 @@ class Progress:
 
     def mark(self, lane: int, place: int) -> None:
         """Issues the copy after the command at `place` of the program."""
-        self._device.copy(lane, self._memory.ptr + 8 * lane, self._numbers.ptr + 8 * place, 8)
+        self._device.wait(self._lane, self._device.record(lane))
+        self._device.copy(self._lane, self._memory.ptr + 8 * lane, self._numbers.ptr + 8 * place, 8)
 
     def unfinished(self) -> int | None:
         """The place of the first movement that has not ended; None if all have."""

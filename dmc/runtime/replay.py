@@ -42,19 +42,19 @@ def issue(
     code: DeviceCode,
     bases: Mapping[Space, int],
     streams: Streams,
-    mark: Mark = lambda lane, place: None,
+    mark: Mark | None = None,
     stamp: Mark = lambda lane, place: None,
 ) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
-    mark: called after each movement between ranks, with its lane and its place in the program; stamp: before and after
-    each command that takes time.
+    mark: called after each movement between ranks, with its lane and its place in the program; it has one more lane for
+    itself, the last. stamp: called before and after each command that takes time.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
     stream.
     """
     events: dict[int, Any] = {}
-    others = range(1, len(program.lanes))
+    others = range(1, len(program.lanes) + (mark is not None))
     if others:
         begun = streams.record(0)
         for lane in others:
@@ -69,7 +69,7 @@ def issue(
                 stamp(command.lane, place)
                 _work(program.rank, command, code, bases, streams)
                 stamp(command.lane, place)
-                if isinstance(command, Collective):
+                if isinstance(command, Collective) and mark is not None:
                     mark(command.lane, place)
     for lane in others:
         streams.wait(0, streams.record(lane))

@@ -64,7 +64,9 @@ class ReplaySession:
         self._state = _slots(places, signature.state, SHARED)
         self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
         self._outputs = _slots(places, signature.outputs, _HOST)
-        device.prepare(len(program.lanes), code, None if peers is None else peers.open())
+        # The marks of a step of several ranks have a lane of their own.
+        lanes = len(program.lanes) + (peers is not None)
+        device.prepare(lanes, code, None if peers is None else peers.open())
         self._arena = device.allocate(program.arenas[SHARED])
         self.write_state(state)
         self._flights: list[_Flight] = []

@@ -96,12 +96,14 @@ def test_movements_between_ranks_go_to_their_lane() -> None:
     ]
 
 
-def test_the_end_of_a_movement_is_marked() -> None:
+def test_the_end_of_a_movement_is_marked_on_a_lane_of_its_own() -> None:
     recorder = Recorder()
     reduce = Collective(1, "all_reduce", "dp", (0, 1), 0, "f32", 1, HERE, HERE, "sum", "f32")
     program = Program(0, {}, LANES, (), (Move(1, HERE, THERE), Record(1, 5), reduce))
     issue(program, CODE, {"device": 1000}, recorder, lambda *given: recorder.calls.append(("mark", *given)))
-    assert recorder.calls[4:-2] == [("all_reduce", 1, 1016, 1016), ("mark", 1, 2)]
+    assert recorder.calls[:3] == [("record", 0), ("wait", 1, 1), ("wait", 2, 1)]
+    assert recorder.calls[5:-4] == [("all_reduce", 1, 1016, 1016), ("mark", 1, 2)]
+    assert [each[:2] for each in recorder.calls[-4:]] == [("record", 1), ("wait", 0), ("record", 2), ("wait", 0)]
 
 
 def test_whoever_a_permute_gives_nothing_has_zeros() -> None:

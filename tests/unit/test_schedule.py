@@ -16,7 +16,7 @@ from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.storage.storages import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import footprint, intervals
-from dmc.analysis.tasks.graph import TaskGraph, check_order
+from dmc.analysis.tasks.graph import Task, TaskGraph, check_order
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import busy, timeline
 from dmc.errors import DmcError
@@ -25,7 +25,7 @@ from dmc.machine import machine
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
 from dmc.passes.scheduled.schedule.movements import place_movements
-from dmc.passes.scheduled.schedule.picks import frees_first
+from dmc.passes.scheduled.schedule.picks import frees_first, picks_within
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.room import Room
 from dmc.step_function import find_step
@@ -142,6 +142,19 @@ def test_room_is_what_a_list_would_say(data: st.DataObject, used: list[int]) -> 
         assert room.highest(first, end) == max(used[first:end], default=0)
         assert room.first_above(first, end, limit) == (above[0] if above else None)
         assert room.last_above(first, end, limit) == (above[-1] if above else None)
+
+
+def test_a_value_ends_with_its_last_reader_also_where_that_runs_early() -> None:
+    """In the given order %large lives beside the second kernel, which may wait; what then runs has room without it."""
+    large, late, small, result = range(4)
+    reads, writes = ((), (), (large,), (small,)), ((large,), (late,), (small,), (result,))
+    needs = ((), (), (0,), (2,))
+    nothing: Any = None
+    tasks = [Task(nothing, None, "compute", 1.0, 0, "", needs[i], (), reads[i], writes[i], scratch=0) for i in range(4)]
+    graph = TaskGraph(nothing, tuple(tasks), tuple(range(4)), sizes=(100, 1, 1, 50), kept=(), resident=0)
+    pick = picks_within(graph, graph.kernels(), graph.followers(), cap=110)
+    ready = [[(0.0, 0), (9.0, 1)], [(1.0, 2), (9.0, 1)], [(2.0, 3), (9.0, 1)], [(9.0, 1)]]
+    assert [pick(queue) for queue in ready] == [0, 2, 3, 1]
 
 
 @pytest.mark.usefixtures("context")

@@ -53,13 +53,15 @@ def test_a_host_that_issues_commands_knows_where_it_is() -> None:
     assert recorder.position().text == "at its end, after step 7"
 
 
-def device(copies: list[tuple[int, ...]]) -> Any:
+def device(copies: list[tuple[Any, ...]]) -> Any:
     """A device whose memory begins at 1000 and that writes its copies down."""
     return SimpleNamespace(
         allocate=lambda length: SimpleNamespace(ptr=1000),
         upload=lambda pointer, data: copies.append((pointer, *np.frombuffer(data, np.int64))),
         allocate_pinned=Pinned,
         copy=lambda *given: copies.append(given),
+        record=lambda lane: lane,
+        wait=lambda lane, event: copies.append(("wait", lane, event)),
     )
 
 
@@ -73,12 +75,13 @@ def test_movements_that_follow_each_other_are_told_apart() -> None:
 
 
 def test_a_device_tells_by_the_movements_that_have_ended() -> None:
-    copies: list[tuple[int, ...]] = []
+    copies: list[tuple[Any, ...]] = []
     progress, recorder = Progress(device(copies), PROGRAM), Recorder(PROGRAM)
     recorder.unfinished = lambda: None if (place := progress.unfinished()) is None else (3, place)
     progress.mark(2, 3)
-    # What is copied to the lane's number is the place behind the movement's.
-    assert copies == [(1000, 1, 2, 3, 4, 5, 6, 7), (2, Pinned.ptr + 16, 1000 + 24, 8)]
+    # What is copied to the lane's number is the place behind the movement's; the next movement does not wait for it.
+    own = len(LANES)
+    assert copies == [(1000, 1, 2, 3, 4, 5, 6, 7), ("wait", own, 2), (own, Pinned.ptr + 16, 1000 + 24, 8)]
     recorder.begin(4)
     done: Any = progress._done  # pyright: ignore[reportPrivateUsage]
     found: list[int | None] = []

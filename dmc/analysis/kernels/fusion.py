@@ -255,10 +255,7 @@ class _Merging:
                 self.apart.setdefault((node, kept), self.apart[node, gone])
 
     def join(self, most_values: int) -> None:
-        """Joins small kernels over the same loops that are independent of each other and ready, or needed, together.
-
-        A kernel then has at most so many values.
-        """
+        """Joins small independent kernels over the same loops, ready or needed together, up to so many values."""
         quick = {node for node, group in self.groups.items() if group.is_quick()}
         ends = self.waits.ends(quick)
         open_: dict[Hashable, int] = {}
