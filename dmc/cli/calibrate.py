@@ -16,8 +16,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dmc.calibration.fits import also_tuned
 from dmc.errors import DmcError
-from dmc.machine import Machine, cost_table_hash, machine, with_tuned, write_machine
+from dmc.machine import Machine, cost_table_hash, machine, write_machine
 from dmc.program.tuning import Table
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.world.launch import World, world_from_environment
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise DmcError(world.launcher, "starts several processes", hint="start dmc calibrate --device cpu alone")
     found = _cpu(arguments.files) if arguments.device == "cpu" else _gpu(world, arguments.files)
     if arguments.tuning is not None:
-        found = replace(found, device=with_tuned(found.device, Table.read(arguments.tuning).choices))
+        found = replace(found, device=also_tuned(found.device, Table.read(arguments.tuning).choices))
     if world is None or world.rank == 0:
         write_machine(found, arguments.output)
         print(f"{arguments.output}: {found.description}; cost table {cost_table_hash(found)[:12]}")

@@ -205,6 +205,17 @@ def test_what_was_launched_is_known_and_tells_its_family() -> None:
     assert launch_ns(base, other) != pytest.approx(5000, rel=0.01)
 
 
+def test_tuned_times_are_prolonged_as_those_which_were_launched() -> None:
+    base, made = machine("h200"), (Operand("f32", (1024, 1024)),)
+    kernel = Kernel("norm_0", made, made, 0, 8 << 20, 0, "triton", "reduction")
+    device = with_launches(base, [(kernel, 5000.0)], "test")
+    types = types_of(made, made)
+    table = {"a": Choice("norm_0", types, "x", {"x": 4.0}), "b": Choice("sum_0", types, "y", {"y": 2.0})}
+    found = fits.also_tuned(device, table)
+    assert found.sustained == 1.25
+    assert (found.kernels[kernel.key].ns, found.kernels[f"triton sum {types}"].ns) == (5000, 2500)
+
+
 def test_tuned_times_are_those_of_bursts() -> None:
     device = msgspec.structs.replace(machine("h200").device, sustained=1.1)
     types = "8xf32 -> 8xf32"
