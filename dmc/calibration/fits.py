@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from msgspec.structs import replace
 
-from dmc.machine import Device, Family, Machine, at_peak_ns, with_tuned
+from dmc.machine import Device, Factor, Family, Machine, at_peak_ns, with_tuned
 from dmc.program import Kernel
 from dmc.program.tuning import Choice
 
@@ -73,11 +73,12 @@ def families(machine: Machine, samples: Iterable[tuple[Kernel, float]], source: 
 
 def also_tuned(device: Device, choices: Mapping[str, Choice]) -> Device:
     """The device with the kernels that `dmc tune` measured, under the load that those have which were measured."""
-    tuned = with_tuned(replace(device, kernels={}, sustained=1.0), choices).kernels
+    tuned = with_tuned(replace(device, kernels={}, sustained=Factor(1.0, "")), choices).kernels
     both = device.kernels.keys() & tuned.keys()
     if both:
         ratio = sum(device.kernels[key].ns for key in both) / sum(tuned[key].ns for key in both)
-        device = replace(device, sustained=round(ratio, 4))
+        source = f"measured: {len(both)} kernels of steps beside what dmc tune measured"
+        device = replace(device, sustained=Factor(round(ratio, 4), source))
     return replace(device, kernels={**with_tuned(device, choices).kernels, **device.kernels})
 
 

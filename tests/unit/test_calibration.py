@@ -17,7 +17,17 @@ from dmc.calibration.graphs import Graphs
 from dmc.calibration.steps import with_launches
 from dmc.cli.main import main
 from dmc.errors import DmcError
-from dmc.machine import Machine, collective_ns, launch_ns, machine, machine_of, move_ns, with_tuned, write_machine
+from dmc.machine import (
+    Factor,
+    Machine,
+    collective_ns,
+    launch_ns,
+    machine,
+    machine_of,
+    move_ns,
+    with_tuned,
+    write_machine,
+)
 from dmc.program import Collective, Kernel, Operand
 from dmc.program.code import Dispatch, Product
 from dmc.program.job import types_of
@@ -184,7 +194,7 @@ def test_the_command_writes_what_was_measured(
     choice = Choice("matmul_0", types_of(kernel.reads, kernel.writes), HEURISTIC, {HEURISTIC: 2.5})
     Table({"key": choice}).write(table)
     assert main(["calibrate", "-o", str(path), "--tuning", str(table)]) == 0
-    assert launch_ns(machine(str(path)), kernel) == pytest.approx(2500 * found.device.sustained)
+    assert launch_ns(machine(str(path)), kernel) == pytest.approx(2500 * found.device.sustained.factor)
     triton = msgspec.structs.replace(kernel, implementation="triton")
     assert launch_ns(machine(str(path)), triton) == launch_ns(found, triton)
 
@@ -212,12 +222,12 @@ def test_tuned_times_are_prolonged_as_those_which_were_launched() -> None:
     types = types_of(made, made)
     table = {"a": Choice("norm_0", types, "x", {"x": 4.0}), "b": Choice("sum_0", types, "y", {"y": 2.0})}
     found = fits.also_tuned(device, table)
-    assert found.sustained == 1.25
+    assert found.sustained.factor == 1.25
     assert (found.kernels[kernel.key].ns, found.kernels[f"triton sum {types}"].ns) == (5000, 2500)
 
 
 def test_tuned_times_are_those_of_bursts() -> None:
-    device = msgspec.structs.replace(machine("h200").device, sustained=1.1)
+    device = msgspec.structs.replace(machine("h200").device, sustained=Factor(1.1, "test"))
     types = "8xf32 -> 8xf32"
     table = {"a": Choice("norm_0", types, "x", {"x": 2.0, "y": 9.0}), "b": Choice("norm_9", types, "y", {"y": 3.0})}
     assert with_tuned(device, table).kernels["triton norm 8xf32 -> 8xf32"].ns == pytest.approx(3300)
