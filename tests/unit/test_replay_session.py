@@ -277,20 +277,17 @@ def test_every_command_of_a_step_is_timed() -> None:
     # A tick passes between two events; a step takes none, and neither do 200 copies.
     assert step == pytest.approx(1e6 / 10)
     own = 1e6 - 1e6 / 200
-    assert [(each.command, each.start, each.end) for each in commands] == [
-        (0, 1e6, pytest.approx(2e6 - own)),
-        (1, 3e6, pytest.approx(4e6 - own)),
-    ]
+    assert [(each.command, each.start) for each in commands] == [(0, 1e6), (1, 3e6)]
+    assert [each.end - each.start for each in commands] == pytest.approx([1e6 - own] * 2)
     assert session.device_name == "a GPU"
 
 
 def test_an_event_of_a_capture_becomes_a_node_of_the_graph() -> None:
     asked: list[Any] = []
-    results = SimpleNamespace(CUDA_SUCCESS=0)
     driver = SimpleNamespace(
         CUevent=int,
         CUstream=int,
-        CUresult=results,
+        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
         CUevent_record_flags=SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1),
         cuEventRecordWithFlags=lambda *given: (asked.append(given), (len(asked) - 1,))[1],
     )
