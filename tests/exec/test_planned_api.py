@@ -13,6 +13,7 @@ from torch import nn
 import dmc
 from dmc.api import compile_artifact
 from dmc.errors import ArtifactError, DmcError
+from dmc.machine import cost_table_hash, machine, write_machine
 from dmc.program import Launch
 from dmc.runtime.artifact import Artifact
 
@@ -37,8 +38,11 @@ def test_launches_say_of_what_they_are() -> None:
     assert {f"{path}.{name}, update" for path in "02" for name in ("weight", "bias")} <= labels
 
 
-def test_another_schedule_of_the_same_step_gives_the_same_bits() -> None:
-    steps = [dmc.compile(**_options(machine=machine)) for machine in ("cpu", "h200")]
+def test_another_schedule_of_the_same_step_gives_the_same_bits(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    write_machine(machine("h200"), path)
+    steps = [dmc.compile(**_options(machine=name)) for name in ("cpu", str(path))]
+    assert steps[1].snapshot().certificate.cost_table == cost_table_hash(machine("h200"))
     assert _losses(steps[0]) == _losses(steps[1])
 
 
