@@ -39,8 +39,13 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
     if world is None:
         found = replace(found, link=None)
     else:
-        found = replace(found, link=links.measured(_link(base), graphs, ranks))
-        store_of(world).barrier("dmc calibrate")
+        store = store_of(world)
+
+        def agreed(own: int) -> int:
+            return int(store.exchange("calibrate", str(own).encode())[0])
+
+        found = replace(found, link=links.measured(_link(base), graphs, ranks, agreed))
+        store.barrier("dmc calibrate")
     if paths:
         launched = [launch for path in paths for launch in steps.launches(path, f"cuda:{ordinal}")]
         source = f"measured by dmc calibrate: {', '.join(path.name for path in paths)}"

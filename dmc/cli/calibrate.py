@@ -9,7 +9,9 @@ this processor, and the share of them that steps attain, which are compiled for 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from dmc.machine import Machine, cost_table_hash, machine, write_machine
 from dmc.program.tuning import Table
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.world.launch import World, world_from_environment
+
+# Seconds after which a calibration of GPUs is ended.
+_LIMIT_S = 150
 
 
 def add_parser(commands: Any) -> None:
@@ -52,7 +57,12 @@ def _gpu(world: World | None, files: Sequence[Path]) -> Machine:
     # Only here is a GPU needed.
     from dmc.calibration import calibrate_gpu
 
-    return calibrate_gpu(world, files)
+    # A rank whose others are gone would wait for them on the device, and occupy it: this ends it whatever it waits for.
+    faulthandler.dump_traceback_later(_LIMIT_S, exit=True, file=sys.__stderr__)
+    try:
+        return calibrate_gpu(world, files)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _cpu(files: Sequence[Path]) -> Machine:

@@ -136,6 +136,24 @@ def test_movements_between_ranks_are_recovered(found: Machine) -> None:
     assert found.link.bandwidth["all_reduce"] == pytest.approx(1e9 * SENT["all_reduce"])
 
 
+def test_all_ranks_issue_as_many_movements() -> None:
+    base, device = machine("h200x2").link, Device()
+    assert base is not None
+    issued: list[float] = []
+    graphs = Graphs(device, gpu.LANES, gpu.code())  # pyright: ignore[reportArgumentType]
+    take = device.seconds
+
+    def seconds(launch: Callable[[], None]) -> float:
+        took = take(launch)
+        issued.append(device.lanes[1])
+        return took
+
+    device.seconds = seconds
+    # Another rank, with other times, has told 3.
+    links.measured(base, graphs, 2, lambda own: 3)
+    assert issued[-1] == pytest.approx(3 * (START + (128 << 20) / SENT["all_reduce"]))
+
+
 def test_a_family_is_predicted_to_take_what_it_took() -> None:
     base = machine("h200")
     kernels = [
