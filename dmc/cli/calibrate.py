@@ -58,7 +58,7 @@ def _gpu(world: World | None, files: Sequence[Path]) -> Machine:
     from dmc.calibration import calibrate_gpu
 
     # A rank whose others are gone would wait for them on the device, and occupy it: this ends it whatever it waits for.
-    faulthandler.dump_traceback_later(_LIMIT_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(_LIMIT_S, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         return calibrate_gpu(world, files)
     finally:
