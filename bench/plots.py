@@ -41,14 +41,14 @@ def kernels() -> Figure:
     """What the kernels of a step take, and the least that they could take."""
     rows = sorted(results("gpu_profile"), key=lambda row: -row["us"])[:_MOST_KERNELS]
     figure, (ax,) = _figure(1, "ms in a step")
-    names = [f"{row['kernel'].rpartition('_')[0]}: {row['label'].removeprefix('transformer.')}" for row in rows]
-    places = range(len(rows))
-    ax.barh(places, [row["us"] / 1e3 for row in rows], color=_OTHERS, label="measured")
-    ax.barh(places, [row["floor_us"] / 1e3 for row in rows], color=_OURS, height=0.4, label="least")
-    ax.set_yticks(list(places), names)
+    places = [(row["kernel"].rpartition("_")[0], row["label"].removeprefix("transformer.")) for row in rows]
+    names = [name if label.startswith("#") else f"{name}: {label}" for name, label in places]
+    ax.barh(range(len(rows)), [row["us"] / 1e3 for row in rows], color=_OTHERS, label="measured")
+    ax.barh(range(len(rows)), [row["floor_us"] / 1e3 for row in rows], color=_OURS, height=0.4, label="least")
+    ax.set_yticks(range(len(rows)), names)
     ax.invert_yaxis()
     ax.legend(frameon=False)
-    ax.set_title("GPT-2 124M with dropout on one H100: the longest kernels")
+    figure.suptitle("GPT-2 124M with dropout on one H100: the longest kernels")
     return figure
 
 
@@ -81,7 +81,7 @@ def prediction() -> Figure:
         ax.annotate(f"{row['error']:+.1%}", (end, index), xytext=(4, -3), textcoords="offset points")
     ax.set_yticks(range(len(rows)), names)
     ax.invert_yaxis()
-    ax.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     ax.set_title("Steps, predicted and measured")
     return figure
 

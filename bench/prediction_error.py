@@ -57,11 +57,11 @@ class Result:
     error: float
 
 
-def measure(case: Case, steps: int) -> Result:
+def measure(case: Case, steps: int, name: str) -> Result:
     """Compiles, predicts and runs one case."""
     batch = token_batch(0, BATCH, case.context, VOCABULARY)
     artifact = _compiled(case, batch)
-    played = simulate(artifact.job, machine("cpu"))
+    played = simulate(artifact.job, machine(name))
     step, seconds = CompiledStep(artifact), list[float]()
     for _ in range(steps):
         begin = time.perf_counter()
@@ -89,15 +89,16 @@ def main() -> None:
     """Measures each case and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--machine", default="cpu", help="or a file of dmc calibrate --device cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    found = [measure(case, options.steps) for case in CASES]
+    found = [measure(case, options.steps, options.machine) for case in CASES]
     table = Table("layers", "width", "context", "ranks", "commands", "predicted ms", "fastest ms", "median ms", "error")
     for result in found:
         times = (f"{value:.3f}" for value in (result.predicted, result.fastest, result.median))
         table.add_row(*map(str, asdict(result.case).values()), str(result.launches), *times, f"{result.error:+.1%}")
     Console(width=120).print(table)
-    costs = cost_table_hash(machine("cpu"))
+    costs = cost_table_hash(machine(options.machine))
     write_record(options.out, {"load": os.getloadavg()[0], "costs": costs, "cases": [asdict(each) for each in found]})
 
 

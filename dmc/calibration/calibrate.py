@@ -39,10 +39,17 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
     if world is None:
         found = replace(found, link=None)
     else:
-        found = replace(found, link=links.measured(_link(base), graphs, ranks))
-        store_of(world).barrier("dmc calibrate")
-    for path in paths:
-        found = replace(found, device=steps.measured(found, path, f"cuda:{ordinal}"))
+        store = store_of(world)
+
+        def agreed(own: int) -> int:
+            return int(store.exchange("calibrate", str(own).encode())[0])
+
+        found = replace(found, link=links.measured(_link(base), graphs, ranks, agreed))
+        store.barrier("dmc calibrate")
+    if paths:
+        launched = [launch for path in paths for launch in steps.launches(path, f"cuda:{ordinal}")]
+        source = f"measured by dmc calibrate: {', '.join(path.name for path in paths)}"
+        found = replace(found, device=steps.with_launches(found, launched, source))
     if world is not None:
         store_of(world).leave()
     count = "one" if ranks == 1 else str(ranks)

@@ -4,14 +4,16 @@ communication. Errors are relative, so that short times count as much as long on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from msgspec.structs import replace
 
-from dmc.machine import Family, Machine, at_peak_ns
+from dmc.machine import Device, Factor, Family, Machine, at_peak_ns, with_tuned
 from dmc.program import Kernel
+from dmc.program.tuning import Choice
 
 # A launch whose time at the peak is so many times less than the floor shows what a launch takes by itself.
 _SHORT = 4
@@ -67,6 +69,17 @@ def families(machine: Machine, samples: Iterable[tuple[Kernel, float]], source: 
     for kernel, ns in samples:
         found[kernel.family].append((at_peak_ns(machine, kernel), ns))
     return {name: _family(points, machine.device.launch.ns, source) for name, points in sorted(found.items())}
+
+
+def also_tuned(device: Device, choices: Mapping[str, Choice]) -> Device:
+    """The device with the kernels that `dmc tune` measured, under the load that those have which were measured."""
+    tuned = with_tuned(replace(device, kernels={}, sustained=Factor(1.0, "")), choices).kernels
+    both = device.kernels.keys() & tuned.keys()
+    if both:
+        ratio = sum(device.kernels[key].ns for key in both) / sum(tuned[key].ns for key in both)
+        source = f"measured: {len(both)} kernels of steps beside what dmc tune measured"
+        device = replace(device, sustained=Factor(round(ratio, 4), source))
+    return replace(device, kernels={**with_tuned(device, choices).kernels, **device.kernels})
 
 
 def _family(points: Sequence[tuple[float, float]], floor: float, source: str) -> Family:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from dmc.calibration.fits import Line, families, line
+from dmc.calibration.fits import Line, families
 from dmc.calibration.graphs import DEVICE_BYTES, PINNED_BYTES, Graphs
 from dmc.machine import Copying, Device, Floor, Machine, Rates
 from dmc.program import ALIGNMENT, Command, Kernel, Lane, Launch, Move, Operand, Range, Space
@@ -23,8 +22,8 @@ _WORKSPACE = 32 << 20
 # An entry that does nothing: what a node of a graph takes by itself.
 _EMPTY = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n"
 _NODES = (100, 500)
-# Seconds in which a device cools down; and rounds of large products in which it warms up, which take about a second.
-_PAUSE_S, _LONG = 1.0, 100
+# Rounds of large products that take about a second.
+_LONG = 100
 # Of large products, whose rate is taken as the peak; and of those of a transformer of width 1024, forward, backward to
 # the input and to the weight.
 _PEAKS: dict[Type, int] = {"bf16": 8192, "f16": 8192, "f32": 4096}
@@ -34,6 +33,8 @@ _SHAPES = tuple(
     for shape in ((rows, given, made), (rows, made, given), (given, rows, made))
 )
 _REPEATS = 6
+# Bytes of a small copy.
+_SMALL = 1 << 16
 # Operands lie below, and stay as they are; results from here on.
 _RESULTS = DEVICE_BYTES // 3 * 2
 
@@ -51,7 +52,8 @@ def measured(base: Machine, graphs: Graphs, product: str) -> Device:
     few, many = (graphs.ns([Launch(COMPUTE, "empty", (), ())] * count) for count in _NODES)
     device = replace(device, launch=Floor((many - few) / (_NODES[1] - _NODES[0]), f"{_HERE}: an empty node of a graph"))
     device = _with_memory(device, graphs)
-    device = replace(device, sustained=_sustained(graphs))
+    # For the clocks that the device keeps under load.
+    graphs.ns(_launches("bf16", *[_PEAKS["bf16"]] * 3), _LONG)
     rates = {dtype: _rate(graphs, dtype, size) for dtype, size in _PEAKS.items()}
     source = f"{_HERE}: products of cuBLASLt of {_PEAKS}; others: {base.device.matrix.source}"
     device = replace(device, matrix=Rates({**device.matrix.rates, **rates}, source))
@@ -60,14 +62,6 @@ def measured(base: Machine, graphs: Graphs, product: str) -> Device:
     ]
     found = families(replace(base, device=device), samples, f"{_HERE}: products of a transformer of width 1024")
     return replace(device, families={**base.device.families, **found})
-
-
-def _sustained(graphs: Graphs) -> float:
-    """How much longer products take when the device has computed for a second, than after a pause."""
-    large = _launches("bf16", *[_PEAKS["bf16"]] * 3)
-    time.sleep(_PAUSE_S)
-    burst = graphs.ns(large[:1], 1)
-    return round(max(1.0, graphs.ns(large, _LONG) / len(large) / burst), 4)
 
 
 def products(count: int) -> list[Command]:
@@ -81,25 +75,24 @@ def _rate(graphs: Graphs, dtype: Type, size: int) -> float:
 
 
 def _with_memory(device: Device, graphs: Graphs) -> Device:
-    largest = DEVICE_BYTES // 3
-    within = _copies(graphs, "device", "device", (1 << 20, 16 << 20, 256 << 20, largest))
+    within = _copies(graphs, "device", "device", (_SMALL, DEVICE_BYTES // 3))
     copies = {"device>device": within}
     paths: tuple[tuple[Space, Space], ...] = (("pinned_host", "device"), ("device", "pinned_host"))
     for source, target in paths:
-        copies[f"{source}>{target}"] = _copies(graphs, source, target, (1 << 16, 1 << 20, 16 << 20, PINNED_BYTES))
+        copies[f"{source}>{target}"] = _copies(graphs, source, target, (_SMALL, PINNED_BYTES))
     moving = {path: Copying(each.per_second, each.start, f"{_HERE}: copies") for path, each in copies.items()}
     # Each byte is read and written.
     memory = replace(device.memories["device"], bandwidth=2 * within.per_second, source=f"{_HERE}: copies within it")
     return replace(device, memories={**device.memories, "device": memory}, copies={**device.copies, **moving})
 
 
-def _copies(graphs: Graphs, source: Space, target: Space, sizes: Sequence[int]) -> Line:
-    times: list[float] = []
-    for size in sizes:
-        start = _RESULTS if target == "device" else 0
-        move = Move(COMPUTE, Range(source, 0, size), Range(target, start, size))
-        times.append(graphs.ns([move] * _REPEATS) / _REPEATS)
-    return line(sizes, times)
+def _copies(graphs: Graphs, source: Space, target: Space, sizes: tuple[int, int]) -> Line:
+    """From a small copy and a large one, most of which no cache holds."""
+    start = _RESULTS if target == "device" else 0
+    moves = [Move(COMPUTE, Range(source, 0, size), Range(target, start, size)) for size in sizes]
+    small, large = (graphs.ns([move] * _REPEATS) / _REPEATS for move in moves)
+    rate = (sizes[1] - sizes[0]) / (large - small)
+    return Line(max(0.0, small - sizes[0] / rate), rate)
 
 
 def _products() -> Iterator[tuple[Type, tuple[int, int, int]]]:

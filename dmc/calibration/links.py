@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -33,14 +33,17 @@ def job(ranks: int) -> Job:
     return Job({"dp": ranks}, (Channel(_CHANNEL, ("dp",)),), {}, ())
 
 
-def measured(base: Link, graphs: Graphs, ranks: int) -> Link:
-    """The link with what was measured. All ranks call this."""
+def measured(base: Link, graphs: Graphs, ranks: int, agreed: Callable[[int], int] = lambda own: own) -> Link:
+    """The link with what was measured. All ranks call this.
+
+    agreed: gives all ranks the number of one of them: each must issue the same movements.
+    """
     found: dict[str, dict[int, float]] = {kind: {} for kind in _KINDS}
     for kind in _KINDS:
         for size in _SIZES:
             commands = [_collective(kind, size, ranks, index) for index in range(_REPEATS)]
             found[kind][size] = graphs.ns(commands) / _REPEATS
-    return replace(fitted(base, found, ranks), compute_slowdown=_slowdown(graphs, ranks))
+    return replace(fitted(base, found, ranks), compute_slowdown=_slowdown(graphs, ranks, agreed))
 
 
 def fitted(base: Link, times: Mapping[str, Mapping[int, float]], ranks: int) -> Link:
@@ -66,12 +69,12 @@ def _line(kind: str, times: Mapping[int, float], ranks: int) -> Line:
     return line([sent_bytes(kind, ranks, size) for size in times], list(times.values()))
 
 
-def _slowdown(graphs: Graphs, ranks: int) -> float:
+def _slowdown(graphs: Graphs, ranks: int, agreed: Callable[[int], int]) -> float:
     large = list(products(_PRODUCTS))
     moving = graphs.ns([_collective("all_reduce", _BESIDE, ranks, 0)])
     alone = graphs.ns(large)
     # About half as long as the products, so that all of them run beside these.
-    count = max(1, int(alone / moving / 2))
+    count = agreed(max(1, int(alone / moving / 2)))
     movements = [_collective("all_reduce", _BESIDE, ranks, index) for index in range(count)]
     return slowdown(alone, graphs.ns([*movements, *large]), graphs.ns(movements))
 

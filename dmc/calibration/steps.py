@@ -22,11 +22,8 @@ from dmc.runtime.signature import Signature
 _WARM = 5
 
 
-def measured(machine: Machine, path: Path, device: str) -> Device:
-    """The device of `machine` with the kernels of a step of one rank in a file, and their families.
-
-    device: that on which the step is made, such as "cuda:0".
-    """
+def launches(path: Path, device: str) -> list[tuple[Kernel, float]]:
+    """Each launch of a step of one rank in a file, and its nanoseconds on a device such as "cuda:0"."""
     artifact = Artifact.read(path)
     step = Step(artifact, device)
     batch = drawn_batch(step.signature)
@@ -34,7 +31,7 @@ def measured(machine: Machine, path: Path, device: str) -> Device:
         float(step.call_flat(batch))
     profile = step.profile()
     step.close()
-    return with_launches(machine, list(samples(artifact.job, profile)), f"measured by dmc calibrate: {path.name}")
+    return list(samples(artifact.job, profile))
 
 
 def with_launches(machine: Machine, launches: Sequence[tuple[Kernel, float]], source: str) -> Device:

@@ -9,18 +9,24 @@ this processor, and the share of them that steps attain, which are compiled for 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from dmc.calibration.fits import also_tuned
 from dmc.errors import DmcError
-from dmc.machine import Machine, cost_table_hash, machine, with_tuned, write_machine
+from dmc.machine import Machine, cost_table_hash, machine, write_machine
 from dmc.program.tuning import Table
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.world.launch import World, world_from_environment
+
+# Seconds after which a calibration of GPUs is ended.
+_LIMIT_S = 150
 
 
 def add_parser(commands: Any) -> None:
@@ -40,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise DmcError(world.launcher, "starts several processes", hint="start dmc calibrate --device cpu alone")
     found = _cpu(arguments.files) if arguments.device == "cpu" else _gpu(world, arguments.files)
     if arguments.tuning is not None:
-        found = replace(found, device=with_tuned(found.device, Table.read(arguments.tuning).choices))
+        found = replace(found, device=also_tuned(found.device, Table.read(arguments.tuning).choices))
     if world is None or world.rank == 0:
         write_machine(found, arguments.output)
         print(f"{arguments.output}: {found.description}; cost table {cost_table_hash(found)[:12]}")
@@ -51,7 +57,12 @@ def _gpu(world: World | None, files: Sequence[Path]) -> Machine:
     # Only here is a GPU needed.
     from dmc.calibration import calibrate_gpu
 
-    return calibrate_gpu(world, files)
+    # A rank whose others are gone would wait for them on the device, and occupy it: this ends it whatever it waits for.
+    faulthandler.dump_traceback_later(_LIMIT_S, exit=True, file=sys.__stderr__ or sys.stderr)
+    try:
+        return calibrate_gpu(world, files)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _cpu(files: Sequence[Path]) -> Machine:

@@ -14,6 +14,7 @@ from dmc.machine.files import (
 from dmc.machine.machine import (
     Copying,
     Device,
+    Factor,
     Family,
     Floor,
     Link,
@@ -28,6 +29,7 @@ from dmc.machine.machine import (
 __all__ = [
     "Copying",
     "Device",
+    "Factor",
     "Family",
     "Floor",
     "Link",

@@ -80,7 +80,7 @@ def with_tuned(device: Device, choices: Mapping[str, Choice]) -> Device:
     longest."""
     kernels: dict[str, Measured] = {}
     for choice in choices.values():
-        ns = 1e3 * choice.us[choice.label] * device.sustained
+        ns = 1e3 * choice.us[choice.label] * device.sustained.factor
         known = kernels.get(choice.key)
         kernels[choice.key] = Measured(max(ns, known.ns if known else 0.0), "measured: dmc tune")
     return replace(device, kernels={**device.kernels, **dict(sorted(kernels.items()))})

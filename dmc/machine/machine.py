@@ -51,6 +51,13 @@ class Copying(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
+class Factor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many times as long something takes."""
+
+    factor: float
+    source: str
+
+
 class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The measured time of one kernel."""
 
@@ -90,7 +97,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: bool = False
     families: dict[str, Family] = {}
     kernels: dict[str, Measured] = {}
-    sustained: float = 1.0
+    sustained: Factor = Factor(1.0, "assumed: as in bursts")
     product: str = ""
 
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import cycle, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings,
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
-from dmc.runtime.stamps import Stamps
+from dmc.runtime.stamps import Stamps, own_ns
 from dmc.runtime.world.peers import Peers
 
 _HOST: Space = "pinned_host"
@@ -134,32 +134,34 @@ class ReplaySession:
     def timed(self) -> tuple[float, tuple[Timed, ...]]:
         """Nanoseconds of a step, and of each of its commands, by the device's clock. All ranks ask at the same time.
 
-        Runs further steps on the last batch, which change the state. A step is one of several that are queued; its
-        commands are timed in other steps, which the events between them prolong. Raises DmcError before the first step.
+        Runs further steps on the last batches, which change the state. A step is one of several that are queued; its
+        commands are timed in other steps, which the events between them prolong. Raises DmcError before so many steps
+        as may be in flight.
         """
         self._drain()
-        if not self._last:
-            raise DmcError("step", "has no batch yet on which it could be timed", hint="run it once")
-        flight = self._flights[(self._last - 1) % len(self._flights)]
-        self._again(flight.launch, _QUEUED)
-        step = self._again(flight.launch, _QUEUED) / _QUEUED
-        stamps = Stamps(self._device, self._rank)
+        if self._last < len(self._flights):
+            fact = f"was run {self._last} times, and needs {len(self._flights)} batches to be timed"
+            raise DmcError("step", fact, hint="run more steps")
+        self._again(_QUEUED)
+        step = self._again(_QUEUED) / _QUEUED
+        stamps = Stamps(self._device, self._rank, own_ns(self._device, self._capture))
 
         def work() -> None:
             stamps.begin()
-            flight.work(stamp=stamps.stamp)
+            self._flights[0].work(stamp=stamps.stamp)
 
         stamped = self._capture(work)
         for _ in range(_ROUNDS):
             # A device that rested before is faster.
-            self._again(flight.launch, _QUEUED, stamped)
+            self._again(_QUEUED, stamped)
             stamps.read()
         return step, stamps.commands()
 
-    def _again(self, launch: Callable[[], None], times: int, *others: Callable[[], None]) -> float:
+    def _again(self, times: int, *others: Callable[[], None]) -> float:
         """Nanoseconds of so many steps, and others, after one another."""
+        launches = islice(cycle(flight.launch for flight in self._flights), times)
         begin = self._device.stamp(0)
-        for each in (*repeat(launch, times), *others):
+        for each in (*launches, *others):
             self._last += 1
             if self._peers is not None:
                 self._peers.begin(self._last)

@@ -17,7 +17,17 @@ from dmc.calibration.graphs import Graphs
 from dmc.calibration.steps import with_launches
 from dmc.cli.main import main
 from dmc.errors import DmcError
-from dmc.machine import Machine, collective_ns, launch_ns, machine, machine_of, move_ns, with_tuned, write_machine
+from dmc.machine import (
+    Factor,
+    Machine,
+    collective_ns,
+    launch_ns,
+    machine,
+    machine_of,
+    move_ns,
+    with_tuned,
+    write_machine,
+)
 from dmc.program import Collective, Kernel, Operand
 from dmc.program.code import Dispatch, Product
 from dmc.program.job import types_of
@@ -126,6 +136,24 @@ def test_movements_between_ranks_are_recovered(found: Machine) -> None:
     assert found.link.bandwidth["all_reduce"] == pytest.approx(1e9 * SENT["all_reduce"])
 
 
+def test_all_ranks_issue_as_many_movements() -> None:
+    base, device = machine("h200x2").link, Device()
+    assert base is not None
+    issued: list[float] = []
+    graphs = Graphs(device, gpu.LANES, gpu.code())  # pyright: ignore[reportArgumentType]
+    take = device.seconds
+
+    def seconds(launch: Callable[[], None]) -> float:
+        took = take(launch)
+        issued.append(device.lanes[1])
+        return took
+
+    device.seconds = seconds
+    # Another rank, with other times, has told 3.
+    links.measured(base, graphs, 2, lambda own: 3)
+    assert issued[-1] == pytest.approx(3 * (START + (128 << 20) / SENT["all_reduce"]))
+
+
 def test_a_family_is_predicted_to_take_what_it_took() -> None:
     base = machine("h200")
     kernels = [
@@ -184,9 +212,9 @@ def test_the_command_writes_what_was_measured(
     choice = Choice("matmul_0", types_of(kernel.reads, kernel.writes), HEURISTIC, {HEURISTIC: 2.5})
     Table({"key": choice}).write(table)
     assert main(["calibrate", "-o", str(path), "--tuning", str(table)]) == 0
-    assert launch_ns(machine(str(path)), kernel) == 2500
+    assert launch_ns(machine(str(path)), kernel) == pytest.approx(2500 * found.device.sustained.factor)
     triton = msgspec.structs.replace(kernel, implementation="triton")
-    assert launch_ns(machine(str(path)), triton) != 2500
+    assert launch_ns(machine(str(path)), triton) == launch_ns(found, triton)
 
 
 def test_several_hosts_are_refused() -> None:
@@ -205,8 +233,19 @@ def test_what_was_launched_is_known_and_tells_its_family() -> None:
     assert launch_ns(base, other) != pytest.approx(5000, rel=0.01)
 
 
+def test_tuned_times_are_prolonged_as_those_which_were_launched() -> None:
+    base, made = machine("h200"), (Operand("f32", (1024, 1024)),)
+    kernel = Kernel("norm_0", made, made, 0, 8 << 20, 0, "triton", "reduction")
+    device = with_launches(base, [(kernel, 5000.0)], "test")
+    types = types_of(made, made)
+    table = {"a": Choice("norm_0", types, "x", {"x": 4.0}), "b": Choice("sum_0", types, "y", {"y": 2.0})}
+    found = fits.also_tuned(device, table)
+    assert found.sustained.factor == 1.25
+    assert (found.kernels[kernel.key].ns, found.kernels[f"triton sum {types}"].ns) == (5000, 2500)
+
+
 def test_tuned_times_are_those_of_bursts() -> None:
-    device = msgspec.structs.replace(machine("h200").device, sustained=1.1)
+    device = msgspec.structs.replace(machine("h200").device, sustained=Factor(1.1, "test"))
     types = "8xf32 -> 8xf32"
     table = {"a": Choice("norm_0", types, "x", {"x": 2.0, "y": 9.0}), "b": Choice("norm_9", types, "y", {"y": 3.0})}
     assert with_tuned(device, table).kernels["triton norm 8xf32 -> 8xf32"].ns == pytest.approx(3300)

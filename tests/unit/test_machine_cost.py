@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dmc.errors import DmcError
-from dmc.machine import Machine, Measured, collective_ns, kernel_ns, launch_ns, machine, move_ns
+from dmc.machine import Family, Machine, Measured, collective_ns, kernel_ns, launch_ns, machine, move_ns
 from dmc.program import Kernel, Operand
 
 H200 = machine("h200")
@@ -14,25 +14,32 @@ BF16 = Operand("bf16", (8192, 8192))
 MATMUL = Kernel("m", (BF16, BF16), (BF16,), 2 * 8192**3, 3 * 8192 * 8192 * 2, kind="matmul")
 
 
+DEVICE = H200.device
+SHARES, LAUNCH, BANDWIDTH = DEVICE.efficiency.shares, DEVICE.launch.ns, DEVICE.memories["device"].bandwidth
+
+
 def test_a_kernel_is_bound_by_its_slower_side() -> None:
-    assert kernel_ns(H200, "matmul", 989_000_000_000, 0, "bf16") == pytest.approx(1e6 / 0.64 + 2000)
-    assert kernel_ns(H200, "elementwise", 0, 4_800_000_000, "f32") == pytest.approx(1e6 / 0.9 + 2000)
-    assert kernel_ns(H200, "elementwise", 1, 4_800_000_000, "f32") == kernel_ns(
-        H200, "elementwise", 0, 4_800_000_000, "f32"
-    )
+    flops, bytes = int(1e-3 * DEVICE.matrix.rates["bf16"]), int(1e-3 * BANDWIDTH)
+    assert kernel_ns(H200, "matmul", flops, 0, "bf16") == pytest.approx(1e6 / SHARES["matmul"] + LAUNCH)
+    assert kernel_ns(H200, "elementwise", 0, bytes, "f32") == pytest.approx(1e6 / SHARES["elementwise"] + LAUNCH)
+    assert kernel_ns(H200, "elementwise", 1, bytes, "f32") == kernel_ns(H200, "elementwise", 0, bytes, "f32")
 
 
 def test_an_empty_kernel_costs_a_launch() -> None:
-    assert kernel_ns(H200, "other", 0, 0, "f32") == 2000
+    assert kernel_ns(H200, "other", 0, 0, "f32") == LAUNCH
 
 
 def test_a_type_without_matrix_units_multiplies_at_its_vector_rate() -> None:
-    assert kernel_ns(H200, "matmul", 67_000_000_000, 0, "f32") == pytest.approx(1e6 / 0.64 + 2000)
+    matrix = msgspec.structs.replace(DEVICE.matrix, rates={})
+    plain = msgspec.structs.replace(H200, device=msgspec.structs.replace(DEVICE, matrix=matrix))
+    flops = int(1e-3 * DEVICE.vector.rates["f32"])
+    assert kernel_ns(plain, "matmul", flops, 0, "f32") == pytest.approx(1e6 / SHARES["matmul"] + LAUNCH)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i64", "si32", "ui8", "index"])
 def test_integers_of_all_widths_compute_alike(dtype: str) -> None:
-    assert kernel_ns(H200, "other", 33_000_000_000, 0, dtype) == pytest.approx(1e6 / 0.5 + 2000)
+    flops = int(1e-3 * DEVICE.vector.rates["int"])
+    assert kernel_ns(H200, "other", flops, 0, dtype) == pytest.approx(1e6 / SHARES["other"] + LAUNCH)
 
 
 def test_a_measured_time_goes_before_the_model() -> None:
@@ -42,6 +49,21 @@ def test_a_measured_time_goes_before_the_model() -> None:
     renamed = msgspec.structs.replace(MATMUL, name="m_7")
     assert launch_ns(measured, renamed) == 1.5e6
     assert launch_ns(H200, MATMUL) == kernel_ns(H200, "matmul", MATMUL.flops, MATMUL.traffic, "bf16")
+
+
+def test_a_family_goes_before_the_kind() -> None:
+    device = msgspec.structs.replace(DEVICE, families={"iree m": Family(0.5, 3000.0, "here")})
+    seen = msgspec.structs.replace(H200, device=device)
+    peak = 1e9 * MATMUL.flops / DEVICE.matrix.rates["bf16"]
+    assert launch_ns(seen, msgspec.structs.replace(MATMUL, name="m_3")) == pytest.approx(peak / 0.5 + 3000)
+    assert launch_ns(seen, msgspec.structs.replace(MATMUL, name="n_3")) == launch_ns(H200, MATMUL)
+
+
+def test_a_product_computes_in_the_type_of_its_narrowest_matrix() -> None:
+    # A gradient is wider, and may be larger, than what it is the product of.
+    wide = msgspec.structs.replace(MATMUL, reads=(BF16, Operand("f32", (8192, 8192)), Operand("f16", (8,))))
+    made = msgspec.structs.replace(wide, writes=(Operand("f32", (9000, 9000)),))
+    assert launch_ns(H200, made) == launch_ns(H200, MATMUL)
 
 
 def test_the_large_matmul_is_near_what_was_measured() -> None:
@@ -56,7 +78,9 @@ def test_indices_do_not_decide_the_rate() -> None:
 
 
 def test_a_move_has_a_latency_and_a_bandwidth() -> None:
-    assert move_ns(H200, "pinned_host", "device", 55_000_000) == pytest.approx(1e6 + 5000)
+    copying = DEVICE.copies["pinned_host>device"]
+    took = move_ns(H200, "pinned_host", "device", int(1e-3 * copying.bandwidth))
+    assert took == pytest.approx(1e6 + copying.latency_ns)
 
 
 def test_what_is_not_described_is_refused() -> None:
@@ -72,9 +96,11 @@ def test_what_is_not_described_is_refused() -> None:
 
 def test_rings_within_a_node() -> None:
     node, bytes = machine("h200x4"), 3 << 30
+    assert node.link is not None
     for kind, share in (("all_reduce", 1.5), ("all_gather", 0.75), ("reduce_scatter", 0.75), ("all_to_all", 0.75)):
         steps = {"all_reduce": 4, "all_to_all": 1}.get(kind, 3)
-        expected = 6600 + steps * 1900 + share * bytes / 3e11 * 1e9
+        sending = share * bytes / node.link.bandwidth[kind] * 1e9
+        expected = node.link.start_ns + steps * node.link.hop_ns + sending
         assert collective_ns(node, kind, range(4), bytes) == pytest.approx(expected), kind
 
 
@@ -90,11 +116,11 @@ def test_a_node_with_more_ports_in_the_group_has_more_bandwidth() -> None:
     node, bytes = machine("node8"), 1 << 30
     whole, rail = range(16), range(0, 16, 8)
     one_port = 2 * (1 / 2) * bytes / 4.6e10 * 1e9
+    assert node.link is not None
     assert collective_ns(node, "all_reduce", rail, bytes) == pytest.approx(6600 + 2 * 4000 + one_port)
-    # Eight ports of 46 GB/s carry more than NVLink's 300 GB/s.
-    assert collective_ns(node, "all_reduce", whole, bytes) == pytest.approx(
-        2 * (15 / 16) * bytes / 3e11 * 1e9, rel=0.02
-    )
+    # Eight ports of 46 GB/s carry more than NVLink.
+    inside = 2 * (15 / 16) * bytes / node.link.bandwidth["all_reduce"] * 1e9
+    assert collective_ns(node, "all_reduce", whole, bytes) == pytest.approx(inside, rel=0.02)
 
 
 def test_whoever_exchanges_in_pairs_has_its_own_port_only() -> None:

@@ -52,4 +52,4 @@ def test_nothing_overlaps_that_is_waited_for_at_once() -> None:
     verify(job)
     assert simulate(job, MACHINE).step_ns == pytest.approx(expected)
     run_passes(free, parse_pipeline("dm-plan-memory,dm-lower-to-plan,dm-place-events"))
-    assert simulate(job_of(free), MACHINE).step_ns < 0.95 * expected, "dmc's own plan lets it overlap"
+    assert simulate(job_of(free), MACHINE).step_ns < 0.97 * expected, "dmc's own plan lets it overlap"

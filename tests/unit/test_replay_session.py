@@ -269,23 +269,25 @@ class Clock(Device):
 def test_every_command_of_a_step_is_timed() -> None:
     move = Move(0, Range("pinned_host", 0, 8), Range("device", 64, 8))
     session = _session(Clock(), None, False, move, move)
-    with pytest.raises(DmcError, match=r"has no batch yet on which it could be timed"):
+    _step(session)
+    with pytest.raises(DmcError, match=r"was run 1 times, and needs 2 batches to be timed"):
         session.timed()
     _step(session)
     step, commands = session.timed()
-    # A tick passes between two events, so that an event itself takes one, and so does a step without events.
+    # A tick passes between two events; a step takes none, and neither do 200 copies.
     assert step == pytest.approx(1e6 / 10)
-    assert [(each.command, each.start, each.end) for each in commands] == [(0, 2e6, 2e6), (1, 4e6, 4e6)]
+    own = 1e6 - 1e6 / 200
+    assert [(each.command, each.start) for each in commands] == [(0, 1e6), (1, 3e6)]
+    assert [each.end - each.start for each in commands] == pytest.approx([1e6 - own] * 2)
     assert session.device_name == "a GPU"
 
 
 def test_an_event_of_a_capture_becomes_a_node_of_the_graph() -> None:
     asked: list[Any] = []
-    results = SimpleNamespace(CUDA_SUCCESS=0)
     driver = SimpleNamespace(
         CUevent=int,
         CUstream=int,
-        CUresult=results,
+        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
         CUevent_record_flags=SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1),
         cuEventRecordWithFlags=lambda *given: (asked.append(given), (len(asked) - 1,))[1],
     )
