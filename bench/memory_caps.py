@@ -77,7 +77,8 @@ class Planned:
 
 
 def _resnet(_: float) -> torch.nn.Module:
-    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000)).train()
+    options: dict[str, Any] = {"num_labels": 1000}
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(**options)).train()
 
 
 def _images(seed: int) -> dict[str, torch.Tensor]:
@@ -103,8 +104,9 @@ def kernels_of(name: str, context: ir.Context) -> str:
     with torch.device("meta"):
         module = model.build(model.dropout)
     module.to_empty(device="cpu")
-    if hasattr(module, "tie_weights"):
-        module.tie_weights()
+    tie: Any = getattr(module, "tie_weights", None)
+    if tie is not None:
+        tie()
     precision = Precision("bf16-mixed")
     imported = import_step(module, model.loss, own_optimizer(), model.batch(0), precision, 1, 0, context)
     write_settings(imported.module, "cuda", MACHINE, 0)

@@ -35,8 +35,11 @@ CONTEXTS = {
     "dmc/cli/opt.py": "entry point",
     "dmc/cli/plan_source.py": "entry point",
     "dmc/cli/tune.py": "entry point",
+    "dmc/fit.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "bench/calibrate_cpu.py": "compiles kernels apart from a step",
+    "bench/memory_caps.py": "runs pipelines of passes",
+    "bench/memory_picture.py": "runs pipelines of passes",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
@@ -60,8 +63,9 @@ RANKS = {
     "executors": 7,
     "verification": 8,
     "api": 9,
-    "cli": 10,
-    "__main__": 11,
+    "fit": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 
 
