@@ -17,6 +17,7 @@ from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.isolate_draws import IsolateDraws
 from dmc.passes.placed.lower_reshard import LowerReshard
+from dmc.passes.placed.narrow_collectives import NarrowCollectives
 from dmc.passes.placed.partition import Partition
 from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.passes.planned.lower_to_plan import LowerToPlan
@@ -51,7 +52,17 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(PLACED, (IsolateDraws(), PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
+    Stage(
+        PLACED,
+        (
+            IsolateDraws(),
+            PropagateSharding(),
+            Partition(),
+            LowerReshard(),
+            FoldCollectives(),
+            NarrowCollectives(),
+        ),
+    ),
     Stage(
         SCHEDULED,
         (

@@ -37,7 +37,7 @@ CONTEXTS = {
     "dmc/cli/tune.py": "entry point",
     "dmc/fit.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
-    "bench/calibrate_cpu.py": "compiles kernels apart from a step",
+    "dmc/calibration/cpu.py": "compiles kernels apart from a step",
     "bench/memory_caps.py": "runs pipelines of passes",
     "bench/memory_picture.py": "runs pipelines of passes",
     "bench/placement_time.py": "times passes one by one",
@@ -63,7 +63,7 @@ RANKS = {
     "executors": 7,
     "verification": 8,
     "api": 9,
-    "fit": 10,
+    **dict.fromkeys(("calibration", "fit"), 10),
     "cli": 11,
     "__main__": 12,
 }
@@ -172,7 +172,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "api", "cli")
+        return package in ("executors", "verification", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

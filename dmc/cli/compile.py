@@ -39,7 +39,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, for example, cpu:x86-64-v3")
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
-    parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
+    parser.add_argument(
+        "--machine", metavar="MACHINE", help="the machine to plan for: h200x4, or a file of dmc calibrate"
+    )
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
     table = f"a table of dmc tune, for code for a GPU; by default the output's name with {TUNED}, if that exists"
     parser.add_argument("--tuning", metavar="FILE", help=table)

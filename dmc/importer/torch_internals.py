@@ -66,16 +66,24 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
     return tuple(argument.name for argument in overload._schema.arguments)
 
 
-def may_write(target: Any) -> bool:
-    """Whether an operation changes one of its operands."""
-    schema = getattr(target, "_schema", None)
-    return updates_statistics(target) or (schema is not None and schema.is_mutable)
+def may_write(node: fx.Node) -> bool:
+    """Whether an operation, or one in its regions, changes one of its operands."""
+    schema = getattr(node.target, "_schema", None)
+    writes = updates_statistics(node.target) or (schema is not None and schema.is_mutable)
+    return writes or any(may_write(each) for region in regions(node) for each in region.graph.nodes)
+
+
+def regions(node: fx.Node) -> list[fx.GraphModule]:
+    """The graphs that an operation runs in another mode, as those of `torch.no_grad`."""
+    named = [each for each in node.args if isinstance(each, fx.Node) and each.op == "get_attr"]
+    values = [getattr(each.graph.owning_module, str(each.target)) for each in named]
+    return [value for value in values if isinstance(value, fx.GraphModule)]
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:
     """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
     found: set[fx.Node] = set()
-    pending = [node for node in graph.nodes if may_write(node.target)]
+    pending = [node for node in graph.nodes if may_write(node)]
     while pending:
         new = set(pending.pop().all_input_nodes) - found
         found |= new
