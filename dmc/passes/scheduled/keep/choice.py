@@ -104,4 +104,5 @@ def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
             peak = without
         else:
             again[index] = place
-    return Choice(again, peak)
+    # What was necessary may no longer be, once others are kept.
+    return Choice(again, peak) if len(again) == len(choice.again) else _pruned(step, wanted, Choice(again, peak), cap)
