@@ -77,7 +77,8 @@ class Planned:
 
 
 def _resnet(_: float) -> torch.nn.Module:
-    options: dict[str, Any] = {"num_labels": 1000}
+    # The model would set the kind of problem in its first forward pass.
+    options: dict[str, Any] = {"num_labels": 1000, "problem_type": "single_label_classification"}
     return transformers.ResNetForImageClassification(transformers.ResNetConfig(**options)).train()
 
 

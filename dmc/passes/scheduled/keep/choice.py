@@ -55,7 +55,7 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
             refused, moved = set(), False
             continue
         best = min(offers, key=lambda each: each.rank)
-        tried = {**again, **dict.fromkeys(best.kernels, now.place)}
+        tried = {**again, **dict.fromkeys(sorted(best.kernels), now.place)}
         after = replay(step, tried)
         limit = max(cap, now.peak - now.peak // _SLICE)
         if after.peak <= now.peak and after.over(limit) < now.over(limit):
