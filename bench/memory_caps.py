@@ -77,7 +77,9 @@ class Planned:
 
 
 def _resnet(_: float) -> torch.nn.Module:
-    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000)).train()
+    # The model would set the kind of problem in its first forward pass.
+    options: dict[str, Any] = {"num_labels": 1000, "problem_type": "single_label_classification"}
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(**options)).train()
 
 
 def _images(seed: int) -> dict[str, torch.Tensor]:
@@ -92,19 +94,20 @@ def plan_all(name: str) -> list[Planned]:
     """The step of a model without a cap, and under each share of what it needs then."""
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        text = _kernels(name, context)
+        text = kernels_of(name, context)
         free = _planned(text, 0)
         return [free, *(_planned(text, int(share * free.bytes)) for share in SHARES)]
 
 
-def _kernels(name: str, context: ir.Context) -> str:
+def kernels_of(name: str, context: ir.Context) -> str:
     """The step with its kernels chosen, before it is decided what is kept."""
     model = CASES[name]
     with torch.device("meta"):
         module = model.build(model.dropout)
     module.to_empty(device="cpu")
-    if hasattr(module, "tie_weights"):
-        module.tie_weights()
+    tie: Any = getattr(module, "tie_weights", None)
+    if tie is not None:
+        tie()
     precision = Precision("bf16-mixed")
     imported = import_step(module, model.loss, own_optimizer(), model.batch(0), precision, 1, 0, context)
     write_settings(imported.module, "cuda", MACHINE, 0)
@@ -115,11 +118,17 @@ def _kernels(name: str, context: ir.Context) -> str:
     return imported.module.operation.get_asm(enable_debug_info=True)
 
 
+def under_a_cap(text: str, cap: int) -> ir.Module:
+    """The step, scheduled under a cap (0: none). Raises MemoryCapError."""
+    module, limit = ir.Module.parse(text), f"{{memory_cap={cap}}}"
+    run_passes(module, parse_pipeline(f"dm-keep{limit},dm-hoist-start,dm-sink-wait,dm-schedule{limit}"))
+    return module
+
+
 def _planned(text: str, cap: int) -> Planned:
-    module, begin = ir.Module.parse(text), time.perf_counter()
-    limit = f"{{memory_cap={cap}}}"
+    begin = time.perf_counter()
     try:
-        run_passes(module, parse_pipeline(f"dm-keep{limit},dm-hoist-start,dm-sink-wait,dm-schedule{limit}"))
+        module = under_a_cap(text, cap)
     except MemoryCapError as error:
         return Planned(cap, error.needed, fits=False, seconds=time.perf_counter() - begin)
     seconds = time.perf_counter() - begin

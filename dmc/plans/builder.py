@@ -141,9 +141,15 @@ class Plan(Recipe):
 
 
 @overload
-def plan(mesh: Mesh) -> Plan: ...
+def plan(mesh: Mesh) -> Plan:
+    """A plan over `mesh`."""
+
+
 @overload
-def plan() -> Recipe: ...
+def plan() -> Recipe:
+    """A plan for one rank."""
+
+
 def plan(mesh: Mesh | None = None) -> Recipe:
     """An empty plan over `mesh`: everything is replicated until rules say otherwise.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from torch import nn
 
 import dmc
+import dmc.fit
 from dmc.cli.fit import size_of
+from dmc.cli.main import main
 from dmc.errors import DmcError, MemoryCapError
 from dmc.fit import Fit, find, planner
 
@@ -51,10 +54,36 @@ def test_a_batch_that_needs_more_is_computed_again_in_part() -> None:
     assert (batch, step) == (64, 1)
     roomy = plan(128)
     assert roomy.recomputed == 0 and roomy.bytes > plan(64).bytes
-    tight, _, _ = planner(keywords, roomy.bytes * 7 // 10)
-    again = tight(128)
-    assert again.recomputed > 0 and again.bytes <= roomy.bytes * 7 // 10
+    with pytest.raises(MemoryCapError) as refusal:
+        planner(keywords, 1 << 16)[0](128)
+    assert refusal.value.needed < roomy.bytes
+    again = planner(keywords, refusal.value.needed)[0](128)
+    assert again.recomputed > 0 and again.bytes <= refusal.value.needed
     assert again.ns > roomy.ns and again.per_sample_ns == again.ns / 128
+
+
+def test_the_command_prints_what_fits_and_what_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fitted_step.py").write_text("def make_step():\n    return {'example': ()}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[Any] = []
+
+    def planned(keywords: Any, cap: int) -> Any:
+        seen.append((keywords, cap))
+        return _plan(cap, []), 8, 1
+
+    monkeypatch.setattr(dmc.fit, "planner", planned)
+    command = ["fit", "fitted_step:make_step", "--cap", "2kB", "--target", "cuda", "--plot", "fit.png", "--quiet"]
+    assert main(command) == 0
+    assert seen == [({"example": (), "target": "cuda"}, 2000)]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["8", "1,296", "B", "0", "0.000", "0.01"] in lines
+    assert "largest: 27; fastest per sample: 27" in [" ".join(line) for line in lines]
+    assert any(line[:1] == ["batch"] and "2,000" in line for line in lines)
+    assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*command[:-2], "fit.svg"]) == 1
 
 
 def test_sizes() -> None:

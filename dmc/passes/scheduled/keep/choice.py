@@ -2,8 +2,8 @@
 
 Greedy: the kernel whose results, live at the peak, free the most bytes per nanosecond of running it again behind the
 peak, together with the kernels whose results it needs and nothing else holds; among equals the first, whose results are
-held longest, so that of equal layers as many as necessary run again. A choice that does not bring the step closer to
-the cap is passed over. What turns out to be unnecessary in the end is kept after all, the most expensive first.
+held longest, so that of equal layers as many as necessary run again. A choice that does not lower what is highest is
+passed over. What turns out to be unnecessary in the end is kept after all, the most expensive first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from dmc.passes.scheduled.keep.replay import Replay, replay
 from dmc.passes.scheduled.keep.step import Again, Step
 from dmc.passes.scheduled.keep.words import Wanted
+
+_SLICE = 16  # of the peak, this part is lowered next
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,10 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
             refused, moved = set(), False
             continue
         best = min(offers, key=lambda each: each.rank)
-        tried = {**again, **dict.fromkeys(best.kernels, now.place)}
+        tried = {**again, **dict.fromkeys(sorted(best.kernels), now.place)}
         after = replay(step, tried)
-        if after.peak <= now.peak and after.over(cap) < now.over(cap):
+        limit = max(cap, now.peak - now.peak // _SLICE)
+        if after.peak <= now.peak and after.over(limit) < now.over(limit):
             again, now, moved = tried, after, True
         else:
             refused.add(best.kernels)
@@ -101,4 +104,5 @@ def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
             peak = without
         else:
             again[index] = place
-    return Choice(again, peak)
+    # What was necessary may no longer be, once others are kept.
+    return Choice(again, peak) if len(again) == len(choice.again) else _pruned(step, wanted, Choice(again, peak), cap)

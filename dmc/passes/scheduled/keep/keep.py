@@ -22,7 +22,8 @@ from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, wanted
 from dmc.step_function import find_step
 
-_TRIES = 4  # at most this many choices are planned until one fits
+_TRIES = 6  # at most this many choices are planned until one fits,
+_MARGIN = 50  # each with at least this part less than the one before
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,16 @@ class Keep(Pass):
         What dm-plan-memory needs more than live bytes (fragmentation) or less (kernels that work in place) is likely to
         recur, so each try takes it into account.
         """
-        again, peak = requested.again, replay(step, requested.again).peak
+        live, needed = replay(step, requested.again).peak, self._planned_bytes(module, requested.again)
+        limit = live * cap // needed
         for _ in range(_TRIES):
-            limit = peak * cap // self._planned_bytes(module, again)
             choice = choose(step, requested, limit)
-            again, peak = choice.again, choice.peak
-            if peak > limit:
+            if choice.peak > limit:
                 break
-            if self._planned_bytes(module, again) <= cap:
-                return again
+            needed = self._planned_bytes(module, choice.again)
+            if needed <= cap:
+                return choice.again
+            limit = min(limit * cap // needed, limit - limit // _MARGIN)
         return choose(step, requested, 0).again
 
     def _planned_bytes(self, module: ir.Module, again: Again) -> int:

@@ -38,6 +38,8 @@ def replay(step: Step, again: Again) -> Replay:
     Linear in events and in what they touch.
     """
     graph, player = step.graph, _Player(step, again)
+    if not graph.order:
+        return Replay({}, (), graph.resident, 0, 0)
     for place, event in enumerate(graph.order):
         player.play(place, event)
     player.touch(graph.kept, len(player.places) - 1)

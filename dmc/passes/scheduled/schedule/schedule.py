@@ -58,7 +58,8 @@ class Schedule(Pass):
         scheduled."""
         graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
         given = _Candidate.of(graph, list(graph.order))
-        limit = memory_cap_of(module, self.memory_cap)
+        # The frugal order is where dm-keep begins, over the cap.
+        limit = 0 if self.algorithm == "frugal" else memory_cap_of(module, self.memory_cap)
         if limit:
             best = self._fitted(graph, given, limit)
         else:
