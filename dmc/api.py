@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +15,7 @@ from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.plan import write_plan
 from dmc.errors import DmcError, PlanError, StateError
+from dmc.evaluation import Evaluating, Evaluation, loss_of
 from dmc.executors import STAGES, Builder, Executor, Settings
 from dmc.forms import PLACED
 from dmc.importer.capture.capture import Loss
@@ -26,7 +28,7 @@ from dmc.observer import Observer
 from dmc.plans import Plan, ResolvedPlan
 from dmc.program.tuning import Table
 from dmc.runtime.arrays import to_array
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.state import StateDict
@@ -67,6 +69,7 @@ def compile(
     memory_cap: int | None = None,
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -74,10 +77,11 @@ def compile(
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
     loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
-    where the model returns its own loss, as `transformers` models do when given labels.
+    where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
+    nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
     optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
     example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It
-    fixes shapes and types; the model's mode (train or eval) is taken as it is.
+    fixes shapes and types; the model's mode (train or eval) is taken as it is, with a note for eval.
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
@@ -98,6 +102,10 @@ def compile(
     ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
+    evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same
+    state in memory. A function instead of True is computed in place of the loss, as `lambda logits, targets:
+    (cross_entropy(logits, targets), logits)` for the logits too; for a model with its own loss, it takes the model's
+    output alone.
     verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
     state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
     time; otherwise a note says so. Neither the model nor the compiled step is affected.
@@ -124,6 +132,7 @@ def compile(
         memory_cap=memory_cap,
         tuning=tuning,
         seed=seed,
+        evaluation=evaluation,
         verify=verify,
         dump_dir=dump_dir,
         observer=observer,
@@ -149,6 +158,7 @@ def compile_artifact(
     memory_cap: int | None = None,
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -157,13 +167,15 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind = targets(target), _precision(precision)
+    chosen, kind, observer = targets(target), _precision(precision), observer or Observer()
     _check_plan(mesh, plan)
     _check_settings(executor, memory_cap, tuning, chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
-    (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
+    last = [*([EVALUATION] if evaluation is not False else []), *(["verify"] if verify is not False else [])]
+    observer.plan(("import", *STAGES, *last))
+    _note_mode(model, observer)
     begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
@@ -174,14 +186,28 @@ def compile_artifact(
         built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
+        evaluated = None
+        if evaluation is not False:
+            evaluated = replace(request, loss=loss_of(evaluation, loss))
+            with observer.stage(EVALUATION):
+                evaluating = Evaluating(model, evaluated.loss, example, kind, plan, settings)
+                artifact = evaluating.added(artifact, imported, dump_dir)
         seconds = time.perf_counter() - begin
-        Verification(request, artifact, verify, amount, seconds, observer, is_named=":" in target).run()
+        Verification(request, artifact, verify, amount, seconds, observer, ":" in target, evaluated).run()
     return artifact
 
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
     return CompiledStep.load(path, device, verify)
+
+
+def _note_mode(model: nn.Module, observer: Observer) -> None:
+    if not model.training:
+        observer.note(
+            "the model is in eval mode, so the step trains it without dropout, and with batch statistics as they are; "
+            "call model.train() before dmc.compile to train it as usual"
+        )
 
 
 def _check_plan(mesh: Any, plan: Any) -> None:

@@ -41,10 +41,11 @@ def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:
 def check_artifact(artifact: Artifact) -> None:
     """Raises ArtifactError where the signature requires what this runtime does not support."""
     signature = artifact.signature
-    facts: list[str] = []
-    kinds = artifact.target.split("+")
-    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
-    facts += [f"has no code for {kind!r}" for kind in without]
+    facts = [f"has no code for {kind!r}" for kind in _without_code(artifact)]
+    for name, program in artifact.programs.items():
+        facts += [f"has no code for {kind!r} for its {name}" for kind in _without_code(program)]
+        if (apart := artifact.job.state_apart(program.job)) is not None:
+            facts.append(f"has {apart!r} elsewhere for its {name}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
@@ -55,3 +56,9 @@ def check_artifact(artifact: Artifact) -> None:
         facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+
+
+def _without_code(artifact: Artifact) -> list[str]:
+    """The kinds of devices that it is for, but has no code for."""
+    kinds = artifact.target.split("+")
+    return [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]

@@ -19,7 +19,9 @@ from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings,
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
+from dmc.runtime.variant import Executable
 from dmc.runtime.world.peers import Peers
+from dmc.runtime.world.recorder import Unfinished
 
 _HOST: Space = "pinned_host"
 # Between two looks at a step that other ranks take part in.
@@ -29,9 +31,10 @@ _PAUSE_S = 2e-5
 class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
-    The device arena is allocated once, pinned host memory once per step in flight, so that the host fills that of the
-    next step while one runs. For each the step is captured once as a graph; from then on a step is one graph launch,
-    without allocations or host decisions.
+    The device arena, which all programs share, is allocated once, pinned host memory once per call in flight, so that
+    the host fills that of the next call while one runs. For each the program is captured once as a graph; from then on
+    a call is one graph launch, without allocations or host decisions. All programs begin and end on one stream, so
+    calls run in order.
     """
 
     def __init__(
@@ -43,67 +46,68 @@ class ReplaySession:
         state: Sequence[np.ndarray],
         peers: Peers | None = None,
         is_captured: bool = True,
+        others: Sequence[Executable[DeviceCode]] = (),
     ) -> None:
         """Allocates, writes `state` (one array per `signature.state`), meets the other ranks, and captures.
 
         signature: of this rank (`Ranks.linked`). peers: the other ranks; None for a job of one rank. is_captured:
-        whether a step is one CUDA graph; if not, each step issues all its commands. Raises ArtifactError for a job that
-        lacks tensors of the signature; DmcError where device memory is exhausted.
+        whether a call is one CUDA graph; if not, each call issues all its commands. others: further programs over the
+        same state, from number 1 on. Raises ArtifactError for a job that lacks tensors of its signature; DmcError where
+        device memory is exhausted.
         """
-        program = job.programs[0 if peers is None else peers.world.rank]
-        places = Places([program])
+        rank = 0 if peers is None else peers.world.rank
+        programs = [Executable(signature, job, code), *others]
         self._device, self._peers = device, peers
         self._closed = False
         self._last = 0
-        self._state = _slots(places, signature.state, SHARED)
-        self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
-        self._outputs = _slots(places, signature.outputs, _HOST)
-        device.prepare(len(program.lanes), code, None if peers is None else peers.open())
-        self._arena = device.allocate(program.arenas[SHARED])
+        self._state = _slots(Places([job.programs[rank]]), signature.state, SHARED)
+        devices = [device]
+        for number, each in enumerate(programs):
+            devices += [device.beside()] if number else []
+            channels = None if peers is None else peers.open(each.job)
+            devices[-1].prepare(len(each.job.programs[rank].lanes), each.code, channels)
+        self._arena = device.allocate(max(each.job.programs[rank].arenas[SHARED] for each in programs))
         self.write_state(state)
-        self._flights: list[_Flight] = []
-        for _ in range(RUN_AHEAD):
-            host = device.allocate_pinned(program.arenas[_HOST])
-            bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
-            work, progress = partial(issue, program, code, bases, device), None
-            if peers is not None:
-                progress = Progress(device, program)
-                work = partial(work, mark=progress.mark)
-            self._flights.append(_Flight(host, device.captured(work) if is_captured else work, progress))
+        self._programs: list[_Replayed] = []
+        for own, each in zip(devices, programs, strict=True):
+            self._programs.append(_Replayed(own, each, rank, self._arena.ptr, peers is not None, is_captured))
         if peers is not None:
             peers.follow(self._unfinished)
 
-    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
-        one.
+    def issue(
+        self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0
+    ) -> tuple[int, list[PlannedReading]]:
+        """Queues one call of a program and returns at once: its entry, and its outputs. Waits only for its call before
+        the previous one.
 
-        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
-        DmcError if the device fails.
+        Arrays match the program's signature; they may be reused as soon as this returns. Raises DmcError if the device
+        fails.
         """
         self._check()
         if self._peers is not None:
             self._peers.begin(self._last + 1)
-        flight = self._flights[self._last % len(self._flights)]
+        own = self._programs[program]
+        flight = own.next()
         self.wait(flight.entry)
         flight.let_go()
-        for slot, array in zip(self._inputs, (*controls, *batch), strict=True):
+        for slot, array in zip(own.inputs, (*controls, *batch), strict=True):
             np.copyto(flight.tensor(slot), array)
         flight.launch()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)
-        return self._last, flight.readings(self._outputs)
+        return self._last, flight.readings(own.outputs)
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if the device fails."""
         self._check()
-        for flight in self._flights:
+        for flight in self._flights():
             if flight.entry == entry and flight.done is not None:
                 self._wait_for(flight.done)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
         self._check()
-        events = [flight.done for flight in self._flights if flight.entry == entry and flight.done is not None]
+        events = [flight.done for flight in self._flights() if flight.entry == entry and flight.done is not None]
         return all(map(self._device.is_past, events))
 
     def fetch(self, output: Output, entry: int) -> np.ndarray:
@@ -144,14 +148,14 @@ class ReplaySession:
         with contextlib.suppress(DmcError):
             self._drain()
         self._closed = True
-        for flight in self._flights:
+        for flight in self._flights():
             flight.release()
-        self._flights.clear()
+        self._programs.clear()
         del self._arena
 
     def __del__(self) -> None:
         # An exception in the constructor leaves nothing to wait for.
-        if hasattr(self, "_flights"):
+        if hasattr(self, "_programs"):
             self.close()
 
     def _drain(self) -> None:
@@ -171,15 +175,52 @@ class ReplaySession:
                 self._peers.check()
                 time.sleep(_PAUSE_S)
 
-    def _unfinished(self) -> tuple[int, int] | None:
-        """The first step in flight, and its first movement between ranks, that have not ended; from any thread."""
-        flights = sorted(self._flights, key=lambda flight: flight.entry)
-        found = ((flight.entry, flight.unfinished()) for flight in flights if flight.entry)
-        return next(((entry, place) for entry, place in found if place is not None), None)
+    def _flights(self) -> list[_Flight]:
+        return [flight for program in self._programs for flight in program.flights]
+
+    def _unfinished(self) -> Unfinished | None:
+        """Of the first call in flight that has not ended; from any thread."""
+        pairs = [(flight, own.program) for own in self._programs for flight in own.flights if flight.entry]
+        pairs.sort(key=lambda pair: pair[0].entry)
+        found = ((flight.entry, flight.unfinished(), program) for flight, program in pairs)
+        return next(((entry, place, program) for entry, place, program in found if place is not None), None)
 
     def _check(self) -> None:
         if self._closed:
             raise DmcError("step", "is closed", hint="load it again")
+
+
+class _Replayed:
+    """One program: where its inputs and outputs are, and its calls in flight."""
+
+    def __init__(
+        self,
+        device: CudaStreams,
+        own: Executable[DeviceCode],
+        rank: int,
+        arena: int,
+        has_peers: bool,
+        is_captured: bool,
+    ) -> None:
+        self.program = program = own.job.programs[rank]
+        places, signature = Places([program]), own.signature
+        self.inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
+        self.outputs = _slots(places, signature.outputs, _HOST)
+        self.flights: list[_Flight] = []
+        self._calls = 0
+        for _ in range(RUN_AHEAD):
+            host = device.allocate_pinned(program.arenas[_HOST])
+            bases: dict[Space, int] = {SHARED: arena, _HOST: host.ptr}
+            work, progress = partial(issue, program, own.code, bases, device), None
+            if has_peers:
+                progress = Progress(device, program)
+                work = partial(work, mark=progress.mark)
+            self.flights.append(_Flight(host, device.captured(work) if is_captured else work, progress))
+
+    def next(self) -> _Flight:
+        """Those of the next call."""
+        self._calls += 1
+        return self.flights[(self._calls - 1) % len(self.flights)]
 
 
 class _Flight:

@@ -16,6 +16,7 @@ from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of
 from dmc.verification.estimate import Amount, Rates
+from dmc.verification.evaluation import check_evaluation
 from dmc.verification.expected import expected_of, slack_of
 from dmc.verification.forms import Forms, Outcome
 from dmc.verification.reference import Reference, eager_step
@@ -39,7 +40,7 @@ class Verification:
     """One comparison. asked: True for at any cost, None for where it is cheap, False for never.
 
     amount: the work of the step. seconds: the compile time. is_named: whether the target names a processor, which need
-    not be this machine's.
+    not be this machine's. evaluation: with the loss of the evaluation, where the artifact has one.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class Verification:
     seconds: float
     observer: Observer
     is_named: bool = False
+    evaluation: Request | None = None
 
     def run(self) -> None:
         """Compares the first step of the artifact with eager's, as a stage; notes it where it does not.
@@ -80,6 +82,8 @@ class Verification:
             found = expected.differences(outcome)
         if found:
             raise self._wrong(reference, expected, found)
+        if self.evaluation is not None:
+            check_evaluation(self.evaluation, self.artifact, self._counter(), self._runs_here(), self.amount.longest)
 
     def _too_long(self) -> str:
         rates, runs_here = Rates.measured(), self._runs_here()

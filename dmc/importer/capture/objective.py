@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from dmc.errors import ImportFailure
 from dmc.importer.capture import tree
+from dmc.importer.capture.own_loss import OwnLoss, reader_of
 from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
 from dmc.importer.python.watch import Watch
 from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
 from dmc.runtime.signature import Tree
 
-Loss = Callable[[Any, Any], Any]
+Loss = Callable[[Any, Any], Any] | int | str
 _ONCE = "for state created on the first call, call the model on such a batch before compiling"
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
@@ -40,7 +41,7 @@ class Objective(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss | None,
+        loss: Loss | OwnLoss | None,
         args: Tree,
         kwargs: Tree,
         dtype: torch.dtype | None,
@@ -51,7 +52,8 @@ class Objective(nn.Module):
         self.training = model.training
         self.model = model
         # As a module, so that the loss's operations are attributed to it.
-        self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
+        self.own_loss = reader_of(loss)
+        self.loss = None if self.own_loss else loss if isinstance(loss, nn.Module) else _Function(loss)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
         self.originals = {id(tensor): name for name, tensor in _Registered.of(self).by_name.items()}
@@ -89,8 +91,8 @@ class Objective(nn.Module):
         return value, [leaf.detach() for _, leaf in leaves]
 
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
-        if self.loss is None:
-            return own_loss(self.model(*positional, **keyword))
+        if self.own_loss is not None:
+            return self.own_loss(self.model(*positional, **keyword))
         if positional:
             *inputs, targets = positional
             return self.loss(self.model(*inputs, **keyword), targets)
@@ -231,26 +233,12 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
 class _Function(nn.Module):
     """Wraps a loss that is not a module."""
 
-    def __init__(self, function: Loss) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, output: Any, targets: Any) -> Any:
         return self.function(output, targets)
-
-
-def own_loss(output: Any) -> Any:
-    """The loss that a model returns: itself, by name, or first."""
-    if isinstance(output, Tensor):
-        return output
-    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if loss is None and isinstance(output, tuple | list) and output:
-        loss = output[0]
-    if loss is None:
-        raise ImportFailure(
-            "loss", "the model returned no loss", hint="pass labels in the example, or a loss function as `loss=`"
-        )
-    return loss
 
 
 def describe(value: Any) -> str:

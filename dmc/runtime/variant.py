@@ -1,0 +1,78 @@
+"""One of the programs of a step, as it is called: training, or evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from dmc.errors import InputError
+from dmc.program import Job
+from dmc.program.code import DeviceCode
+from dmc.runtime.arrays import to_array
+from dmc.runtime.calls import Output, Queue
+from dmc.runtime.index_bounds import check_indices
+from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.ranks import Ranks
+from dmc.runtime.signature import Signature, TensorSpec
+from dmc.runtime.tree import unflatten
+
+Code = TypeVar("Code", bytes, DeviceCode)
+
+
+@dataclass(frozen=True)
+class Executable(Generic[Code]):
+    """A program for a session. signature: of the ranks that it runs (`Ranks.linked`). code: of the job."""
+
+    signature: Signature
+    job: Job
+    code: Code
+
+
+class Issuing(Queue, Protocol):
+    """A session that queues programs."""
+
+    def issue(
+        self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0
+    ) -> tuple[int, Sequence[Output]]:
+        """Queues a program, by its number, and returns at once: its entry, and its pending outputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The program of this number in a session, for the ranks in this process."""
+
+    number: int
+    signature: Signature
+    ranks: Ranks
+    session: Issuing
+
+    def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The inputs, checked: each the whole tensor, or in a process with one rank that rank's part."""
+        batch = [self._given(spec, value) for spec, value in zip(self.signature.batch, values, strict=True)]
+        check_indices(self.signature.bounds, self.signature.batch, batch)
+        return batch
+
+    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> list[LazyArray]:
+        """Queues a call; its outputs, assembled from the parts of the held ranks."""
+        signature, scatter = self.signature, self.ranks.scatter
+        given = scatter(signature.controls, controls), scatter(signature.batch, batch)
+        entry, readings = self.session.issue(*given, self.number)
+        count, outputs = len(self.ranks.held), list[LazyArray]()
+        for index, (spec, spread) in enumerate(map(self.ranks.seen, signature.outputs)):
+            parts = readings[index * count : (index + 1) * count]
+            outputs.append((Loss if index == 0 else LazyArray)(self.session, parts, spread, spec, entry))
+        return outputs
+
+    def result(self, loss: LazyArray, others: Sequence[LazyArray]) -> Any:
+        """What a call returns: the loss, or (loss, auxiliary outputs)."""
+        aux = self.signature.aux
+        return loss if aux is None else (loss, unflatten(aux, others))
+
+    def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
+        part, _ = self.ranks.seen(spec)
+        is_part = getattr(value, "shape", spec.shape) == part.shape
+        return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
