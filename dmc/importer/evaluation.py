@@ -74,8 +74,8 @@ def _check_state(captured: Capture, step: ImportedStep) -> None:
     """Raises ImportFailure for a tensor that the program reads and the step does not have."""
     for name, tensor in captured.state.items():
         own = step.state.get(name)
-        is_known = own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype
-        if not is_known or (captured.kinds[name] == "constant" and not own.equal(tensor)):
+        is_same = own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype
+        if not is_same or (captured.kinds[name] == "constant" and not torch.equal(step.state[name], tensor)):
             fact = "is a constant that the model reads in eval mode, but not in training"
             raise ImportFailure(name, fact, hint="register it as a buffer of the model")
 

@@ -68,9 +68,9 @@ def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: 
     own = Ranks(artifact.signature, peers.world.rank)
     state = own.scatter(artifact.signature.state, artifact.state)
     assert artifact.code is not None, "checked by whoever loads an artifact"
-    others = tuple(Ranks(program.signature, peers.world.rank) for program in artifact.programs.values())
-    programs = _replayed(artifact, [each.linked for each in others])
     try:
+        others = tuple(Ranks(program.signature, peers.world.rank) for program in artifact.programs.values())
+        programs = _replayed(artifact, [each.linked for each in others])
         session = ReplaySession(
             streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured, programs
         )

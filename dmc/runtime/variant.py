@@ -14,7 +14,7 @@ from dmc.program.code import DeviceCode
 from dmc.runtime.arrays import to_array
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.index_bounds import check_indices
-from dmc.runtime.outputs import LazyArray, Loss
+from dmc.runtime.outputs import LazyArray, output_kind
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.tree import unflatten
@@ -64,7 +64,7 @@ class Variant:
         count, outputs = len(self.ranks.held), list[LazyArray]()
         for index, (spec, spread) in enumerate(map(self.ranks.seen, signature.outputs)):
             parts = readings[index * count : (index + 1) * count]
-            outputs.append((Loss if index == 0 else LazyArray)(self.session, parts, spread, spec, entry))
+            outputs.append(output_kind(spec, index)(self.session, parts, spread, spec, entry))
         return outputs
 
     def result(self, loss: LazyArray, others: Sequence[LazyArray]) -> Any:

@@ -14,7 +14,6 @@ from torch.nn import functional
 import dmc
 from dmc.errors import ArtifactError, ImportFailure
 
-CLOSE: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}
 OPTIMIZER = dmc.optim.AdamW(lr=0.05, weight_decay=0.1)
 
 
@@ -48,8 +47,8 @@ def check(step: Any, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor])
         loss, (logits, right) = with_logits(model(batch[0]), batch[1])
     model.train()
     found, (found_logits, found_right) = step.evaluate(*batch)
-    np.testing.assert_allclose(float(found), float(loss), **CLOSE)
-    np.testing.assert_allclose(found_logits.numpy(), logits.numpy(), **CLOSE)
+    np.testing.assert_allclose(float(found), float(loss), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found_logits.numpy(), logits.numpy(), rtol=1e-4, atol=1e-5)
     assert int(found_right.numpy()) == int(right)
 
 
