@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
 from torch import nn
 
 from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.plan import write_plan
+from dmc.compiled_step import CompiledStep
 from dmc.errors import DmcError, PlanError, StateError
 from dmc.evaluation import Evaluating, Evaluation, loss_of
 from dmc.executors import STAGES, Builder, Executor, Settings
@@ -31,26 +31,9 @@ from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.state import StateDict
-from dmc.runtime.step import Step
 from dmc.runtime.world.launch import world_from_environment
 from dmc.target import CUDA, Target, targets
 from dmc.verification import Request, Verification, amount_of
-
-
-class CompiledStep(Step):
-    """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`."""
-
-    def state_dict(self) -> StateDict:
-        """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
-
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
-        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
-        """
-        state = super().state_dict()
-        for part in (state["model"], state["optimizer"], state.get("other", {})):
-            part.update({name: _to_tensor(array) for name, array in part.items()})
-        return state
 
 
 def compile(
@@ -284,9 +267,3 @@ def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
     bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
     state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
     return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)
-
-
-def _to_tensor(array: Any) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-    return torch.from_numpy(array)

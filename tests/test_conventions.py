@@ -58,7 +58,7 @@ RANKS = {
     "passes": 5,
     "pipeline": 6,
     "executors": 7,
-    **dict.fromkeys(("verification", "evaluation"), 8),
+    **dict.fromkeys(("verification", "evaluation", "compiled_step"), 8),
     "api": 9,
     "cli": 10,
     "__main__": 11,
@@ -168,7 +168,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "evaluation", "api", "cli")
+        return package in ("executors", "verification", "evaluation", "compiled_step", "api", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,9 +15,21 @@ from dmc.runtime.signature import Signature
 _CONTROLS = ("lr", "guard")
 
 
-def rates_of(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
+class Rates(Protocol):
+    """A scheduler of learning rates, such as PyTorch's."""
+
+    def get_last_lr(self) -> Sequence[Any]:
+        """The learning rate of each group."""
+        ...
+
+
+LearningRates = float | Sequence[float] | Rates
+
+
+def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     """f32[number of groups]; raises InputError."""
     groups = len(signature.learning_rates)
+    lr = lr if isinstance(lr, int | float | Sequence) or not hasattr(lr, "get_last_lr") else lr.get_last_lr()
     try:
         rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
     except (TypeError, ValueError) as error:

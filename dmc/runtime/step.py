@@ -12,7 +12,7 @@ import numpy as np
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
 from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, Artifact, check_state
-from dmc.runtime.checks import check_artifact, in_order, rates_of
+from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.open_session import open_step
@@ -111,14 +111,14 @@ class Step:
         return int(self._state.whole(self._counter))
 
     def __call__(
-        self, *batch: Any, lr: float | Sequence[float] | None = None, check_finite: bool = False, **batch_kw: Any
+        self, *batch: Any, lr: LearningRates | None = None, check_finite: bool = False, **batch_kw: Any
     ) -> Any:
         """One training step on one batch; returns at once with the loss, or with (loss, auxiliary outputs).
 
         The batch is nested like the example at compilation: torch tensors, numpy arrays, or numbers for shape (), with
         exactly the shapes and element types of `signature.batch`; the memory may be reused as soon as this returns. lr:
-        one learning rate for all parameter groups or one for each; by default those of the optimizer. At most two steps
-        are in flight.
+        one learning rate for all parameter groups, one for each, or a scheduler (`CompiledStep.scheduler`); by default
+        those of the optimizer. At most two steps are in flight.
 
         check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is then
         unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step
@@ -126,9 +126,7 @@ class Step:
         """
         return self._run(flatten_call(self.signature, batch, batch_kw), lr, check_finite)
 
-    def call_flat(
-        self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None, check_finite: bool = False
-    ) -> Any:
+    def call_flat(self, batch: Mapping[str, Any], lr: LearningRates | None = None, check_finite: bool = False) -> Any:
         """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
         return self._run(in_order(batch, self.signature), lr, check_finite)
 
@@ -149,7 +147,7 @@ class Step:
         outputs = program.issue([], program.arrays(in_order(batch, program.signature)))
         return {spec.name: each.numpy() for spec, each in zip(program.signature.outputs, outputs, strict=True)}
 
-    def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
+    def outcome(self, batch: Mapping[str, Any], lr: LearningRates | None = None) -> dict[str, np.ndarray]:
         """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
         outputs = self._issue(in_order(batch, self.signature), lr, check_finite=False)
         return self._left(outputs)
@@ -230,7 +228,7 @@ class Step:
             raise ArtifactError("the step", fact, hint="compile it with evaluation=True")
         return self._others[EVALUATION]
 
-    def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
+    def _run(self, values: Sequence[Any], lr: LearningRates | None, check_finite: bool) -> Any:
         outputs = self._issue(values, lr, check_finite)
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
@@ -238,7 +236,7 @@ class Step:
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
         return self._training.result(outputs[0], outputs[2:])
 
-    def _issue(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> list[LazyArray]:
+    def _issue(self, values: Sequence[Any], lr: LearningRates | None, check_finite: bool) -> list[LazyArray]:
         signature, batch = self.signature, self._training.arrays(values)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
