@@ -21,7 +21,9 @@ from dmc.forms import PLACED
 from dmc.importer.capture.capture import Loss
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
+from dmc.lowering.iree import check_target
 from dmc.lowering.ledger import ledger_of
+from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
@@ -155,6 +157,7 @@ def compile_artifact(
     _check_settings(executor, memory_cap, tuning, chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
+    _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
     last = [*([EVALUATION] if evaluation is not False else []), *(["verify"] if verify is not False else [])]
     observer.plan(("import", *STAGES, *last))
@@ -183,6 +186,27 @@ def compile_artifact(
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
     return CompiledStep.load(path, device, verify)
+
+
+def _check_early(model: nn.Module, loss: Any, plan: Plan | None, machine: str, named: tuple[Target, ...]) -> None:
+    """Raises DmcError for what no later stage accepts, before anything is traced. named: targets whose processor is."""
+    machine_named(machine)
+    for each in named:
+        check_target(each)
+    if plan is None:
+        return
+    roots = [("", model), *([("loss.", loss)] if isinstance(loss, nn.Module) else [])]
+    shapes = {
+        f"{prefix}{name}": tuple(tensor.shape)
+        for prefix, root in roots
+        for tensors in (root.named_parameters, root.named_buffers)
+        for name, tensor in tensors(remove_duplicate=False)
+    }
+    modules = dict(model.named_modules())
+    plans.check_layers(
+        plan, {path: tuple(kind.__name__ for kind in type(own).__mro__) for path, own in modules.items()}
+    )
+    plans.check_patterns(plan, shapes, modules)
 
 
 def _note_mode(model: nn.Module, observer: Observer) -> None:

@@ -21,8 +21,7 @@ STEPS = 3
 
 def _batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
     draw = torch.Generator().manual_seed(1)
-    pairs = [(torch.randn(8, 6, generator=draw), torch.randn(8, 3, generator=draw)) for _ in range(2 * STEPS)]
-    return pairs
+    return [(torch.randn(8, 6, generator=draw), torch.randn(8, 3, generator=draw)) for _ in range(2 * STEPS)]
 
 
 def _optimizer(kind: str, model: Any) -> torch.optim.Optimizer:

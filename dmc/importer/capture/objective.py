@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,7 @@ class Objective(nn.Module):
         self.model = model
         # As a module, so that the loss's operations are attributed to it.
         self.own_loss = reader_of(loss)
+        _check_loss(loss, 1 if isinstance(loss, OwnLoss) else 2)
         self.loss = None if self.own_loss else loss if isinstance(loss, nn.Module) else _Function(loss)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
@@ -228,6 +230,24 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
         f"'{change.path}' {what} in `forward` but is not a buffer, so a compiled step would not carry it over",
         hint=f"use register_buffer, or return it as an auxiliary output of the loss; {_ONCE}",
     )
+
+
+def _check_loss(loss: Any, count: int) -> None:
+    """Raises ImportFailure, at the line of its definition, for a loss that cannot be called with so many arguments."""
+    function = loss.read if isinstance(loss, OwnLoss) else loss.forward if isinstance(loss, nn.Module) else loss
+    if not callable(function):
+        return
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError as error:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        place = "the loss" if code is None else f"the loss ({code.co_filename}:{code.co_firstlineno})"
+        called = "the model's output" if count == 1 else "the model's output and the targets"
+        hint = f"it is called with {called}; where the model returns its own loss, leave `loss` out, or give its place"
+        name = getattr(function, "__qualname__", "the loss")
+        raise ImportFailure(place, f"TypeError: {name}{inspect.signature(function)}: {error}", hint) from error
+    except ValueError:
+        return  # A builtin without a signature.
 
 
 class _Function(nn.Module):
