@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import os
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from torch import nn
 
-from dmc import dialect, pipeline, plans
+from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.requests.plan import write_plan
+from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep
-from dmc.errors import DmcError, PlanError, StateError
-from dmc.evaluation import Evaluating, Evaluation, loss_of
-from dmc.executors import STAGES, Builder, Executor, Settings
-from dmc.forms import PLACED
+from dmc.errors import DmcError, PlanError
+from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
 from dmc.importer.forward.precision import Precision
-from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.iree import check_target
-from dmc.lowering.ledger import ledger_of
 from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
-from dmc.plans import Plan, ResolvedPlan
+from dmc.plans import Plan
 from dmc.program.tuning import Table
-from dmc.runtime.arrays import to_array
-from dmc.runtime.artifact import EVALUATION, Artifact
+from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.launch import world_from_environment
 from dmc.target import CUDA, Target, targets
-from dmc.verification import Request, Verification, amount_of
+from dmc.verification import Request
 
 
 def compile(
@@ -65,8 +58,9 @@ def compile(
     where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
     nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
     optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
-    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It
-    fixes shapes and types; the model's mode (train or eval) is taken as it is, with a note for eval.
+    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
+    list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;
+    the model's mode (train or eval) is taken as it is, with a note for eval.
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
@@ -159,28 +153,13 @@ def compile_artifact(
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, os.fspath(tuning or ""))
-    last = [*([EVALUATION] if evaluation is not False else []), *(["verify"] if verify is not False else [])]
-    observer.plan(("import", *STAGES, *last))
     _note_mode(model, observer)
-    begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
+    examples = example if isinstance(example, list) and example else [example]
+    requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
+    compilation = Compilation(tuple(requests), evaluation, plan, settings, verify, observer, dump_dir)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        with observer.stage("import"):
-            imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        amount = amount_of(imported.module)
-        resolved = _state_plan(imported, plan, accumulate, chosen[0])
-        built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
-        ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
-        artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
-        evaluated = None
-        if evaluation is not False:
-            evaluated = replace(request, loss=loss_of(evaluation, loss))
-            with observer.stage(EVALUATION):
-                evaluating = Evaluating(model, evaluated.loss, example, kind, plan, settings)
-                artifact = evaluating.added(artifact, imported, dump_dir)
-        seconds = time.perf_counter() - begin
-        Verification(request, artifact, verify, amount, seconds, observer, ":" in target, evaluated).run()
-    return artifact
+        return compilation.artifact(context)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
@@ -241,16 +220,6 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
-def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
-    """Annotates `imported` with what a plan requests."""
-    if plan is None:
-        return None
-    signature = imported.signature
-    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
-    write_plan(imported.module, resolved, signature, machine.name)
-    return resolved
-
-
 def _check_settings(
     executor: str, memory_cap: Any, tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]
 ) -> None:
@@ -284,10 +253,3 @@ def _precision(name: str) -> Precision:
     except ValueError:
         names = ", ".join(kind.value for kind in Precision)
         raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None
-
-
-def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
-    specs = imported.signature.state
-    bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
-    state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
-    return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)

@@ -58,10 +58,11 @@ RANKS = {
     "passes": 5,
     "pipeline": 6,
     "executors": 7,
-    **dict.fromkeys(("verification", "evaluation", "compiled_step"), 8),
-    "api": 9,
-    "cli": 10,
-    "__main__": 11,
+    **dict.fromkeys(("verification", "compiled_step"), 8),
+    "compilation": 9,
+    "api": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 
 
@@ -168,7 +169,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "evaluation", "compiled_step", "api", "cli")
+        return package in ("executors", "verification", "compilation", "compiled_step", "api", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

@@ -33,8 +33,13 @@ _CERTIFICATE = "certificate.json"
 _CODE = "code.bin"
 _PROGRAM = "programs/{}/"
 
-# The name of the program that evaluates.
-EVALUATION = "evaluation"
+# The kinds of programs.
+TRAINING, EVALUATION = "training", "evaluation"
+
+
+def program_name(kind: str, number: int) -> str:
+    """The name of the program for the example of this number, from 0 on; the first step has none."""
+    return f"{kind}-{number}" if number else kind
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Artifact:
     architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU. ledger: the
     communication between ranks; empty for a step of one rank. job: the static programs of its ranks. certificate: what
     was proven about them, and about which code. code: what dmc replays on a GPU, where the step was compiled for one.
-    programs: others over the same state in the same memory, by name (`EVALUATION`), each an artifact without state.
+    programs: others over the same state in the same memory, by name (`program_name`), each an artifact without state.
     """
 
     signature: Signature

@@ -29,9 +29,9 @@ LearningRates = float | Sequence[float] | Rates
 def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     """f32[number of groups]; raises InputError."""
     groups = len(signature.learning_rates)
-    lr = lr if isinstance(lr, int | float | Sequence) or not hasattr(lr, "get_last_lr") else lr.get_last_lr()
+    given: Any = lr.get_last_lr() if hasattr(lr, "get_last_lr") else lr
     try:
-        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
+        rates = [float(rate) for rate in given] if isinstance(given, Sequence) else [float(given)] * groups
     except (TypeError, ValueError) as error:
         raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
     if len(rates) != groups:

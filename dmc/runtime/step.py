@@ -11,7 +11,7 @@ import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
 from dmc.runtime import state as states
-from dmc.runtime.artifact import EVALUATION, Artifact, check_state
+from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
@@ -24,7 +24,7 @@ from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call
-from dmc.runtime.variant import Variant
+from dmc.runtime.variant import Batch, Variant, fitting
 from dmc.runtime.world.launch import World, world_from_environment
 
 _DEFAULT = RunSettings()
@@ -70,12 +70,12 @@ class Step:
         check_state(artifact.signature.state, artifact.state)
         opened = open_step(artifact, device, world, settings)
         self._ranks, self._session, self.peers = opened.ranks, opened.session, opened.peers
-        self._training = Variant(0, artifact.signature, opened.ranks, opened.session)
-        pairs = zip(artifact.programs.items(), opened.others, strict=True)
-        self._others = {
-            name: Variant(number, program.signature, ranks, opened.session)
-            for number, ((name, program), ranks) in enumerate(pairs, 1)
-        }
+        named = zip([TRAINING, *artifact.programs], [artifact, *artifact.programs.values()], strict=True)
+        self._variants: dict[str, list[Variant]] = {TRAINING: [], EVALUATION: []}
+        ranks = [opened.ranks, *opened.others]
+        for number, ((name, program), own) in enumerate(zip(named, ranks, strict=True)):
+            kind = name.partition("-")[0]
+            self._variants[kind].append(Variant(number, program.signature, own, opened.session))
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
@@ -124,11 +124,11 @@ class Step:
         unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step
         has failed on the device.
         """
-        return self._run(flatten_call(self.signature, batch, batch_kw), lr, check_finite)
+        return self._run(lambda signature: flatten_call(signature, batch, batch_kw), lr, check_finite)
 
     def call_flat(self, batch: Mapping[str, Any], lr: LearningRates | None = None, check_finite: bool = False) -> Any:
         """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
-        return self._run(in_order(batch, self.signature), lr, check_finite)
+        return self._run(lambda signature: in_order(batch, signature), lr, check_finite)
 
     def evaluate(self, *batch: Any, **batch_kw: Any) -> Any:
         """The loss of a batch in eval mode, with the current state, which it leaves as it is; returns at once.
@@ -137,20 +137,19 @@ class Step:
         after the steps queued before it. Raises ArtifactError for a step compiled without `evaluation=`; InputError if
         the batch does not match.
         """
-        program = self._evaluation()
-        loss, *others = program.issue([], program.arrays(flatten_call(program.signature, batch, batch_kw)))
+        program, values = fitting(self._evaluations(), lambda signature: flatten_call(signature, batch, batch_kw))
+        loss, *others = program.issue([], program.arrays(values))
         return program.result(loss, others)
 
     def evaluated(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The outputs of an evaluation, by name, of a batch by name."""
-        program = self._evaluation()
-        outputs = program.issue([], program.arrays(in_order(batch, program.signature)))
+        program, values = fitting(self._evaluations(), lambda signature: in_order(batch, signature))
+        outputs = program.issue([], program.arrays(values))
         return {spec.name: each.numpy() for spec, each in zip(program.signature.outputs, outputs, strict=True)}
 
     def outcome(self, batch: Mapping[str, Any], lr: LearningRates | None = None) -> dict[str, np.ndarray]:
         """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
-        outputs = self._issue(in_order(batch, self.signature), lr, check_finite=False)
-        return self._left(outputs)
+        return self._left(*self._issue(lambda signature: in_order(batch, signature), lr, check_finite=False))
 
     def verify_next(self) -> None:
         """Compares the next call with the same plan executed on the CPU; the call waits for both.
@@ -222,47 +221,48 @@ class Step:
         """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
         return self._state.own()
 
-    def _evaluation(self) -> Variant:
-        if EVALUATION not in self._others:
+    def _evaluations(self) -> list[Variant]:
+        if not self._variants[EVALUATION]:
             fact = "was compiled without evaluation"
             raise ArtifactError("the step", fact, hint="compile it with evaluation=True")
-        return self._others[EVALUATION]
+        return self._variants[EVALUATION]
 
-    def _run(self, values: Sequence[Any], lr: LearningRates | None, check_finite: bool) -> Any:
-        outputs = self._issue(values, lr, check_finite)
+    def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
+        program, outputs = self._issue(values_of, lr, check_finite)
         if check_finite and not outputs[1].numpy():
             fact = f"the loss is {outputs[0]:g}"
             hint = "the state is unchanged: skip the batch, lower the learning rate, or check indices that are computed"
             raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
-        return self._training.result(outputs[0], outputs[2:])
+        return program.result(outputs[0], outputs[2:])
 
-    def _issue(self, values: Sequence[Any], lr: LearningRates | None, check_finite: bool) -> list[LazyArray]:
-        signature, batch = self.signature, self._training.arrays(values)
+    def _issue(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> tuple[Variant, list[LazyArray]]:
+        program, values = fitting(self._variants[TRAINING], values_of)
+        signature, batch = program.signature, program.arrays(values)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
-        outputs = self._training.issue(controls, batch)
-        if expected is not None and (found := expected.differences(self._left(outputs))):
+        outputs = program.issue(controls, batch)
+        if expected is not None and (found := expected.differences(self._left(program, outputs))):
             fact = f"differs from the CPU's result for the same plan\n  {shown(found)}"
             raise VerificationError("the first step on this device", fact, hint="please report it")
-        return outputs
+        return program, outputs
 
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """The CPU's outcome of this step."""
         before = self.snapshot()
         other = Step(before, "cpu")
         try:
-            left = other._left(other._issue(batch, rates.tolist(), check_finite))
+            left = other._left(*other._issue(lambda _: batch, rates.tolist(), check_finite))
         finally:
             other.close()
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")
 
-    def _left(self, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
+    def _left(self, program: Variant, outputs: Sequence[LazyArray]) -> dict[str, np.ndarray]:
         """The outputs of a step, and the state after it."""
-        pairs = zip(self.signature.outputs, outputs, strict=True)
+        pairs = zip(program.signature.outputs, outputs, strict=True)
         # A process with one rank has only its part of some outputs.
         left = {spec.name: output.numpy() for spec, output in pairs if output.shape == spec.shape}
         return left | {spec.name: array for spec, array in zip(self.signature.state, self._state.all(), strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,6 +19,8 @@ from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.tree import unflatten
 
+# A batch in the order of a signature.
+Batch = Callable[[Signature], Sequence[Any]]
 Code = TypeVar("Code", bytes, DeviceCode)
 
 
@@ -56,6 +58,11 @@ class Variant:
         check_indices(self.signature.bounds, self.signature.batch, batch)
         return batch
 
+    def fits(self, values: Sequence[Any]) -> bool:
+        """Whether inputs have the shapes of this program, or those of the parts of a rank."""
+        pairs = zip(self.signature.batch, values, strict=True)
+        return all(self._expected(spec, value) is not None for spec, value in pairs)
+
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> list[LazyArray]:
         """Queues a call; its outputs, assembled from the parts of the held ranks."""
         signature, scatter = self.signature, self.ranks.scatter
@@ -73,6 +80,40 @@ class Variant:
         return loss if aux is None else (loss, unflatten(aux, others))
 
     def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
+        return to_array(value, self._expected(spec, value) or spec, f"input {spec.name!r}", InputError)
+
+    def _expected(self, spec: TensorSpec, value: Any) -> TensorSpec | None:
+        """The whole tensor, or a rank's part of it, whichever has the shape of `value`."""
         part, _ = self.ranks.seen(spec)
-        is_part = getattr(value, "shape", spec.shape) == part.shape
-        return to_array(value, part if is_part else spec, f"input {spec.name!r}", InputError)
+        shape = tuple(getattr(value, "shape", ()))
+        return next((each for each in (part, spec) if each.shape == shape), None)
+
+
+def fitting(variants: Sequence[Variant], values_of: Batch) -> tuple[Variant, Sequence[Any]]:
+    """The variant for a batch, and the batch in its order: the first whose shapes it has, else the one
+    with the nearest, which refuses it.
+
+    Raises InputError where no variant takes such inputs.
+    """
+    if len(variants) == 1:
+        return variants[0], values_of(variants[0].signature)
+    misfit: InputError | None = None
+    tried: list[tuple[Variant, Sequence[Any]]] = []
+    for variant in variants:
+        try:
+            tried.append((variant, values_of(variant.signature)))
+        except InputError as error:
+            misfit = error
+            continue
+        if variant.fits(tried[-1][1]):
+            return tried[-1]
+    if misfit is not None and not tried:
+        raise misfit
+    return min(tried, key=lambda pair: _distance(*pair))
+
+
+def _distance(variant: Variant, values: Sequence[Any]) -> int:
+    given = (tuple(getattr(value, "shape", ())) for value in values)
+    pairs = [(spec.shape, shape) for spec, shape in zip(variant.signature.batch, given, strict=True)]
+    ranks = sum(len(own) != len(other) for own, other in pairs)
+    return (ranks << 32) + sum(abs(a - b) for own, other in pairs for a, b in zip(own, other, strict=False))

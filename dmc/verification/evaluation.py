@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmc.errors import VerificationError
-from dmc.runtime.artifact import EVALUATION, Artifact
+from dmc.runtime.artifact import Artifact
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
 from dmc.runtime.tolerance import TOLERANCE
@@ -19,14 +19,17 @@ from dmc.verification.request import Request
 _UNIT = 2.0**-23
 
 
-def check_evaluation(request: Request, artifact: Artifact, counter: int, runs_here: bool, longest: int) -> None:
+def check_evaluation(
+    request: Request, artifact: Artifact, name: str, counter: int, runs_here: bool, longest: int
+) -> None:
     """Compares the evaluation of the example with eager's; raises VerificationError where they differ.
 
-    request: with the loss of the evaluation. counter: steps done. longest: the most terms of a sum.
+    request: with the loss of the evaluation. name: of the program. counter: steps done. longest: the most terms of a
+    sum.
     """
     reference = eager_evaluation(request, counter)
     expected = Expected(reference.values, (), {}, 0.0, TOLERANCE[artifact.precision])
-    outcome = _outcome(request, artifact, runs_here)
+    outcome = _outcome(request, artifact, name, runs_here)
     if not expected.differences(outcome):
         return
     # What eager differs by where it rounds differently, and the effect of another order of long sums.
@@ -37,8 +40,8 @@ def check_evaluation(request: Request, artifact: Artifact, counter: int, runs_he
         raise VerificationError("the compiled evaluation", fact, hint)
 
 
-def _outcome(request: Request, artifact: Artifact, runs_here: bool) -> Outcome:
-    program = artifact.programs[EVALUATION]
+def _outcome(request: Request, artifact: Artifact, name: str, runs_here: bool) -> Outcome:
+    program = artifact.programs[name]
     batch = batch_of(request.example, program.signature)
     if not runs_here:
         return Forms(replace(program, state=artifact.state), batch, ()).last()

@@ -118,7 +118,7 @@ def test_a_loss_with_other_arguments() -> None:
     )
     with pytest.raises(ImportFailure, match=message):
         _compile(Block(), _of_output)
-    with pytest.raises(ImportFailure, match="TypeError: Wrong.forward"):
+    with pytest.raises(ImportFailure, match=r"TypeError: Wrong\.forward"):
         _compile(Block(), Wrong("key"))
 
 
