@@ -15,7 +15,7 @@ from typing import Any
 from dmc import pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.plan import write_plan
-from dmc.analysis.requests.state import fix_state
+from dmc.analysis.storage.fixed import fix_state
 from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import PLACED

@@ -62,18 +62,24 @@ def test_eager_goes_on_with_the_same_numbers(kind: str) -> None:
     expected += _eager(own, own_optimizer, batches[STEPS:])
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     np.testing.assert_allclose(model.weight.detach().numpy(), own.weight.detach().numpy(), rtol=1e-4, atol=1e-6)
-
-    with pytest.raises(StateError, match="is Adagrad, but the step has the state of"):
-        step.torch_optimizer_state(torch.optim.Adagrad(model.parameters()), model)
-    with pytest.raises(StateError, match="has a parameter that does not belong to the model"):
-        step.torch_optimizer_state(_optimizer(kind, own), model)
-    with pytest.raises(ValueError, match="momentum"):
-        step.scheduler(OneCycleLR, max_lr=0.1, total_steps=10)
+    _refused(step, model, optimizer, _optimizer(kind, own))
     plateau = step.scheduler(ReduceLROnPlateau, patience=0)
     for _ in range(3):
         plateau.step(step(*batches[0], lr=plateau))
-    step.load_state_dict({**step.state_dict(), "step": 0})
+
+
+def _refused(step: Any, model: nn.Module, optimizer: torch.optim.Optimizer, foreign: torch.optim.Optimizer) -> None:
+    """Other optimizers, schedules of what a step does not change, and a step that has done nothing yet."""
+    with pytest.raises(StateError, match="is Adagrad, but the step has the state of"):
+        step.torch_optimizer_state(torch.optim.Adagrad(model.parameters()), model)
+    with pytest.raises(StateError, match="has a parameter that does not belong to the model"):
+        step.torch_optimizer_state(foreign, model)
+    with pytest.raises(ValueError, match="momentum"):
+        step.scheduler(OneCycleLR, max_lr=0.1, total_steps=10)
+    state = step.state_dict()
+    step.load_state_dict({**state, "step": 0})
     assert not step.torch_optimizer_state(optimizer, model)["state"]
+    step.load_state_dict(state)
 
 
 def _eager(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Any, scheduler: Any = None) -> list[float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.requests.state import fixed_offsets
+from dmc.analysis.storage.fixed import fixed_offsets
 from dmc.analysis.storage.pieces import is_view, piece_offset
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
