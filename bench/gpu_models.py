@@ -77,7 +77,8 @@ def _llama(_: float) -> nn.Module:
 
 def _vit(dropout: float) -> nn.Module:
     dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
-    options: dict[str, Any] = {"num_labels": 1000, **dropouts}
+    # The kind of loss, which `forward` would write into the configuration otherwise.
+    options: dict[str, Any] = {"num_labels": 1000, "problem_type": "single_label_classification", **dropouts}
     return transformers.ViTForImageClassification(transformers.ViTConfig(**options)).train()
 
 

@@ -1,10 +1,11 @@
 # pyright: reportPrivateUsage=false
-"""Where the time of a step goes on a GPU: every launch of a plan timed by events, compared with the bytes that it must
-move.
+"""Where the time of a step goes on a GPU: every launch of a plan timed by events, compared with what it must move and
+multiply.
 
-`python -m bench.gpu_profile FILE.dmc` issues the plan's commands one by one, each between two events, five times, and
-prints the kernels by what they lose to their floor: bytes at the copy rate measured first, or floating-point operations
-at 989.4 TFLOP/s. Launches are issued on streams here, not as a graph, so short ones hold some host time.
+`python -m bench.gpu_profile FILE.dmc`, or a file of `bench.gpu_step prepare`, issues the plan's commands one by one,
+each between two events, five times, and prints the kernels by what they lose to their floor: bytes at the copy rate
+measured first, or floating-point operations at 989.4 TFLOP/s. Launches are issued on streams here, not as a graph, so
+short ones hold some host time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_steps import drawn_state
+from bench.packed import PACKED, load_packed
 from bench.record import write_record
 from dmc.program import Launch, Move, Space
 from dmc.runtime import replay
@@ -48,7 +50,7 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    step = load(options.file, device="cuda")
+    step = load_packed(options.file) if options.file.suffix == PACKED else load(options.file, device="cuda")
     random = np.random.default_rng(0)
     step.load_state_dict(drawn_state(step))
     float(step.call_flat({spec.name: _drawn(spec, random) for spec in step.signature.batch}))
@@ -109,7 +111,7 @@ def _rows(step: Any, rate: float) -> list[Row]:
     (program,) = artifact.job.programs
     launches = [command for command in program.commands if isinstance(command, Launch)]
     # The memory of the step that was run holds a batch.
-    bases: dict[Space, int] = {"device": session._arena.ptr, "pinned_host": session._flights[0]._memory.ptr}
+    bases: dict[Space, int] = {"device": session._arena.ptr, "pinned_host": session._flights()[0]._memory.ptr}
     best = np.full(len(launches), np.inf)
     for _ in range(ROUNDS):
         streams: Any = _Timed(session._device, cupy.cuda)

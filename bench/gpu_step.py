@@ -1,21 +1,26 @@
 """A whole training step on one GPU, in bf16 with f32 state: dmc beside PyTorch, in one run.
 
-`python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, on any machine, into DIRECTORY. Parameters
-are zero in the files, which so pack well. `python -m bench.gpu_step run DIRECTORY` measures on the GPU machine, which
-needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for each model and
-system the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s, peak memory, the host's time, and how long
-the first step takes to be ready. Without dropout the losses of the first steps are compared with eager's, from the same
-parameters; with dropout they differ by chance.
+`python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, and the candidates for its kernels, on any
+machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
+machine, which needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for
+each model and system the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s, peak memory, the host's
+time, and how long the first step takes to be ready. Each model has a GPU of the machine for itself, and all its systems
+run there, one after another.
+
+Without dropout the losses of the first steps are compared with eager's, from the same parameters. With dropout, where
+they differ by chance, their mean is.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,18 +31,22 @@ import torch
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
+from bench.packed import PACKED, load_packed, write_candidates, write_packed
 from bench.record import write_record
+from bench.side_by_side import run_each
+from dmc.program.tuning import CANDIDATES
 
 RESULTS = Path(__file__).parent / "results" / "gpu_step.json"
 PEAK = 989.4e12
 BATCHES, COMPARED = 4, 8
-# Of a loss in bf16: eight steps of rounding each.
-TOLERANCE = 2e-3
+# Of a loss in bf16: eight steps of rounding each. With dropout, of the mean of the losses.
+TOLERANCE, BY_CHANCE = 2e-3, 1e-2
+Batches = Sequence[Mapping[str, torch.Tensor]]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One system on one model. losses: of the first steps. agrees: with eager's; None where dropout decides.
+    """One system on one model. losses: of the first steps. agrees: with eager's; None where there are none.
 
     host_us: time for which a call keeps the host, with the device done.
     """
@@ -55,52 +64,81 @@ class Result:
 
 
 def main() -> int:
-    """Prepares or runs; the exit code of `run` is 1 where losses differ from eager's."""
+    """Prepares or runs; the exit code of `run` is 1 where losses differ from eager's, or a system failed."""
+    options = _options()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    cases = [(m, p) for m in options.models for p in options.dropout or sorted({MODELS[m].dropout, 0.0})]
+    if options.mode == "prepare":
+        for case in cases:
+            prepare(*case, options.directory, options.tuning)
+        return 0
+    if options.mode == "case":
+        results = run(*cases[0], options.systems, options.directory)
+        options.out.write_text(json.dumps([asdict(result) for result in results]))
+        return 0
+    results = [result for part in _side_by_side(cases, options) for result in part]
+    write_record(options.out, {"device": torch.cuda.get_device_name(), "results": results})
+    is_whole = len(results) >= len(cases) * len(set(options.systems) - {"hand"})
+    return 0 if is_whole and all(result["agrees"] is not False for result in results) else 1
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("prepare", "run"))
+    parser.add_argument("mode", choices=("prepare", "run", "case"), help="case: one of `run`, as its processes do it")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--systems", nargs="+", choices=("dmc", *SYSTEMS), default=("dmc", *SYSTEMS))
     parser.add_argument("--dropout", nargs="+", type=float, help="by default as each model is trained, and none")
+    parser.add_argument("--tuning", type=Path, help="of `prepare`: a table of dmc tune")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    options.directory.mkdir(parents=True, exist_ok=True)
-    cases = [(m, p) for m in options.models for p in options.dropout or sorted({MODELS[m].dropout, 0.0})]
-    if options.mode == "prepare":
-        for model, dropout in cases:
-            prepare(model, dropout, options.directory)
-        return 0
-    results = [result for case in cases for result in run(*case, options.systems, options.directory)]
-    write_record(
-        options.out, {"device": torch.cuda.get_device_name(), "results": [asdict(result) for result in results]}
-    )
-    return 0 if all(result.agrees is not False for result in results) else 1
+    return parser.parse_args()
 
 
-def prepare(model: str, dropout: float, directory: Path) -> None:
-    """Compiles a model, its parameters zero, and prints how long that took and how large the file is."""
+def _side_by_side(cases: Sequence[tuple[str, float]], options: argparse.Namespace) -> list[list[dict[str, Any]]]:
+    """The results of each case, measured in a process of its own; none where it failed."""
+    parts = [options.out.with_suffix(f".{case_name(*case)}.json") for case in cases]
+    commands = [
+        [
+            *(sys.executable, "-m", "bench.gpu_step", "case", str(options.directory), "--out", str(part)),
+            *("--models", model, "--dropout", str(dropout), "--systems", *options.systems),
+        ]
+        for (model, dropout), part in zip(cases, parts, strict=True)
+    ]
+    run_each(commands, torch.cuda.device_count())
+    return [json.loads(part.read_text()) if part.exists() else [] for part in parts]
+
+
+def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) -> None:
+    """Compiles a model and the candidates for its kernels, and prints how long that took and how large they are."""
     import dmc
     from dmc.api import compile_artifact
 
+    begin = time.perf_counter()
     net = MODELS[model].build(dropout)
     for parameter in net.parameters():
-        parameter.data.zero_()
-    begin = time.perf_counter()
-    path = directory / _file(model, dropout)
-    compile_artifact(
+        # Memory that is never written takes up none.
+        parameter.data = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
+    artifact = compile_artifact(
         net,
         loss=MODELS[model].loss,
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=MODELS[model].batch(0),
         precision="bf16-mixed",
         target="cuda",
+        tuning=tuning,
         verify=False,
-    ).write(path)
-    print(f"{path.name}: {time.perf_counter() - begin:.0f} s, {path.stat().st_size / 1e6:.1f} MB", flush=True)
+    )
+    path = directory / case_name(model, dropout)
+    write_packed(artifact, path.with_suffix(PACKED))
+    compiled = time.perf_counter() - begin
+    write_candidates(artifact, path.with_suffix(CANDIDATES))
+    tuned = time.perf_counter() - begin - compiled
+    sizes = (f"{each.name} {each.stat().st_size / 1e6:.1f} MB" for each in sorted(directory.glob(f"{path.name}.*")))
+    print(f"{path.name}: {compiled:.0f} s, {tuned:.0f} s; {', '.join(sizes)}", flush=True)
 
 
-def run(model: str, dropout: float, systems: list[str], directory: Path) -> list[Result]:
-    """Measures the systems one after another; without dropout eager's losses come first."""
+def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> list[Result]:
+    """Measures the systems one after another. One that fails is left out, and its error printed."""
     batches = [dict(MODELS[model].batch(seed)) for seed in range(BATCHES)]
     results: list[Result] = []
     for system in systems:
@@ -110,12 +148,14 @@ def run(model: str, dropout: float, systems: list[str], directory: Path) -> list
             )
         except KeyError:
             continue  # Only some models have a form by hand.
+        except Exception:
+            # Whatever it is, the other systems are measured.
+            traceback.print_exc()
+            continue
         results.append(result)
         print(json.dumps(asdict(result)), flush=True)
         gc.collect()
         torch.cuda.empty_cache()
-    if dropout:
-        return results
     reference = next((result.losses for result in results if result.system == "eager"), None)
     return [_compared(result, reference) for result in results]
 
@@ -124,16 +164,17 @@ def _compared(result: Result, reference: tuple[float, ...] | None) -> Result:
     # The one by hand begins elsewhere.
     if reference is None or result.system == "hand":
         return result
+    if result.dropout:
+        wanted = sum(reference) / len(reference)
+        return replace(result, agrees=abs(sum(result.losses) / len(result.losses) - wanted) <= BY_CHANCE * wanted)
     errors = [abs(a - b) / abs(b) for a, b in zip(result.losses, reference, strict=True)]
     return replace(result, agrees=max(errors) <= TOLERANCE)
 
 
-def _dmc(model: str, dropout: float, batches: list[dict[str, torch.Tensor]], directory: Path) -> Result:
-    from dmc.runtime.step import load
-
+def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Result:
     free, _ = torch.cuda.mem_get_info()
     begin = time.perf_counter()
-    step = load(directory / _file(model, dropout), device="cuda")
+    step = load_packed((directory / case_name(model, dropout)).with_suffix(PACKED))
     names = [spec.name for spec in step.signature.batch]
     arrays = [{name: batch[name].numpy() for name in names} for batch in batches]
     float(step.call_flat(arrays[0]))
@@ -154,7 +195,7 @@ def _zero(value: Any) -> Any:
     return np.zeros_like(value) if isinstance(value, np.ndarray) else value * 0
 
 
-def _peer(system: str, model: str, dropout: float, batches: list[dict[str, torch.Tensor]]) -> Result:
+def _peer(system: str, model: str, dropout: float, batches: Batches) -> Result:
     torch.compiler.reset()
     begin = time.perf_counter()
     step, net = peer(system, model, dropout)
@@ -177,11 +218,13 @@ def _measured(
     return Result(model, system, dropout, step_ms, mfu, 0, host_us, ready, losses)
 
 
-def start(model: str) -> dict[str, np.ndarray]:
+@functools.lru_cache(1)
+def start(model: str) -> Mapping[str, np.ndarray]:
     """Parameters as at the start of training, the same on every machine and for every system."""
     random = np.random.default_rng(0)
     found: dict[str, np.ndarray] = {}
-    net = MODELS[model].build(0.0)
+    with torch.device("meta"):
+        net = MODELS[model].build(0.0)
     names = {id(tensor): name for name, tensor in reversed(list(net.named_parameters(remove_duplicate=False)))}
     for name, tensor in net.named_parameters(remove_duplicate=False):
         if names[id(tensor)] in found:
@@ -198,8 +241,9 @@ def _load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:
             parameter.copy_(torch.from_numpy(values[name]))
 
 
-def _file(model: str, dropout: float) -> str:
-    return f"{model}{'_dropout' if dropout else ''}.dmc"
+def case_name(model: str, dropout: float) -> str:
+    """The stem of a case's files."""
+    return f"{model}{'_dropout' if dropout else ''}"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
-from dmc.plans import Plan
+from dmc.plans import Plan, Recipe
 from dmc.program.tuning import Table
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
@@ -40,7 +40,7 @@ def compile(
     precision: str = "fp32",
     accumulate: int = 1,
     mesh: Mesh | None = None,
-    plan: Plan | None = None,
+    plan: Recipe | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -66,8 +66,9 @@ def compile(
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
     rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
-    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on
-    it.
+    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), and what of the forward pass
+    is kept for the backward pass (also without a mesh: `dmc.plan().recompute("h.*").keep("h.*.attn")`). The results do
+    not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
     use `compile_artifact`.
@@ -76,9 +77,9 @@ def compile(
     runtime executes it in either case.
     machine: the machine for which the step is scheduled (`dmc.machine.machine_names()`); by default the target's, with
     one device per rank of the mesh.
-    memory_cap: bytes of device memory that a rank may use; a step that needs more is refused. Without a cap, the
-    schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of
-    ZeRO-3).
+    memory_cap: bytes of device memory that a rank may use. Where it does not suffice, activations are computed again in
+    the backward pass, with the same bits; a step that needs more even so is refused. Without a cap, the schedule spends
+    no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
     evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same
@@ -130,7 +131,7 @@ def compile_artifact(
     precision: str = "fp32",
     accumulate: int = 1,
     mesh: Mesh | None = None,
-    plan: Plan | None = None,
+    plan: Recipe | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -147,7 +148,7 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind, observer = targets(target), _precision(precision), observer or Observer()
-    _check_plan(mesh, plan)
+    check_plan(mesh, plan)
     _check_settings(executor, memory_cap, tuning, chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
@@ -167,12 +168,12 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return CompiledStep.load(path, device, verify)
 
 
-def _check_early(model: nn.Module, loss: Any, plan: Plan | None, machine: str, named: tuple[Target, ...]) -> None:
+def _check_early(model: nn.Module, loss: Any, plan: Recipe | None, machine: str, named: tuple[Target, ...]) -> None:
     """Raises DmcError for what no later stage accepts, before anything is traced. named: targets whose processor is."""
     machine_named(machine)
     for each in named:
         check_target(each)
-    if plan is None:
+    if not isinstance(plan, Plan):
         return
     roots = [("", model), *([("loss.", loss)] if isinstance(loss, nn.Module) else [])]
     shapes = {
@@ -196,9 +197,12 @@ def _note_mode(model: nn.Module, observer: Observer) -> None:
         )
 
 
-def _check_plan(mesh: Any, plan: Any) -> None:
+def check_plan(mesh: Any, plan: Any) -> None:
     """Raises PlanError where mesh and plan do not match."""
     if mesh is None and plan is None:
+        return
+    if mesh is None and isinstance(plan, Recipe) and not isinstance(plan, Plan):
+        plans.check_for_one_rank(plan.rules)
         return
     if mesh is None:
         raise PlanError("plan", "is given without its mesh", hint="pass mesh= as well")

@@ -14,6 +14,7 @@ from typing import Any
 
 from dmc import pipeline, plans
 from dmc._mlir import ir
+from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.storage.fixed import fix_state
 from dmc.errors import ImportFailure, StateError
@@ -25,10 +26,10 @@ from dmc.importer.evaluation import import_evaluation
 from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
 from dmc.observer import Observer
-from dmc.plans import Plan
+from dmc.plans import Plan, Recipe, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
-from dmc.target import targets
+from dmc.target import Target, targets
 from dmc.verification import Request, Verification, amount_of
 
 # As `dmc.compile` takes it: whether to evaluate, or what to compute instead of the loss.
@@ -41,7 +42,7 @@ class Compilation:
 
     requests: tuple[Request, ...]
     evaluation: Evaluation
-    plan: Plan | None
+    plan: Recipe | None
     settings: Settings
     verify: bool | None
     observer: Observer
@@ -96,15 +97,25 @@ class Compilation:
         self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int
     ) -> Artifact:
         """A program without state."""
-        resolved, signature = None, imported.signature
-        chosen = targets(self.settings.targets)
-        if self.plan is not None:
-            resolved = plans.resolve(self.plan, signature.state, imported.modules, signature.batch, accumulate)
-            write_plan(imported.module, resolved, signature, chosen[0].name)
+        chosen, signature = targets(self.settings.targets), imported.signature
+        resolved = state_plan(imported, self.plan, accumulate, chosen[0])
         built = Builder(imported.module, signature, self.settings, observer, folder).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         precision = self.requests[0].precision.value
         return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
+
+
+def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
+    """Annotates `imported` with what a plan requests; None where that is not about placement."""
+    if plan is None:
+        return None
+    write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
+    if not isinstance(plan, Plan):
+        return None
+    signature = imported.signature
+    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
+    write_plan(imported.module, resolved, signature, machine.name)
+    return resolved
 
 
 def _imported(request: Request, context: ir.Context) -> ImportedStep:

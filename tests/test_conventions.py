@@ -36,7 +36,7 @@ CONTEXTS = {
     "dmc/cli/plan_source.py": "entry point",
     "dmc/cli/tune.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
-    "bench/calibrate_cpu.py": "compiles kernels apart from a step",
+    "dmc/calibration/cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
@@ -61,8 +61,9 @@ RANKS = {
     **dict.fromkeys(("verification", "compiled_step"), 8),
     "compilation": 9,
     "api": 10,
-    "cli": 11,
-    "__main__": 12,
+    "calibration": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 
 
@@ -169,7 +170,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "compilation", "compiled_step", "api", "cli")
+        return package in ("executors", "verification", "compilation", "compiled_step", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

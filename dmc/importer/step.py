@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -244,7 +245,14 @@ def _first_state(
             case "optimizer":
                 owner = state[spec.name.rpartition(".")[0]]
                 taken = plan.state.get(spec.name)
-                state[spec.name] = torch.zeros_like(owner) if taken is None else taken.detach().to(owner.dtype)
+                state[spec.name] = _zeros_like(owner) if taken is None else taken.detach().to(owner.dtype)
             case _:
                 state[spec.name] = captured.state[spec.name].detach()
     return state
+
+
+def _zeros_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Zeros that take up no memory until they are written: torch writes its own."""
+    if tensor.dtype not in (torch.float32, torch.float64, torch.float16):
+        return torch.zeros_like(tensor)
+    return torch.from_numpy(np.zeros(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dmc.kernels.dropout import LANES, Dropout, Tile, dropout_of, refuses_dropout
+from dmc.kernels.dropout import Dropout, Tile, dropout_of, refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
@@ -118,7 +118,7 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
     columns, value_width = named.k.shape[2], named.v.shape[3]
     scale = problem.number("scale")
     tile = Tile(chosen["rows"], chosen["columns"], chosen.warps)
-    dropout = dropout_of(problem, batch * heads * rows * columns, columns, tile)
+    dropout = dropout_of(problem, batch * heads * rows, columns, tile)
     return AttentionShape(
         rows=rows,
         columns=columns,
@@ -142,7 +142,7 @@ def _shape(problem: Problem, chosen: Candidate) -> AttentionShape:
         causal=bool(problem.get("causal", False)),
         dropout=dropout,
         # Kernels find a byte of a head's mask by a number of 32 bits.
-        stored=dropout is not None and dropout.is_aligned and columns // LANES * rows < 2**31,
+        stored=dropout is not None and dropout.is_aligned and dropout.blocks * rows < 2**31,
         precision="ieee" if named.q.dtype == "f32" else "tf32",
         block_rows=chosen["rows"],
         block_columns=chosen["columns"],
@@ -182,6 +182,9 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
         candidate(rows=64, columns=128, warps=4, stages=2),
         candidate(rows=64, columns=32, warps=4, stages=4),
         candidate(rows=128, columns=64, warps=8, stages=3),
+        candidate(rows=128, columns=32, warps=4, stages=3),
+        candidate(rows=128, columns=64, warps=4, stages=2),
+        candidate(rows=128, columns=128, warps=8, stages=2),
     )
 
 
@@ -244,9 +247,9 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
     """The packed bits that say what dropout keeps."""
-    if not shape.stored:
+    if shape.dropout is None or not shape.stored:
         return ()
-    return (TensorType("i8", (*q.shape[:2], shape.columns // LANES, shape.rows)),)
+    return (TensorType("i8", (*q.shape[:2], shape.dropout.blocks, shape.rows)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:

@@ -52,12 +52,13 @@ class Tile:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Of a tensor whose rows have `columns` elements: an element is kept where its bits are ≥ `threshold`.
+    """An element is kept where its bits are ≥ `threshold`.
 
-    scale: what kept elements are multiplied by. wide: the tensor has so many blocks that their numbers need 64 bits.
+    blocks: those of a row; every row begins with new ones. scale: what kept elements are multiplied by. wide: the
+    tensor has so many blocks that their numbers need 64 bits.
     """
 
-    columns: int
+    blocks: int
     threshold: int
     scale: float
     wide: bool
@@ -65,16 +66,17 @@ class Dropout:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether rows, and those of a tile, begin with a group."""
-        return self.columns % GROUP == 0 and self.tile.columns % GROUP == 0
+        """Whether the rows of a tile begin with a group, if it does."""
+        return self.tile.columns % GROUP == 0
 
 
-def dropout_of(problem: Problem, elements: int, columns: int, tile: Tile) -> Dropout | None:
-    """Dropout as a problem wants it, in a tensor of so many elements; None where nothing is dropped."""
+def dropout_of(problem: Problem, rows: int, columns: int, tile: Tile) -> Dropout | None:
+    """Dropout as a problem wants it, in a tensor of so many rows; None where nothing is dropped."""
     p = problem.number("p")
     if p <= 0.0:
         return None
-    return Dropout(columns, round(p * 2**BITS), 1.0 / (1.0 - p), elements // LANES >= 2**32, tile)
+    blocks = -(-columns // GROUP) * (GROUP // LANES)
+    return Dropout(blocks, round(p * 2**BITS), 1.0 / (1.0 - p), rows * blocks >= 2**32, tile)
 
 
 def refuses_dropout(problem: Problem) -> str | None:

@@ -78,7 +78,7 @@ def _shape(problem: Problem, chosen: Candidate) -> NormShape:
         centred=_is_centred(problem),
         residual=_is_added(problem),
         eps=problem.number("eps"),
-        dropout=dropout_of(problem, rows * width, width, Tile(chosen["rows"], block_width, chosen.warps)),
+        dropout=dropout_of(problem, rows, width, Tile(chosen["rows"], block_width, chosen.warps)),
         block_rows=chosen["rows"],
         block_width=block_width,
         rows_of_program=per_program,

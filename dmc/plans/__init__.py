@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dmc.plans.builder import Plan, Recipe, recipe
+from dmc.plans.keeping import check_for_one_rank, keeping
 from dmc.plans.layers import check_layers
 from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
@@ -21,10 +22,12 @@ __all__ = [
     "Plan",
     "Recipe",
     "ResolvedPlan",
+    "check_for_one_rank",
     "check_layers",
     "check_patterns",
     "data_parallel",
     "expert_parallel",
+    "keeping",
     "megatron_bert",
     "megatron_gpt2",
     "megatron_llama",

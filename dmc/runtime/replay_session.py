@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from dmc.errors import ArtifactError, DmcError
-from dmc.program import Job, Slot, Space
+from dmc.errors import DmcError
+from dmc.program import Job
 from dmc.program.code import DeviceCode
-from dmc.runtime.calls import RUN_AHEAD, Output
+from dmc.program.profile import Timed
+from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
-from dmc.runtime.progress import Progress
-from dmc.runtime.replay import issue
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
+from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.signature import Signature
+from dmc.runtime.stamps import Stamps
 from dmc.runtime.variant import Executable
 from dmc.runtime.world.peers import Peers
 from dmc.runtime.world.recorder import Unfinished
 
-_HOST: Space = "pinned_host"
+# Steps that are queued to time one, and steps in which each command is timed.
+_QUEUED, _ROUNDS = 10, 5
 # Between two looks at a step that other ranks take part in.
 _PAUSE_S = 2e-5
 
@@ -58,9 +60,9 @@ class ReplaySession:
         rank = 0 if peers is None else peers.world.rank
         programs = [Executable(signature, job, code), *others]
         self._device, self._peers = device, peers
-        self._closed = False
+        self._closed, self._rank = False, rank
         self._last = 0
-        self._state = _slots(Places([job.programs[rank]]), signature.state, SHARED)
+        self._state = slots_of(Places([job.programs[rank]]), signature.state, SHARED)
         devices = [device]
         for number, each in enumerate(programs):
             devices += [device.beside()] if number else []
@@ -68,9 +70,10 @@ class ReplaySession:
             devices[-1].prepare(len(each.job.programs[rank].lanes), each.code, channels)
         self._arena = device.allocate(max(each.job.programs[rank].arenas[SHARED] for each in programs))
         self.write_state(state)
-        self._programs: list[_Replayed] = []
+        self._capture: Capture = device.captured if is_captured else _as_is
+        self._programs: list[Replayed] = []
         for own, each in zip(devices, programs, strict=True):
-            self._programs.append(_Replayed(own, each, rank, self._arena.ptr, peers is not None, is_captured))
+            self._programs.append(Replayed(own, each, rank, self._arena.ptr, self._capture, peers is not None))
         if peers is not None:
             peers.follow(self._unfinished)
 
@@ -120,6 +123,48 @@ class ReplaySession:
         self._drain()
         slot = self._state[index]
         return typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+
+    @property
+    def device_name(self) -> str:
+        """The name of the GPU, as its driver reports it."""
+        return self._device.name
+
+    def timed(self) -> tuple[float, tuple[Timed, ...]]:
+        """Nanoseconds of a step, and of each of its commands, by the device's clock. All ranks ask at the same time.
+
+        Runs further steps on the last batch, which change the state. A step is one of several that are queued; its
+        commands are timed in other steps, which the events between them prolong. Raises DmcError before the first step.
+        """
+        self._drain()
+        flight = max(self._programs[0].flights, key=lambda each: each.entry)
+        if not flight.entry:
+            raise DmcError("step", "has no batch yet on which it could be timed", hint="run it once")
+        self._again(flight.launch, _QUEUED)
+        step = self._again(flight.launch, _QUEUED) / _QUEUED
+        stamps = Stamps(self._device, self._rank)
+
+        def work() -> None:
+            stamps.begin()
+            flight.work(stamp=stamps.stamp)
+
+        stamped = self._capture(work)
+        for _ in range(_ROUNDS):
+            # A device that rested before is faster.
+            self._again(flight.launch, _QUEUED, stamped)
+            stamps.read()
+        return step, stamps.commands()
+
+    def _again(self, launch: Callable[[], None], times: int, *others: Callable[[], None]) -> float:
+        """Nanoseconds of so many steps, and others, after one another."""
+        begin = self._device.stamp(0)
+        for each in (*repeat(launch, times), *others):
+            self._last += 1
+            if self._peers is not None:
+                self._peers.begin(self._last)
+            each()
+        end = self._device.stamp(0)
+        self._drain()
+        return self._device.elapsed_ns(begin, end)
 
     def gathered(self, index: int) -> list[np.ndarray]:
         """What every rank holds of one state tensor after all queued steps; all ranks ask for it at the same time."""
@@ -175,7 +220,7 @@ class ReplaySession:
                 self._peers.check()
                 time.sleep(_PAUSE_S)
 
-    def _flights(self) -> list[_Flight]:
+    def _flights(self) -> list[Flight]:
         return [flight for program in self._programs for flight in program.flights]
 
     def _unfinished(self) -> Unfinished | None:
@@ -190,86 +235,5 @@ class ReplaySession:
             raise DmcError("step", "is closed", hint="load it again")
 
 
-class _Replayed:
-    """One program: where its inputs and outputs are, and its calls in flight."""
-
-    def __init__(
-        self,
-        device: CudaStreams,
-        own: Executable[DeviceCode],
-        rank: int,
-        arena: int,
-        has_peers: bool,
-        is_captured: bool,
-    ) -> None:
-        self.program = program = own.job.programs[rank]
-        places, signature = Places([program]), own.signature
-        self.inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
-        self.outputs = _slots(places, signature.outputs, _HOST)
-        self.flights: list[_Flight] = []
-        self._calls = 0
-        for _ in range(RUN_AHEAD):
-            host = device.allocate_pinned(program.arenas[_HOST])
-            bases: dict[Space, int] = {SHARED: arena, _HOST: host.ptr}
-            work, progress = partial(issue, program, own.code, bases, device), None
-            if has_peers:
-                progress = Progress(device, program)
-                work = partial(work, mark=progress.mark)
-            self.flights.append(_Flight(host, device.captured(work) if is_captured else work, progress))
-
-    def next(self) -> _Flight:
-        """Those of the next call."""
-        self._calls += 1
-        return self.flights[(self._calls - 1) % len(self.flights)]
-
-
-class _Flight:
-    """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
-
-    def __init__(self, host: Any, run: Callable[[], None], progress: Progress | None) -> None:
-        self._run, self._progress = run, progress
-        self.entry = 0
-        self.done: Any = None
-        self._memory = host
-        self._bytes = np.frombuffer(host, np.uint8)
-        self._readings = Readings()
-
-    def tensor(self, slot: Slot) -> np.ndarray:
-        """The memory of an input or an output."""
-        return typed(self._bytes[slot.range.offset : slot.range.end], slot)
-
-    def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
-        """The outputs, to be read when the step is done."""
-        return self._readings.give(map(self.tensor, slots))
-
-    def launch(self) -> None:
-        """Queues the step."""
-        if self._progress is not None:
-            self._progress.reset()
-        self._run()
-
-    def unfinished(self) -> int | None:
-        """See `Progress`."""
-        progress = self._progress
-        return None if progress is None else progress.unfinished()
-
-    def let_go(self) -> None:
-        """Before its memory is reused: copies out outputs that are still referenced."""
-        self._readings.keep()
-
-    def release(self) -> None:
-        """Releases the memory; nothing is running any more."""
-        self._readings.release()
-        del self._bytes, self._memory, self._run
-        # Another thread may be about to look at it.
-        self._progress = None
-
-
-def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
-    slots = [slot for _, slot in places.of(specs)]
-    for slot in slots:
-        # An empty tensor has no place.
-        if slot.range.length and slot.range.space != space:
-            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
-            raise ArtifactError("the plan", fact, hint="compile the step again")
-    return slots
+def _as_is(work: Callable[[], None]) -> Callable[[], None]:
+    return work

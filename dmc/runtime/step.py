@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray
 from dmc.runtime.planned import PlannedSession
+from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
@@ -50,7 +52,8 @@ class Step:
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
     takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
-    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any.
+    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any. `device_bytes`: of
+    device memory, of the fullest rank.
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class Step:
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
+        every = (artifact, *artifact.programs.values())
+        self.device_bytes = max(each.job.peaks().get("device", 0) for each in every)
         self._state = HeldState(artifact.signature.state, opened.ranks, opened.session, opened.peers)
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
 
@@ -161,8 +166,7 @@ class Step:
             fact = f"was compiled for {self._artifact.target}, and contains no CPU code to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         if isinstance(self._session, PlannedSession):
-            fact = "already runs on the CPU, the reference of the comparison"
-            raise ArtifactError("the step", fact, hint='load it with device="cuda"')
+            raise ArtifactError("the step", "already runs on the CPU, the reference", hint='load it with device="cuda"')
         self._verifies = True
 
     def state_dict(self) -> StateDict:
@@ -211,6 +215,10 @@ class Step:
         else:
             self.peers.on_first(lambda: snapshot.write(path))
 
+    def profile(self, steps_ns: Sequence[float] = ()) -> Profile:
+        """What a step takes, and on a GPU each of its commands. Collective; runs steps that change the state."""
+        return profile(self._artifact.job, self._session, self.peers, steps_ns)
+
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
@@ -251,11 +259,8 @@ class Step:
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """The CPU's outcome of this step."""
         before = self.snapshot()
-        other = Step(before, "cpu")
-        try:
+        with contextlib.closing(Step(before, "cpu")) as other:
             left = other._left(*other._issue(lambda _: batch, rates.tolist(), check_finite))
-        finally:
-            other.close()
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")

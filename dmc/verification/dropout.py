@@ -49,5 +49,4 @@ class Draws(TorchDispatchMode):
             raise VerificationError("the model", fact, hint="compare it without checkpointing")
         draw = self._counter * MAX_SITES + self._sites
         self._sites += 1
-        bits = uniform_bits(like.numel(), self._seed, draw)
-        return torch.from_numpy(bits >= threshold(p)).view(like.shape)
+        return torch.from_numpy(uniform_bits(like.shape, self._seed, draw) >= threshold(p))

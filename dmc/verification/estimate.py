@@ -42,7 +42,7 @@ class Rates:
         rate is assumed slower than that of one core by its own clock.
         """
         x, y, threads = torch.ones(_PRODUCT, _PRODUCT), torch.ones(_VECTOR), torch.get_num_threads()
-        works = (lambda: x @ x, lambda: y + y, lambda: uniform_bits(_DRAWS, 0, 0))
+        works = (lambda: x @ x, lambda: y + y, lambda: uniform_bits((_DRAWS,), 0, 0))
         together = _shortest(time.perf_counter, works)
         torch.set_num_threads(1)
         try:

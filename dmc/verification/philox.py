@@ -5,26 +5,28 @@ Each block is computed once, for the eight elements that share it, in memory tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.importer.composites.philox import MULTIPLIERS, ROUNDS, WEYL
+from dmc.importer.composites.philox import GROUP, MULTIPLIERS, ROUNDS, WEYL
 
 Words = NDArray[np.uint64]
 
 # Philox blocks computed together: their words fit the cache of a core.
 BLOCKS = 1 << 14
-# 32 consecutive elements share four blocks of four words.
-_GROUP, _BLOCKS_OF_GROUP, _WORDS_OF_BLOCK = 32, 4, 4
+_BLOCKS_OF_GROUP, _WORDS_OF_BLOCK = 4, 4
 _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
 
 
-def uniform_bits(count: int, seed: int, draw: int) -> NDArray[np.uint16]:
-    """16 bits per element. seed, draw: of 64 bits, signed or not."""
-    groups = -(-count // _GROUP)
+def uniform_bits(shape: Sequence[int], seed: int, draw: int) -> NDArray[np.uint16]:
+    """16 bits per element of `shape`. seed, draw: of 64 bits, signed or not."""
+    *_, columns = shape or (1,)
+    rows, per_row = math.prod(shape[:-1]), -(-columns // GROUP)
+    groups = rows * per_row
     # Little-endian, so that the low half of a word comes first.
     words = np.empty((groups, _WORDS_OF_BLOCK, _BLOCKS_OF_GROUP), "<u4")
     step = BLOCKS // _BLOCKS_OF_GROUP
@@ -33,7 +35,7 @@ def uniform_bits(count: int, seed: int, draw: int) -> NDArray[np.uint16]:
         blocks = _words(first * _BLOCKS_OF_GROUP, len(part) * _BLOCKS_OF_GROUP, seed, draw)
         for word, each in enumerate(blocks):
             part[:, word] = each.reshape(-1, _BLOCKS_OF_GROUP)
-    return words.reshape(-1).view("<u2")[:count]
+    return words.reshape(-1).view("<u2").reshape(rows, per_row * GROUP)[:, :columns].reshape(tuple(shape))
 
 
 def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:

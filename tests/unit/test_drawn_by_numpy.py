@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import example, given
@@ -13,17 +15,17 @@ from dmc.verification import philox
 OF_64_BITS = st.integers(-(2**63), 2**63 - 1)
 
 
-def _of_the_step(count: int, seed: int, draw: int) -> list[int]:
-    return uniform_bits([count], torch.tensor(seed), torch.tensor(draw)).tolist()
+def _of_the_step(shape: list[int], seed: int, draw: int) -> list[int]:
+    return uniform_bits(shape, torch.tensor(seed), torch.tensor(draw)).tolist()
 
 
-@given(st.integers(0, 70), OF_64_BITS, OF_64_BITS)
-@example(count=70, seed=-1, draw=-1)
-@example(count=70, seed=5 + (7 << 32), draw=6 + (9 << 32))
-def test_any_seed_and_draw(count: int, seed: int, draw: int) -> None:
-    assert philox.uniform_bits(count, seed, draw).tolist() == _of_the_step(count, seed, draw)
+@given(st.lists(st.integers(0, 70), max_size=3).filter(lambda shape: math.prod(shape) < 5000), OF_64_BITS, OF_64_BITS)
+@example(shape=[70], seed=-1, draw=-1)
+@example(shape=[2, 3, 33], seed=5 + (7 << 32), draw=6 + (9 << 32))
+def test_any_shape_seed_and_draw(shape: list[int], seed: int, draw: int) -> None:
+    assert philox.uniform_bits(shape, seed, draw).tolist() == _of_the_step(shape, seed, draw)
 
 
 def test_across_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(philox, "BLOCKS", 8)
-    assert philox.uniform_bits(101, 3, 1).tolist() == _of_the_step(101, 3, 1)
+    assert philox.uniform_bits([101], 3, 1).tolist() == _of_the_step([101], 3, 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -42,9 +44,9 @@ def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
     words: list[int] = []
     draw = dropout.uniform_bits
 
-    def drawn(count: int, seed: int, number: int) -> Any:
-        words.append(count)
-        return draw(count, seed, number)
+    def drawn(shape: Sequence[int], seed: int, number: int) -> Any:
+        words.append(math.prod(shape))
+        return draw(shape, seed, number)
 
     monkeypatch.setattr(dropout, "uniform_bits", drawn)
     with FlopCounterMode(display=False) as flops, Made() as made:

@@ -33,6 +33,13 @@ def _written_through_a_view(_: Tensor) -> Tensor:
     return mask
 
 
+def _written_in_a_region(_: Tensor) -> Tensor:
+    mask = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()
+    with torch.no_grad():
+        mask.view(-1).mul_(True)
+    return mask
+
+
 CAUSAL: dict[str, Mask] = {
     "compared": lambda x: _lower(),
     "tril": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(),
@@ -40,6 +47,15 @@ CAUSAL: dict[str, Mask] = {
     "added": lambda x: torch.where(_lower(), 0.0, -math.inf),
     "of packed sequences": lambda x: _lower() & (torch.zeros(SIZE)[None, :] == torch.zeros(SIZE).cumsum(0)[:, None]),
 }
+
+
+def _written_after_it_was_combined(x: Tensor) -> Tensor:
+    mask = x[:, :, None, :, 0] > 0
+    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
+    mask.mul_(False)
+    return both
+
+
 LEFT: dict[str, Mask] = {
     "of the input": lambda x: _lower() & (x[0, 0, :, :1] > 0).t(),
     "strictly above": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(-1),
@@ -47,7 +63,16 @@ LEFT: dict[str, Mask] = {
     "a large number, not infinity": lambda x: torch.where(_lower(), 0.0, -1e9),
     "written": _written,
     "written through a view": _written_through_a_view,
+    "written in a region of another mode": _written_in_a_region,
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
+    "written after it was combined": _written_after_it_was_combined,
+}
+
+
+PADDED: dict[str, Mask] = {
+    "expanded": lambda x: (x[:, :, None, :, 0] > -9).expand(2, 1, SIZE, SIZE),
+    "of all rows": lambda x: (torch.arange(SIZE)[None, None, :, None] >= 0) & (x[:, :, None, :, 0] > -9),
+    "first": lambda x: (x[:, :, None, :, 0] > -9) & torch.ones(1, 1, SIZE, SIZE, dtype=torch.bool),
 }
 
 
@@ -87,6 +112,24 @@ def test_any_other_mask_is_left(mask: str) -> None:
     torch.manual_seed(0)
     node = _attention(Attention(LEFT[mask]), torch.randn(2, 1, SIZE, 4))
     assert isinstance(node.args[3] if len(node.args) > 3 else node.kwargs["attn_mask"], fx.Node)
+
+
+@pytest.mark.parametrize("mask", PADDED)
+def test_a_mask_that_is_the_same_for_every_row_is_a_row(mask: str) -> None:
+    node = _attention(Attention(PADDED[mask]), torch.randn(2, 1, SIZE, 4))
+    narrow = node.args[3]
+    assert isinstance(narrow, fx.Node)
+    assert narrow.meta["val"].shape == (2, 1, 1, SIZE)
+
+
+def test_the_masks_of_bert_are_rows() -> None:
+    config = transformers.BertConfig(vocab_size=16, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
+    tokens = torch.zeros(2, 8, dtype=torch.long)
+    graph = torch.export.export(transformers.BertModel(config), (tokens, tokens + 1)).graph_module
+    recognise_masks(graph)
+    nodes = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.scaled_dot_product_attention.default)
+    masks = [node.args[3] for node in nodes]
+    assert [each.meta["val"].shape for each in masks if isinstance(each, fx.Node)] == [(2, 1, 1, 8)] * 2
 
 
 def test_the_masks_of_gpt2_are_recognised() -> None:

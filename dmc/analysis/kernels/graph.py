@@ -56,8 +56,11 @@ class Graph:
         return value
 
 
-def step_graph(step: func.FuncOp) -> Graph:
-    """The graph of a straight-line step. Raises DmcError for an operation that cannot be part of a kernel."""
+def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
+    """The graph of a straight-line step. own: whether dmc's own code computes its kernels, not IREE's.
+
+    Raises DmcError for an operation that cannot be part of a kernel.
+    """
     *views, terminator = step.entry_block.operations
     ops = tuple(view.operation for view in views)
     made_by: dict[ir.Value, int] = {}
@@ -67,9 +70,11 @@ def step_graph(step: func.FuncOp) -> Graph:
         reads.append(tuple(outer_reads(op)))
         kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
         made_by.update(dict.fromkeys(op.results, number))
-    for number, op in enumerate(ops):
-        if kinds[number] is Kind.COMPUTE and _is_for_products(op):
+    inlined: set[ir.Operation] = set()
+    for number, op in reversed(list(enumerate(ops))):
+        if kinds[number] is Kind.COMPUTE and _is_for_products(op, inlined if own else set()):
             kinds[number] = Kind.INLINED
+            inlined.add(op)
     return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
 
 
@@ -108,11 +113,16 @@ def _is_parallel(op: ir.Operation) -> bool:
     return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
 
 
-def _is_for_products(op: ir.Operation) -> bool:
-    """Whether all its readers are matrix products, which can read its operand instead."""
+def _is_for_products(op: ir.Operation, inlined: set[ir.Operation]) -> bool:
+    """Whether all its readers are matrix products, or part of these, which can read its operand instead."""
     if op.name != "linalg.transpose" and not is_cast(op, WIDEN):
         return False
     in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]
     products = ("linalg.matmul", "linalg.batch_matmul") if in_batches else ("linalg.matmul",)
+    # A matrix that is cast on its way can only be a factor of `linalg.matmul`.
+    through = inlined if in_batches or len(op.results[0].type.shape) == 2 else set[ir.Operation]()
     uses = list(op.results[0].uses)
-    return bool(uses) and all(use.owner.operation.name in products and use.operand_number < 2 for use in uses)
+    return bool(uses) and all(
+        (use.owner.operation.name in products and use.operand_number < 2) or use.owner.operation in through
+        for use in uses
+    )

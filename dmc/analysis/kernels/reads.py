@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.shapes import keeps_order
+from dmc.analysis.kernels.shapes import PIECES, keeps_order
 from dmc.analysis.storage.pieces import RESHAPES
 
 ORDER, APART = "elements in another order", "read as a part, by index, or after a barrier"
@@ -35,7 +35,9 @@ def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
             yield from (Read(base, base, APART) for base in _inlined(graph, value))
         elif kind is not Kind.CONSTANT:
             base, part, why = _through_views(graph, value)
-            if i >= operands - len(op.results):
+            if op.name in PIECES:
+                why = why or ORDER
+            elif i >= operands - len(op.results):
                 why = APART
             elif not why and not _keeps_order(op, value):
                 why = ORDER

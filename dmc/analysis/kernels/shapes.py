@@ -9,6 +9,10 @@ from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.cost import is_contraction, loop_sizes
 
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
+# Parts of tensors taken or put together: index arithmetic in generated kernels, kernels of their own in IREE.
+PIECES = ("tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
+# A kernel evaluates all parts for every element.
+_MOST_PARTS = 4
 # With fewer rows than this, a row-wise kernel does not pay.
 ROWS = 16
 
@@ -61,9 +65,9 @@ class Loops:
         return size == (reduction[0] if reduction else self.product or max(self.sizes))
 
 
-def loops_of(op: ir.Operation) -> Loops | None:
-    """The loops of an operation; None for one that needs its own kernel."""
-    if op.name in MOVES:
+def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
+    """The loops of an operation; None for one that needs its own kernel. pieces: whether `PIECES` share kernels."""
+    if op.name in MOVES or (pieces and op.name in PIECES and len(op.operands) <= _MOST_PARTS):
         return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
     if is_contraction(op):
         return Loops(product=prod(op.results[0].type.shape))

@@ -95,6 +95,7 @@ class Objective(nn.Module):
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
         if self.own_loss is not None:
             return self.own_loss(self.model(*positional, **keyword))
+        assert self.loss is not None, "what is not the model's own is a function"
         if positional:
             *inputs, targets = positional
             return self.loss(self.model(*inputs, **keyword), targets)

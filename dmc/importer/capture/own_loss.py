@@ -52,8 +52,9 @@ def own_loss(output: Any) -> Any:
 def element(output: Any, key: int | str) -> Any:
     """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
     try:
-        is_attribute = isinstance(key, str) and not isinstance(output, Mapping)
-        return getattr(output, key) if is_attribute else output[key]
+        if isinstance(key, str) and not isinstance(output, Mapping):
+            return getattr(output, key)
+        return output[key]
     except (LookupError, TypeError, AttributeError) as error:
         has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
         fact = f"loss={key!r} names no element of the model's output, a {type(output).__name__}{has}"

@@ -1,5 +1,7 @@
-"""Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as
+"""Philox4x32-7, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as
 1, 2, 3" (SC 2011, section 4.3): a block of four 32-bit words is a pure function of a counter and a key.
+
+Of its variants that pass every test of TestU01's BigCrush, the one with the fewest rounds (table 2).
 
 Words are kept in int64 tensors, so that every operation exists on every backend.
 """
@@ -11,9 +13,11 @@ from torch import Tensor
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
-ROUNDS = 10
+ROUNDS = 7
 # Of what an element draws.
 BITS = 16
+# Elements that share whole blocks.
+GROUP = 32
 _MASK = 0xFFFFFFFF
 
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -35,12 +39,13 @@ def philox4x32(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
 def uniform_bits(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
     """A number of 16 bits for each element of `shape`, int64; `seed` and `draw` are int64 scalars.
 
-    The key is the seed, the counter is (block's two halves, draw's two halves). Of the elements in row-major order each
-    32 share four blocks, and each word serves two neighbours: pair i of their 16 takes word i div 4 of block i mod 4,
-    first its low half. A thread that holds an accumulator of tensor cores has pairs that are eight elements apart: so
-    it draws whole blocks. Bits depend on the global index alone, so they are the same however the tensor is split.
+    The key is the seed, the counter is (block's two halves, draw's two halves). Of the elements of a row, which is the
+    last dimension, each 32 share four blocks, and each word serves two neighbours: pair i of their 16 takes word i div
+    4 of block i mod 4, first its low half. Every row begins with new blocks. A thread that holds an accumulator of
+    tensor cores has pairs that are eight elements apart: so it draws whole blocks. Bits depend on the global index
+    alone, so they are the same however the tensor is split.
     """
-    index = _row_major_index(shape, seed.device)
+    index = _index(shape, seed.device)
     block = (index >> 5) * 4 + ((index >> 1) & 3)
     words = philox4x32(
         (block & _MASK, (block >> 32) & _MASK, draw & _MASK, (draw >> 32) & _MASK),
@@ -59,7 +64,8 @@ def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
     return product & _MASK, (product >> 32) & _MASK
 
 
-def _row_major_index(shape: list[int], device: torch.device) -> Tensor:
+def _index(shape: list[int], device: torch.device) -> Tensor:
+    """Row-major, of rows that are padded to whole groups."""
     # A sum of broadcast ranges, one per dimension: fuses into its consumer, where a reshaped range may not.
     index = torch.zeros([1] * len(shape), dtype=torch.int64, device=device)
     stride = 1
@@ -67,5 +73,5 @@ def _row_major_index(shape: list[int], device: torch.device) -> Tensor:
         view = [1] * len(shape)
         view[dim] = shape[dim]
         index = index + torch.arange(shape[dim], dtype=torch.int64, device=device).view(view) * stride
-        stride *= shape[dim]
+        stride *= shape[dim] if dim < len(shape) - 1 else -(-shape[dim] // GROUP) * GROUP
     return index

@@ -1,7 +1,9 @@
-"""Constant attention masks: computed at compile time, and dropped where an attribute of attention expresses them.
+"""Attention masks: what is constant is computed at compile time, and dropped where an attribute of attention
+expresses it.
 
 Models build masks from ranges and comparisons, in `forward`. The values of a mask that depends on no input are known:
-one that hides exactly what is above the diagonal is `is_causal`, one that hides nothing is no mask.
+one that hides exactly what is above the diagonal is `is_causal`, one that hides nothing is no mask. A mask combined
+with one that hides nothing, or repeated for every row, is used as it was before.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from torch import fx
 from dmc.importer.forward.randomness import draws_numbers
 from dmc.importer.torch_internals import OpOverload, may_write, written
 
-_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+aten = torch.ops.aten
+_ATTENTION = aten.scaled_dot_product_attention.default
+_BOTH = (aten.bitwise_and.Tensor, aten.logical_and.default, aten.__and__.Tensor)
 _PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 # A mask of more elements is computed in the step.
 _MOST_ELEMENTS = 1 << 28
@@ -26,7 +30,8 @@ Known: TypeAlias = dict[fx.Node, torch.Tensor | None]
 
 def recognise_masks(graph: fx.GraphModule) -> None:
     """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read becomes unused."""
-    known: Known = dict.fromkeys(written(graph.graph))
+    changed = frozenset(written(graph.graph))
+    known: Known = dict.fromkeys(changed)
     for node in graph.graph.find_nodes(op="call_function", target=_ATTENTION):
         given = {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
         mask = given.get("attn_mask")
@@ -34,11 +39,42 @@ def recognise_masks(graph: fx.GraphModule) -> None:
         if not isinstance(mask, fx.Node) or given.get("is_causal", False):
             continue
         value = _value(mask, known)
-        if value is None or (is_causal := _is_causal(value)) is None:
+        if value is not None and (is_causal := _is_causal(value)) is not None:
+            given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
+        elif (narrow := _narrowest(mask, known, changed)) is not mask:
+            given |= {"attn_mask": narrow, "dropout_p": given.get("dropout_p", 0.0), "is_causal": False}
+        else:
             continue
-        given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
         node.args = tuple(given.pop(name) for name in _PARAMETERS)
         node.kwargs = given
+
+
+def _narrowest(mask: fx.Node, known: Known, changed: frozenset[fx.Node]) -> fx.Node:
+    """The mask before it was expanded, or combined with one that hides nothing: attention broadcasts it.
+
+    changed: nodes that are written in place, which may be something else by then.
+    """
+    while (narrow := _narrower(mask, known)) is not None and narrow not in changed:
+        before, after = narrow.meta["val"], mask.meta["val"]
+        if before.dtype != torch.bool or before.dim() != after.dim():
+            break
+        mask = narrow
+    return mask
+
+
+def _narrower(mask: fx.Node, known: Known) -> fx.Node | None:
+    operands = [each for each in mask.args if isinstance(each, fx.Node)]
+    if mask.target == aten.expand.default:
+        return operands[0]
+    if mask.target not in _BOTH or len(operands) != 2:
+        return None
+    hiding = [each for each in operands if not _hides_nothing(each, known)]
+    return hiding[0] if len(hiding) == 1 else None
+
+
+def _hides_nothing(mask: fx.Node, known: Known) -> bool:
+    value = _value(mask, known)
+    return value is not None and value.dtype == torch.bool and bool(value.all())
 
 
 def _is_causal(mask: torch.Tensor) -> bool | None:
@@ -84,5 +120,5 @@ def _is_plain(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     value = node.meta.get("val")
-    is_pure = not may_write(node.target) and not draws_numbers(node.target)
+    is_pure = not may_write(node) and not draws_numbers(node.target)
     return is_pure and isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS

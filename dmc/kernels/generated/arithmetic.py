@@ -58,6 +58,7 @@ FLOAT: dict[str, tuple[str, str]] = {
     "math.tanh": ("tanh", "functions.tanh({})"),
     # Not of MLIR: see `dmc.kernels.generated.tanh`.
     "tanh_beside_one": ("tanh", "functions.tanh_beside_one({})"),
+    "erf_beside_one": ("erf", "functions.erf_beside_one({})"),
     "math.fma": ("sum", "tl.fma({}, {}, {})"),
 }
 _BITWISE = {"arith.andi": ("both", "{} & {}"), "arith.ori": ("either", "{} | {}"), "arith.xori": ("differ", "{} ^ {}")}

@@ -230,6 +230,8 @@ class Emitter:
                 return integers.absolute(writer, values[0])
             case "math.tanh" if is_beside_one(op):
                 return arithmetic.float_op(writer, op, values, "tanh_beside_one")
+            case "math.erf" if is_beside_one(op):
+                return arithmetic.float_op(writer, op, values, "erf_beside_one")
             case name if name in arithmetic.FLOAT:
                 return arithmetic.float_op(writer, op, values)
             case name if name in arithmetic.TO_FLOAT:

@@ -42,7 +42,9 @@ class Sharing:
             depth = min(power_of_two(loops.depth), chosen["tile"] // 2)
             kept = min(power_of_two(loops.kept), max(1, chosen["tile"] // depth))
         else:
-            kept = min(power_of_two(loops.kept), chosen["kept"])
+            # Shallow reductions have more results in a tile.
+            shallow = chosen["tile"] // power_of_two(loops.depth)
+            kept = min(power_of_two(loops.kept), max(chosen["kept"], shallow))
             depth = min(power_of_two(loops.depth), chosen["tile"] // kept)
         tiles = -(-loops.kept // kept)
         wanted = max(1, min(-(-chosen["programs"] // tiles), -(-loops.depth // depth)))

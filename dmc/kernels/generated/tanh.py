@@ -1,4 +1,4 @@
-"""Hyperbolic tangents combined with 1, as in GELU and its gradient, so that only their absolute error matters."""
+"""Functions combined with 1, as tanh and erf in GELU and its gradient, so that only their absolute error matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dmc._mlir import ir
 
 
 def is_beside_one(op: Any) -> bool:
-    """Whether every user of a `math.tanh` of f32 adds it to 1, or subtracts its square from 1."""
+    """Whether every user of a function of f32 adds it to 1, or subtracts its square from 1."""
     (result,) = op.results
     return str(result.type) == "f32" and all(_is_absorbed(use.owner.operation, result) for use in result.uses)
 

@@ -21,8 +21,8 @@ _MOST_AT_ONCE = 64
 class Tiles:
     """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth.
 
-    matrices: its factors, if the copy engine transfers their tiles. resident: whether each program computes several
-    tiles (a persistent kernel), prefetching the next.
+    matrices: its factors, if the copy engine transfers their tiles. resident: how many programs a processor has for as
+    long as there are tiles (a persistent kernel), each prefetching its next; 0: each program computes one tile.
     """
 
     product: Product
@@ -31,7 +31,7 @@ class Tiles:
     inner: int
     splits: int
     matrices: tuple[Matrix, Matrix] | None = None
-    resident: bool = False
+    resident: int = 0
 
     @staticmethod
     def of(product: Product, chosen: Candidate, matrices: tuple[Matrix, Matrix] | None) -> Tiles:
@@ -42,7 +42,7 @@ class Tiles:
         splits = min(chosen["splits"], steps)
         per_split = -(-steps // splits)
         matrices = matrices if chosen["copied"] else None
-        return Tiles(product, rows, columns, inner, -(-steps // per_split), matrices, bool(chosen["resident"]))
+        return Tiles(product, rows, columns, inner, -(-steps // per_split), matrices, chosen["resident"])
 
     def count(self, kind: str) -> int:
         """The number of tiles along the rows or columns."""
@@ -61,11 +61,11 @@ class Tiles:
     @property
     def programs(self) -> int:
         """The number of programs."""
-        return min(self.total, _PROCESSORS) if self.resident else self.total
+        return min(self.total, _PROCESSORS * self.resident) if self.resident else self.total
 
     def by_threads(self) -> Tiles:
         """The same tiles, loaded by threads."""
-        return replace(self, matrices=None, resident=False)
+        return replace(self, matrices=None, resident=0)
 
 
 def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Matrix] | None:
@@ -123,4 +123,10 @@ COPIED = (
     _copied(128, 128, 4, 3, 2, 0),
     _copied(128, 128, 8, 3, 1, 0),
     _copied(128, 256, 8, 3, 2, 0),
+    # The epilogue of one program overlaps with the products of another.
+    _copied(128, 128, 4, 3, 1, 2),
+    _copied(128, 128, 4, 3, 2, 2),
+    _copied(128, 128, 4, 3, 4, 2),
+    _copied(256, 128, 8, 3, 4, 1),
+    _copied(128, 128, 8, 3, 1, 2),
 )

@@ -108,7 +108,7 @@ def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
 @triton.jit
 def _mask_of(mask, index, c: tl.constexpr):
     """Where the packed bits of a head begin: for each column of blocks a byte a row."""
-    return mask + index.to(tl.int64) * (c.columns // 8 * c.rows)
+    return mask + index.to(tl.int64) * (c.dropout.blocks * c.rows)
 
 
 @triton.jit
@@ -120,7 +120,7 @@ def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.cons
     row, block = blocks(dropout)
     row, block = first_row + row, first_column // 8 + block
     x, y, z, w = words_of(index.to(tl.int64) * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
-    inside = (row < c.rows) & (block < c.columns // 8)
+    inside = (row < c.rows) & (block < dropout.blocks)
     tl.store(_mask_of(mask, index, c) + block * c.rows + row, packed(x, y, z, w, dropout).to(tl.int8), mask=inside)
     return spread(x, y, z, w, dropout)
 
@@ -136,5 +136,5 @@ def kept_as_stored(mask, seed, draw, index, first_row, first_column, c: tl.const
     dropout: tl.constexpr = c.dropout
     if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
         return expanded(tl.load(address), dropout)
-    inside = (block < c.columns // 8)[:, None] & (row < c.rows)[None, :]
+    inside = (block < dropout.blocks)[:, None] & (row < c.rows)[None, :]
     return expanded(tl.load(address, mask=inside, other=0), dropout)

@@ -1,6 +1,7 @@
 """Dropout masks by Philox4x32, bit for bit those of the composite `dropout`.
 
-A block has four words of 32 bits, a word serves two neighbours, and 32 elements in a row share four blocks: pair i of
+A block has four words of 32 bits, a word serves two neighbours, and 32 elements in a row, whose first begin with new
+blocks, share four blocks: pair i of
 their 16 takes word i div 4 of block i mod 4. Pairs that are eight elements apart are what a thread holds of the
 accumulator of a matrix product, so that it computes whole blocks, and nobody else does. `dropout` is a `Dropout`.
 """
@@ -12,7 +13,7 @@ FIRST_MULTIPLIER = tl.constexpr(0xD2511F53)
 SECOND_MULTIPLIER = tl.constexpr(0xCD9E8D57)
 FIRST_WEYL = tl.constexpr(0x9E3779B9)
 SECOND_WEYL = tl.constexpr(0xBB67AE85)
-ROUNDS = tl.constexpr(10)
+ROUNDS = tl.constexpr(7)
 
 
 @triton.jit
@@ -61,7 +62,7 @@ def blocks(dropout: tl.constexpr):
 @triton.jit
 def words_of(row, block, seed, draw, dropout: tl.constexpr):
     """The words of blocks, by their row among all that the tensor has, and their number in it."""
-    stride: tl.constexpr = dropout.columns // 8
+    stride: tl.constexpr = dropout.blocks
     if dropout.wide:
         return words(row.to(tl.int64) * stride + block, seed, draw, True)
     return words(row.to(tl.uint32) * stride + block.to(tl.uint32), seed, draw, False)
@@ -100,7 +101,7 @@ def expanded(bits, dropout: tl.constexpr):
 
 @triton.jit
 def _kept_elements(index, seed, draw, dropout: tl.constexpr):
-    """Whether to keep the elements at `index`: a block for each, for tensors whose rows may begin within a group."""
+    """Whether to keep the elements at `index`, of padded rows: a block for each, for tiles that are no whole groups."""
     block = index // 32 * 4 + index // 2 % 4
     a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.wide)
     which = (index // 8 % 4).to(tl.int32)
@@ -117,4 +118,4 @@ def kept(first_row, first_column, seed, draw, dropout: tl.constexpr):
         return spread(a, b, c, d, dropout)
     row = first_row + tl.arange(0, dropout.tile.rows).to(tl.int64)
     column = first_column + tl.arange(0, dropout.tile.columns)
-    return _kept_elements(row[:, None] * dropout.columns + column[None, :], seed, draw, dropout)
+    return _kept_elements(row[:, None] * (dropout.blocks * 8) + column[None, :], seed, draw, dropout)

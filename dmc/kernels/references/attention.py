@@ -45,7 +45,7 @@ class _Attention:
     def dropped(self, value: Tensor, entry: int) -> Tensor:
         if not self.problem.number("p"):
             return value
-        first = entry * value.numel()
+        first = entry * value.shape[0] * value.shape[1]
         return value * keep_scale(self.problem, tuple(value.shape), first, self.seed, self.draw)
 
     def keys(self, entry: int) -> Tensor:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dmc.kernels.dropout import GROUP, Tile, dropout_of
+from dmc.kernels.dropout import Tile, dropout_of
 from dmc.kernels.problem import Problem
 
 _MASK = 0xFFFFFFFF
-_ROUNDS = 10
+_ROUNDS = 7
 
 
 def keep_scale(problem: Problem, shape: tuple[int, ...], first: int, seed: Tensor, draw: Tensor) -> Tensor:
-    """float64: 1/(1-p) where an element is kept, else 0; for elements `first`, … of a tensor, in `shape`."""
-    count = torch.Size(shape).numel()
-    dropout = dropout_of(problem, first + count, shape[-1], Tile(1, shape[-1], 1))
+    """float64: 1/(1-p) where an element is kept, else 0; for rows `first`, … of a tensor, in `shape`."""
+    rows = torch.Size(shape[:-1]).numel()
+    dropout = dropout_of(problem, first + rows, shape[-1], Tile(1, shape[-1], 1))
     assert dropout is not None, "something is dropped"
-    skipped = first % GROUP
-    groups = torch.arange(first // GROUP, -(-(first + count) // GROUP), device=seed.device)
-    block = groups[:, None] * 4 + torch.arange(4, device=seed.device)
+    block = torch.arange(first * dropout.blocks, (first + rows) * dropout.blocks, device=seed.device).view(-1, 4)
     # [groups, word, block, half]
     word = torch.stack(_words(block, seed, draw), 1)
-    bits = torch.stack((word & 0xFFFF, word >> 16), 3).flatten()[skipped : skipped + count]
-    return (bits >= dropout.threshold).double().mul_(dropout.scale).view(shape)
+    bits = torch.stack((word & 0xFFFF, word >> 16), 3).reshape(rows, -1)[:, : shape[-1]]
+    return (bits >= dropout.threshold).double().mul_(dropout.scale).reshape(shape)
 
 
 def _words(block: Tensor, seed: Tensor, draw: Tensor) -> tuple[Tensor, ...]:

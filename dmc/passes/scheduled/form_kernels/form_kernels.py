@@ -47,14 +47,14 @@ class FormKernels(Pass):
         join_batches_first(step)
         shared = SharedFunctions(module)
         form_whole_composites(step, shared)
-        graph = step_graph(step)
+        machines = targets(target_of(module))
+        has_kernels = all(each.has_kernels for each in machines)
+        graph = step_graph(step, has_kernels)
         works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
-        machines = targets(target_of(module))
-        has_kernels = all(each.has_kernels for each in machines)
         most_values = min(each.most_values for each in machines)
-        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, pieces=has_kernels)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)

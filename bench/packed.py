@@ -1,0 +1,53 @@
+"""A compiled step as a small file, to be carried to another machine: its parameters are zero there."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.dtypes import dtype_of
+from dmc.runtime.step import Step
+
+PACKED = ".step"
+_ZERO = ("parameter", "optimizer")
+
+
+def write_packed(artifact: Artifact, path: Path) -> None:
+    """Writes a step, which `read_packed` of the same version of dmc reads."""
+    pairs = zip(artifact.signature.state, artifact.state, strict=True)
+    # Buffers, such as a model's frequencies or positions, are what they are.
+    kept = {spec.name: np.array(array) for spec, array in pairs if spec.role not in _ZERO}
+    path.write_bytes(gzip.compress(pickle.dumps((replace(artifact, state=(), ir={}), kept)), 6))
+
+
+def read_packed(path: Path) -> Artifact:
+    """The step with parameters of zero. The proof is checked; unpickling trusts the file."""
+    loaded: tuple[Artifact, dict[str, np.ndarray]] = pickle.loads(gzip.decompress(path.read_bytes()))
+    artifact, kept = loaded
+    artifact.certificate.check(artifact.job, artifact.modules, artifact.code)
+    specs = artifact.signature.state
+    state = (kept[s.name] if s.name in kept else np.zeros(s.shape, dtype_of(s.dtype).numpy) for s in specs)
+    return replace(artifact, state=tuple(state))
+
+
+def load_packed(path: Path) -> Step:
+    """The step on the GPU."""
+    return Step(read_packed(path), "cuda")
+
+
+def write_candidates(artifact: Artifact, path: Path) -> None:
+    """Compiles what `dmc tune` times for a step: the candidates for its kernels."""
+    from dmc import dialect
+    from dmc._mlir import ir
+    from dmc.forms import PLANNED
+    from dmc.lowering.candidates import candidates_of
+    from dmc.pipeline import stem
+
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        path.write_bytes(candidates_of(ir.Module.parse(artifact.ir[stem(PLANNED)]), artifact.job).to_bytes())
