@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,3 +154,14 @@ def get_lr(it: int, config: Config) -> float:
     ratio = (it - config.warmup_iters) / max(1, config.max_iters - config.warmup_iters)
     coefficient = 0.5 * (1.0 + math.cos(math.pi * min(1.0, ratio)))
     return config.min_lr + coefficient * (config.learning_rate - config.min_lr)
+
+
+def estimate_loss(
+    evaluate: Callable[[torch.Tensor, torch.Tensor], Any], data: Data, config: Config, count: int = 1
+) -> dict[str, float]:
+    """The mean loss of either part; `evaluate` takes so many batches at once."""
+    rounds = range(config.eval_iters // count)
+    return {
+        split: sum(float(evaluate(*data.get_batch(split, count))) for _ in rounds) / len(rounds)
+        for split in ("train", "val")
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from nanogpt import GPT, Config, Data, get_lr
+from nanogpt import GPT, Config, Data, estimate_loss, get_lr
 
 
 def train(config: Config, text: torch.Tensor) -> list[float]:
@@ -21,24 +21,18 @@ def train(config: Config, text: torch.Tensor) -> list[float]:
         iter_num = saved["iter_num"]
 
     @torch.no_grad()
-    def estimate_loss() -> dict[str, float]:
+    def evaluate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         model.eval()
-        means = {}
-        for split in ("train", "val"):
-            losses = torch.zeros(config.eval_iters)
-            for k in range(config.eval_iters):
-                _, loss = model(*data.get_batch(split))
-                losses[k] = loss.item()
-            means[split] = losses.mean().item()
+        _, loss = model(x, y)
         model.train()
-        return means
+        return loss
 
     while iter_num < config.max_iters:
         lr = get_lr(iter_num, config)
         for group in optimizer.param_groups:
             group["lr"] = lr
         if iter_num % config.eval_interval == 0:
-            print(iter_num, estimate_loss())
+            print(iter_num, estimate_loss(evaluate, data, config))
         total = 0.0
         for _ in range(config.gradient_accumulation_steps):
             _, loss = model(*data.get_batch("train"))

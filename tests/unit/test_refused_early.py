@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import dmc
-from dmc import api
+from dmc import compilation
 from dmc.errors import DmcError, ImportFailure
 
 X = torch.randn(2, 4)
@@ -33,7 +33,7 @@ def _plan(rules: Any) -> dict[str, Any]:
 
 
 EARLY: dict[str, tuple[dict[str, Any], str]] = {
-    "machine": ({"machine": "h1000"}, "machine 'h1000': is not described\n  hint: use one of cpu, h200"),
+    "machine": ({"machine": "h1000"}, "machine 'h1000': is not described\n  hint: use one of cpu, h"),
     "target": ({"target": "tpu"}, "target 'tpu': does not exist\n  hint: use cpu or cuda"),
     "processor": (
         {"target": "cpu:znver9"},
@@ -58,7 +58,7 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", EARLY)
 def test_refused_before_anything_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options, message = EARLY[name]
-    monkeypatch.setattr(api, "import_step", _traced)
+    monkeypatch.setattr(compilation, "import_step", _traced)
     with pytest.raises(DmcError, match=message):
         _compile(Block(), functional.mse_loss, **options)
 
