@@ -18,14 +18,28 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_LINES = 15
 
 
-@pytest.fixture
-def nanogpt() -> Iterator[Any]:
-    """The folder's modules, by name."""
-    sys.path.insert(0, str(EXAMPLES / "nanogpt"))
+def _modules(folder: str) -> Iterator[Any]:
+    """Imports modules of a folder, by name."""
+    sys.path.insert(0, str(EXAMPLES / folder))
     try:
         yield importlib.import_module
     finally:
         sys.path.pop(0)
+        # The folders have modules of the same names.
+        for name in ("train", "train_eager"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def nanogpt() -> Iterator[Any]:
+    """The modules of nanoGPT."""
+    yield from _modules("nanogpt")
+
+
+@pytest.fixture
+def images() -> Iterator[Any]:
+    """The modules of the image classifier."""
+    yield from _modules("images")
 
 
 def _small(nanogpt: Any, folder: Path, **changes: Any) -> Any:
@@ -34,7 +48,7 @@ def _small(nanogpt: Any, folder: Path, **changes: Any) -> Any:
     return nanogpt("nanogpt").Config(**sizes, **loop, out=str(folder), **changes)
 
 
-@pytest.mark.parametrize("folder", ["nanogpt"])
+@pytest.mark.parametrize("folder", ["nanogpt", "images"])
 def test_a_compiled_script_is_eagers_but_for_a_few_lines(folder: str) -> None:
     eager, compiled = ((EXAMPLES / folder / name).read_text().splitlines() for name in ("train_eager.py", "train.py"))
     changed = [line for line in difflib.ndiff(eager, compiled) if line.startswith("+ ")]
@@ -65,3 +79,11 @@ def test_nanogpt_with_dropout_and_without_accumulation(nanogpt: Any, tmp_path: P
     # Other masks, but the same training.
     np.testing.assert_allclose(compiled, eager, atol=0.1)
     assert compiled != eager
+
+
+def test_images_are_eagers(images: Any) -> None:
+    """Augmentation, batch normalisation, last batches that are smaller, a scheduler, accuracy of other images."""
+    config = images("images").Config(images=20, held_out=12, size=6, width=4, batch_size=8, epochs=2)
+    eager, compiled = (images(name).train(config) for name in ("train_eager", "train"))
+    assert len(compiled) == 2 * (3 + 1)
+    np.testing.assert_allclose(compiled, eager, rtol=2e-4)
