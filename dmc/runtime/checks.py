@@ -58,6 +58,10 @@ def check_artifact(artifact: Artifact) -> None:
         facts += [f"has no code for {kind!r} for its {name}" for kind in _without_code(program)]
         if (apart := artifact.job.state_apart(program.job)) is not None:
             facts.append(f"has {apart!r} elsewhere for its {name}")
+        other = program.signature
+        split = [spec.name for spec in signature.state if signature.splits_of(spec) != other.splits_of(spec)]
+        if split or signature.mesh != other.mesh:
+            facts.append(f"is split over ranks in another way for its {name}: {', '.join(split)}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
