@@ -3,53 +3,32 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
 from torch import nn
 
-from dmc import dialect, pipeline, plans
+from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.requests.keeping import write_keeping
-from dmc.analysis.requests.plan import write_plan
-from dmc.errors import DmcError, PlanError, StateError
-from dmc.executors import STAGES, Builder, Executor, Settings
-from dmc.forms import PLACED
+from dmc.compilation import Compilation, Evaluation
+from dmc.compiled_step import CompiledStep
+from dmc.errors import DmcError, PlanError
+from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
 from dmc.importer.forward.precision import Precision
-from dmc.importer.step import ImportedStep, import_step
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.iree import check_target
+from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
-from dmc.plans import Plan, Recipe, ResolvedPlan
+from dmc.plans import Plan, Recipe
 from dmc.program.tuning import Table
-from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.state import StateDict
-from dmc.runtime.step import Step
 from dmc.runtime.world.launch import world_from_environment
 from dmc.target import CUDA, Target, targets
-from dmc.verification import Request, Verification, amount_of
-
-
-class CompiledStep(Step):
-    """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`."""
-
-    def state_dict(self) -> StateDict:
-        """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
-
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
-        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
-        """
-        state = super().state_dict()
-        for part in (state["model"], state["optimizer"], state.get("other", {})):
-            part.update({name: _to_tensor(array) for name, array in part.items()})
-        return state
+from dmc.verification import Request
 
 
 def compile(
@@ -68,6 +47,7 @@ def compile(
     memory_cap: int | None = None,
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -75,10 +55,12 @@ def compile(
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
     loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
-    where the model returns its own loss, as `transformers` models do when given labels.
+    where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
+    nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
     optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
-    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs. It
-    fixes shapes and types; the model's mode (train or eval) is taken as it is.
+    example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
+    list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;
+    the model's mode (train or eval) is taken as it is, with a note for eval.
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
@@ -100,6 +82,10 @@ def compile(
     no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
+    evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same
+    state in memory. A function instead of True is computed in place of the loss, as `lambda logits, targets:
+    (cross_entropy(logits, targets), logits)` for the logits too; for a model with its own loss, it takes the model's
+    output alone.
     verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
     state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
     time; otherwise a note says so. Neither the model nor the compiled step is affected.
@@ -126,6 +112,7 @@ def compile(
         memory_cap=memory_cap,
         tuning=tuning,
         seed=seed,
+        evaluation=evaluation,
         verify=verify,
         dump_dir=dump_dir,
         observer=observer,
@@ -151,6 +138,7 @@ def compile_artifact(
     memory_cap: int | None = None,
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
@@ -159,31 +147,54 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind = targets(target), _precision(precision)
+    chosen, kind, observer = targets(target), _precision(precision), observer or Observer()
     check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
+    _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
-    (observer := observer or Observer()).plan(("import", *STAGES, *(["verify"] if verify is not False else [])))
-    begin, request = time.perf_counter(), Request.of(model, loss, optimizer, example, kind, accumulate, seed)
+    _note_mode(model, observer)
+    examples = example if isinstance(example, list) and example else [example]
+    requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
+    compilation = Compilation(tuple(requests), evaluation, plan, settings, verify, observer, dump_dir)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        with observer.stage("import"):
-            imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
-        amount = amount_of(imported.module)
-        resolved = state_plan(imported, plan, accumulate, chosen[0])
-        built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
-        ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
-        artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
-        seconds = time.perf_counter() - begin
-        Verification(request, artifact, verify, amount, seconds, observer, is_named=":" in target).run()
-    return artifact
+        return compilation.artifact(context)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
     """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
     return CompiledStep.load(path, device, verify)
+
+
+def _check_early(model: nn.Module, loss: Any, plan: Recipe | None, machine: str, named: tuple[Target, ...]) -> None:
+    """Raises DmcError for what no later stage accepts, before anything is traced. named: targets whose processor is."""
+    machine_named(machine)
+    for each in named:
+        check_target(each)
+    if not isinstance(plan, Plan):
+        return
+    roots = [("", model), *([("loss.", loss)] if isinstance(loss, nn.Module) else [])]
+    shapes = {
+        f"{prefix}{name}": tuple(tensor.shape)
+        for prefix, root in roots
+        for tensors in (root.named_parameters, root.named_buffers)
+        for name, tensor in tensors(remove_duplicate=False)
+    }
+    modules = dict(model.named_modules())
+    plans.check_layers(
+        plan, {path: tuple(kind.__name__ for kind in type(own).__mro__) for path, own in modules.items()}
+    )
+    plans.check_patterns(plan, shapes, modules)
+
+
+def _note_mode(model: nn.Module, observer: Observer) -> None:
+    if not model.training:
+        observer.note(
+            "the model is in eval mode, so the step trains it without dropout, and with batch statistics as they are; "
+            "call model.train() before dmc.compile to train it as usual"
+        )
 
 
 def check_plan(mesh: Any, plan: Any) -> None:
@@ -211,19 +222,6 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
     if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
         fact = f"runs one rank only, not the {mesh.size} of {mesh}"
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
-
-
-def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
-    """Annotates `imported` with what a plan requests; None where that is not about placement."""
-    if plan is None:
-        return None
-    write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
-    if not isinstance(plan, Plan):
-        return None
-    signature = imported.signature
-    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
-    write_plan(imported.module, resolved, signature, machine.name)
-    return resolved
 
 
 def _check_settings(executor: str, memory_cap: Any) -> None:
@@ -257,16 +255,3 @@ def _precision(name: str) -> Precision:
     except ValueError:
         names = ", ".join(kind.value for kind in Precision)
         raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None
-
-
-def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
-    specs = imported.signature.state
-    bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
-    state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
-    return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)
-
-
-def _to_tensor(array: Any) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-    return torch.from_numpy(array)

@@ -10,7 +10,8 @@ import torch
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.api import check_plan, state_plan
+from dmc.api import check_plan
+from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
 from dmc.executors import Builder, Settings
 from dmc.importer.forward.precision import Precision

@@ -61,11 +61,12 @@ RANKS = {
     "passes": 5,
     "pipeline": 6,
     "executors": 7,
-    "verification": 8,
-    "api": 9,
-    **dict.fromkeys(("calibration", "fit"), 10),
-    "cli": 11,
-    "__main__": 12,
+    **dict.fromkeys(("verification", "compiled_step"), 8),
+    "compilation": 9,
+    "api": 10,
+    **dict.fromkeys(("calibration", "fit"), 11),
+    "cli": 12,
+    "__main__": 13,
 }
 
 
@@ -172,7 +173,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "api", "calibration", "cli")
+        return package in ("executors", "verification", "compilation", "compiled_step", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

@@ -10,8 +10,9 @@ from pathlib import Path
 from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.cli.opt_arguments import Arguments, parse_arguments
-from dmc.cli.opt_diagnostics import Collector, Diagnostic, from_error, render
+from dmc.cli.opt_diagnostics import Collector, Diagnostic, custom_syntax, from_error, render
 from dmc.cli.opt_expectations import check
+from dmc.dialect.symbols import verify_symbols
 from dmc.errors import DmcError, PipelineError
 from dmc.passes.base import REGISTRY, run_passes
 
@@ -91,6 +92,8 @@ def _process(arguments: Arguments, context: ir.Context, collector: Collector, so
     collector.attach(context)
     try:
         module = _parse(arguments, source)
+        if not arguments.allow_undefined_symbols:
+            verify_symbols(module)
         _run(arguments, module)
     except PipelineError:
         raise
@@ -99,7 +102,9 @@ def _process(arguments: Arguments, context: ir.Context, collector: Collector, so
         return None
     except ir.MLIRError as error:
         if not collector.has_errors():
-            collector.diagnostics.append(Diagnostic("error", None, str(error)))
+            # MLIR says nothing about custom syntax of a dialect that has none.
+            diagnostic = custom_syntax(source) or Diagnostic("error", None, str(error))
+            collector.diagnostics.append(diagnostic)
         return None
     return module.operation.get_asm(
         enable_debug_info=arguments.passes.print_debug_info, print_generic_op_form=arguments.passes.print_generic

@@ -19,6 +19,7 @@ _FLAGS = {
     "mlir-print-op-generic": "print operations in their generic form",
     "mlir-print-debuginfo": "print locations",
     "allow-unregistered-dialect": "accept operations of unknown dialects",
+    "allow-undefined-symbols": "accept fragments, whose meshes, channels, kernels or decompositions are elsewhere",
     "list-passes": "list the passes of dmc, with their options, and exit",
 }
 
@@ -43,6 +44,7 @@ class Arguments:
     split_input_file: bool
     verify_diagnostics: bool
     allow_unregistered_dialect: bool
+    allow_undefined_symbols: bool
     list_passes: bool
     passes: PassManagerOptions
 
@@ -70,6 +72,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         split_input_file=flags.get("split-input-file", False),
         verify_diagnostics=flags.get("verify-diagnostics", False),
         allow_unregistered_dialect=flags.get("allow-unregistered-dialect", False),
+        allow_undefined_symbols=flags.get("allow-undefined-symbols", False),
         list_passes=flags.get("list-passes", False),
         passes=PassManagerOptions(
             verify_each=flags.get("verify-each", True),

@@ -13,6 +13,8 @@ from dmc.errors import DmcError
 BUFFER = "-"
 
 _FILE_LINE_COLUMN = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')
+_CUSTOM = re.compile(r"(?<![\w#!.@%])(dm\.\w+)")
 _LOCATED = re.compile(r"(?P<location>loc\(.*\)): (?P<name>[^\s()]+)$", re.DOTALL)
 
 
@@ -60,6 +62,20 @@ def place_of(location: str) -> Place | None:
     if found is None or found[2] == "0":
         return None
     return Place(found[1], int(found[2]), int(found[3]))
+
+
+def custom_syntax(source: str) -> Diagnostic | None:
+    """The first operation of dmc's dialect in `source` that is not written in generic syntax, if there is one."""
+    for number, line in enumerate(source.splitlines(), 1):
+        # Strings and comments may contain anything.
+        bare = _QUOTED.sub(lambda text: " " * len(text[0]), line)
+        if (found := _CUSTOM.search(bare)) is not None:
+            name, column = found[1], found.start(1) + 1
+            hint = f'write "{name}"(operands) {{attributes}} : (types) -> types; docs/dialect.md lists the attributes'
+            return Diagnostic(
+                "error", Place(BUFFER, number, column), f"{name}: this dialect has generic syntax only", hint
+            )
+    return None
 
 
 class Collector:

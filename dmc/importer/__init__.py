@@ -5,6 +5,7 @@
 * python: side effects of Python code that export would lose
 * forward: the exported graph, run with composites in place of what they mean
 * composites: the composites, one file each
+* evaluation: the forward pass in eval mode alone, as a program beside a step
 * differentiate: forward, loss and backward as one graph
 * update: the optimizer as a graph
 * decompositions: what remains after differentiation, as operations that torch-mlir lowers well

@@ -53,9 +53,7 @@ def differentiate(
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
-    recognise_masks(capture.graph)
-    patterns.fuse(capture.graph)
-    _note_origins(capture.graph.graph)
+    arranged(capture)
     names = list(capture.state)
     wanted = [name for name in names if name in trainable]
     if not wanted:
@@ -67,19 +65,7 @@ def differentiate(
     parts = accumulate if capture.calls or any(capture.hooks[name] for name in wanted) else 1
 
     def step(*flat: Tensor) -> list[Tensor | None]:
-        values = dict(zip(names, flat, strict=False))
-        seed, counter, *batch = flat[len(names) :]
-        # In-place updates modify copies; functionalisation returns the last version of each.
-        values.update({name: values[name].clone() for name in names if name not in trainable})
-        for name in wanted:
-            for hook in capture.hooks[name]:
-                add_hook(values[name], hook)
-        read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
-        read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
-        forward = Forward(capture.graph, Setting(Randomness(seed, counter), capture.calls, read_only), mixed)
-        loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
-        aux, new = others[: len(others) - len(capture.replaced)], others[len(others) - len(capture.replaced) :]
-        values.update(zip(capture.replaced, new, strict=True))
+        values, (loss, *aux) = forward_of(capture, flat, trainable, mixed)
         _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
         gradients = _gradients(loss, [values[name] for name in wanted], parts)
         return [loss, *aux, *(values[name].detach() for name in names), *gradients]
@@ -89,7 +75,36 @@ def differentiate(
     arguments = [*state, *scalars, *(tensor for _, tensor in capture.batch)]
     graph = trace(dispatch_functionalize(step), arguments, decompose)
     check_traced(graph)
-    return _select(graph, names, wanted)
+    return select(graph, names, wanted)
+
+
+def arranged(capture: Capture) -> None:
+    """Prepares the exported graph for tracing: masks and composites that are spelled out, and origins."""
+    recognise_masks(capture.graph)
+    patterns.fuse(capture.graph)
+    _note_origins(capture.graph.graph)
+
+
+def forward_of(
+    capture: Capture, flat: Sequence[Tensor], trainable: frozenset[str], mixed: bool
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Runs forward pass and loss on (state…, seed, counter, batch…): the state afterwards by name; loss and auxiliary
+    outputs."""
+    names = list(capture.state)
+    values = dict(zip(names, flat, strict=False))
+    seed, counter, *batch = flat[len(names) :]
+    # In-place updates modify copies; functionalisation returns the last version of each.
+    values.update({name: values[name].clone() for name in names if name not in trainable})
+    for name in [name for name in names if name in trainable]:
+        for hook in capture.hooks[name]:
+            add_hook(values[name], hook)
+    read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
+    read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
+    forward = Forward(capture.graph, Setting(Randomness(seed, counter), capture.calls, read_only), mixed)
+    outputs = list(forward.run(*(values[name] for name in capture.inputs), *batch))
+    kept = len(outputs) - len(capture.replaced)
+    values.update(zip(capture.replaced, outputs[kept:], strict=True))
+    return values, outputs[:kept]
 
 
 def _check_gradients(loss: Tensor, kept: Mapping[str, Tensor]) -> None:
@@ -139,7 +154,7 @@ def _leaf(tensor: Tensor, trained: bool) -> Tensor:
     return tensor.detach().requires_grad_(trained)
 
 
-def _select(graph: fx.GraphModule, names: list[str], wanted: list[str]) -> Gradients:
+def select(graph: fx.GraphModule, names: list[str], wanted: list[str]) -> Gradients:
     """Drops results for state that was not written and for parameters without a gradient."""
     results = results_of(graph)
     gradients = results[len(results) - len(wanted) :]

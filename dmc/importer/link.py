@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import arith, func, ir, linalg, passmanager, scf, tensor
-from dmc.runtime.signature import Signature
+from dmc.runtime.signature import Signature, TensorSpec
 
-GRADIENTS, UPDATE, STEP = "gradients", "update", "step"
+GRADIENTS, UPDATE, FORWARD, STEP = "gradients", "update", "forward", "step"
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,39 @@ def link(module: ir.Module, signature: Signature, order: Order, accumulate: int)
     With `accumulate` > 1 the batch is cut along dimension 0 into that many micro-batches, run in a loop; gradients,
     loss and auxiliary outputs are averaged, and state that they write is carried from one to the next.
     """
-    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
-    arguments = [*signature.state, *signature.controls, *signature.batch]
+    functions = _functions(module)
     results = [*(spec for spec in signature.state if spec.mutated), *signature.outputs]
+    block, values = _declared(module, signature, results)
+    with ir.InsertionPoint(block), ir.Location.unknown():
+        batch = [values[spec.name] for spec in signature.batch]
+        body = _Body(functions, order, values, accumulate)
+        func.ReturnOp(body.build(batch, [spec.name for spec in results]))
+    _simplify(module)
+
+
+def link_forward(module: ir.Module, signature: Signature, inputs: Sequence[str]) -> None:
+    """Adds `@step` with the calling convention of `signature`, around `@forward`, and moves that into it.
+
+    @forward: (inputs…, seed, counter, batch…) -> (loss, aux…).
+    """
+    functions = _functions(module)
+    block, values = _declared(module, signature, signature.outputs)
+    with ir.InsertionPoint(block), ir.Location.unknown():
+        body = _Body(functions, Order(tuple(inputs), (), (), (), len(signature.outputs) - 1), values, 1)
+        given = [*(values[name] for name in inputs), values["seed"], values["step"]]
+        func.ReturnOp(body.call(FORWARD, [*given, *(values[spec.name] for spec in signature.batch)]))
+    _simplify(module)
+
+
+def _functions(module: ir.Module) -> dict[str, ir.OpView]:
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
+
+
+def _declared(
+    module: ir.Module, signature: Signature, results: Sequence[TensorSpec]
+) -> tuple[ir.Block, dict[str, ir.Value]]:
+    """`@step`, still empty: its block, and its arguments by name."""
+    arguments = [*signature.state, *signature.controls, *signature.batch]
     with ir.InsertionPoint(module.body), ir.Location.unknown():
         types = ([_type(s.dtype, s.shape) for s in arguments], [_type(s.dtype, s.shape) for s in results])
         step = func.FuncOp(STEP, types)
@@ -44,11 +74,10 @@ def link(module: ir.Module, signature: Signature, order: Order, accumulate: int)
         )
         step.attributes["res_attrs"] = ir.ArrayAttr.get([_attributes(spec.name, None) for spec in results])
         block = step.add_entry_block()
-    with ir.InsertionPoint(block), ir.Location.unknown():
-        values = {spec.name: value for spec, value in zip(arguments, block.arguments, strict=True)}
-        batch = [values[spec.name] for spec in signature.batch]
-        body = _Body(functions, order, values, accumulate)
-        func.ReturnOp(body.build(batch, [spec.name for spec in results]))
+    return block, {spec.name: value for spec, value in zip(arguments, block.arguments, strict=True)}
+
+
+def _simplify(module: ir.Module) -> None:
     pipeline = "builtin.module(symbol-dce,canonicalize,cse)"
     passmanager.PassManager.parse(pipeline, module.context).run(module.operation)
 
@@ -73,7 +102,7 @@ class _Body:
         slots = [self.values[name] for name in self.order.slots]
         old = [self.values[name] for name in self.order.written]
         scalars = [self.values["step"], loss, self.values["lr"], self.values["guard"]]
-        updated = self._call(UPDATE, [*own, *gradients, *slots, *old, *written, *scalars])
+        updated = self.call(UPDATE, [*own, *gradients, *slots, *old, *written, *scalars])
         kept = [name for name in self.order.written if name not in self.order.trained]
         names = [*self.order.trained, *self.order.slots, *kept, "step", "finite"]
         named = dict(zip(names, updated, strict=True)) | {"loss": loss}
@@ -82,7 +111,7 @@ class _Body:
 
     def _once(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
         inputs = [self.values[name] for name in self.order.inputs]
-        return self._call(GRADIENTS, [*inputs, self.values["seed"], self.values["step"], *batch])
+        return self.call(GRADIENTS, [*inputs, self.values["seed"], self.values["step"], *batch])
 
     def _mean_of_micro_batches(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
         function = self.functions[GRADIENTS]
@@ -101,12 +130,12 @@ class _Body:
             counter = _counter(self.values["step"], loop.induction_variable, self.accumulate)
             slices = [_slice(whole, part, loop.induction_variable) for whole, part in zip(batch, parts, strict=True)]
             inputs = [state[name] for name in self.order.inputs]
-            new = self._call(GRADIENTS, [*inputs, self.values["seed"], counter, *slices])
+            new = self.call(GRADIENTS, [*inputs, self.values["seed"], counter, *slices])
             scf.YieldOp([v if i in carried else _add(sums[i], v) for i, v in enumerate(new)])
         totals = list(loop.results)
         return [v if i in carried else _scale(v, 1.0 / self.accumulate) for i, v in enumerate(totals)]
 
-    def _call(self, name: str, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    def call(self, name: str, arguments: Sequence[ir.Value]) -> list[ir.Value]:
         """Inlines the body of a function at the insertion point, on `arguments`; returns its results and erases it."""
         function = self.functions.pop(name)
         block = function.operation.regions[0].blocks[0]

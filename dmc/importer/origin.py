@@ -81,7 +81,7 @@ def of_exception(error: BaseException, root: nn.Module) -> Origin:
         owner: Any = frame.tb_frame.f_locals.get("self")
         if isinstance(owner, nn.Module) and names.get(id(owner)):
             module = names[id(owner)]
-        if not frame.tb_frame.f_code.co_filename.startswith(_LIBRARIES):
+        if not is_library(frame.tb_frame.f_code.co_filename):
             file, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
     return Origin(module, file, line)
 

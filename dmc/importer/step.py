@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +71,7 @@ def import_step(
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
-    with _default_type(torch.float32):
+    with computing_in_f32():
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
         steps_done = plan.steps_done(gradients.trained)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
@@ -90,10 +90,10 @@ def import_step(
 
 
 @contextmanager
-def _default_type(dtype: torch.dtype) -> Generator[None]:
+def computing_in_f32() -> Generator[None]:
     """The default type of new tensors: the user's while the model runs, this one in dmc's own code."""
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(torch.float32)
     try:
         yield
     finally:
@@ -144,8 +144,8 @@ def _signature(
     return Signature(
         state=tuple(_state_specs(captured, gradients, update, dtype)),
         controls=(TensorSpec("lr", "f32", (len(plan.groups),)), TensorSpec("guard", "i32", ())),
-        batch=tuple(_batch_spec(name, tensor, accumulate) for name, tensor in captured.batch),
-        outputs=tuple(_output_specs(gradients, accumulate)),
+        batch=batch_specs(captured, accumulate),
+        outputs=_step_outputs(_results(gradients)[: 1 + gradients.aux], accumulate),
         args=captured.args,
         kwargs=captured.kwargs,
         aux=captured.aux,
@@ -189,17 +189,26 @@ def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype:
     return [*specs.values(), *slots, counter, seed]
 
 
-def _output_specs(gradients: Gradients, accumulate: int) -> list[TensorSpec]:
-    loss, *aux = _results(gradients)[: 1 + gradients.aux]
-    if accumulate > 1 and any(value.dim() or not value.is_floating_point() for value in aux):
+def _step_outputs(values: Sequence[torch.Tensor], accumulate: int) -> tuple[TensorSpec, ...]:
+    if accumulate > 1 and any(value.dim() or not value.is_floating_point() for value in values[1:]):
         raise ImportFailure(
             "loss",
             "auxiliary outputs of a step with accumulate > 1 must be floating-point scalars",
             hint="return their means, or use accumulate=1",
         )
-    values = {"loss": loss, **{f"aux{index}": value for index, value in enumerate(aux)}}
-    specs = [TensorSpec(name, _dtype_name(name, value.dtype), tuple(value.shape)) for name, value in values.items()]
-    return [specs[0], TensorSpec("finite", "i32", ()), *specs[1:]]
+    loss, *aux = output_specs(values)
+    return (loss, TensorSpec("finite", "i32", ()), *aux)
+
+
+def output_specs(values: Sequence[torch.Tensor]) -> tuple[TensorSpec, ...]:
+    """The loss and the auxiliary outputs, as outputs of a program."""
+    named = {"aux" + str(index - 1) if index else "loss": value for index, value in enumerate(values)}
+    return tuple(TensorSpec(name, _dtype_name(name, value.dtype), tuple(value.shape)) for name, value in named.items())
+
+
+def batch_specs(captured: Capture, accumulate: int = 1) -> tuple[TensorSpec, ...]:
+    """The inputs of a program, each of `accumulate` times the rows that were captured."""
+    return tuple(_batch_spec(name, tensor, accumulate) for name, tensor in captured.batch)
 
 
 def _batch_spec(name: str, tensor: torch.Tensor, accumulate: int) -> TensorSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _FUSED_FIRST = (
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
 _BUFFER = re.compile(r"^\s+(?:ro|rw|wo) ", re.MULTILINE)
+_PROCESSOR = "--iree-llvmcpu-target-cpu="
 _TENSOR_CORES = "mma.sync"
 _ENTRY = re.compile(r"\.visible \.entry (\w+)")
 # IREE names a target by all features of its processor.
@@ -73,6 +75,20 @@ def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
         ) from error
     assert output is not None
     return output
+
+
+def check_target(target: Target) -> None:
+    """Raises DmcError for a processor that LLVM does not know."""
+    try:
+        iree.compile_str(b"func.func @nothing() { return }", extra_args=[*target.iree_flags])
+    except CompilerToolError as error:
+        known = re.findall(r"List of accepted CPUs: (.*)", str(error))
+        if not known:
+            raise
+        name = next(flag for flag in target.iree_flags if _PROCESSOR in flag).removeprefix(_PROCESSOR)
+        near = difflib.get_close_matches(name, known[0].split(", "), n=3) or ["x86-64-v3", "generic"]
+        hint = f"use LLVM's name for it, such as {' or '.join(near)}"
+        raise DmcError(f"target 'cpu:{name}'", "is not a processor that LLVM knows", hint=hint) from None
 
 
 def check_products(ptx: str) -> None:

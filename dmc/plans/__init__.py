@@ -1,7 +1,8 @@
 """Ready-made plans, to be used on a mesh:
 `dmc.plan(mesh).use(dmc.plans.zero2("dp")).use(dmc.plans.megatron_gpt2("tp"))`.
 
-`recipe(name)` starts a ready-made plan of your own. `resolve` applies a plan to a model's names and shapes.
+`recipe(name)` starts a ready-made plan of your own. `resolve` applies a plan to a model's names and shapes;
+`check_patterns` and `check_layers` refuse one for another model before anything is traced.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 from dmc.plans.builder import Plan, Recipe, recipe
 from dmc.plans.keeping import check_for_one_rank, keeping
+from dmc.plans.layers import check_layers
 from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
-from dmc.plans.resolve import resolve
+from dmc.plans.resolve import check_patterns, resolve
 from dmc.plans.resolved import ResolvedPlan
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "Recipe",
     "ResolvedPlan",
     "check_for_one_rank",
+    "check_layers",
+    "check_patterns",
     "data_parallel",
     "expert_parallel",
     "keeping",

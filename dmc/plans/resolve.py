@@ -17,6 +17,7 @@ from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 
+_STATE = "parameter or buffer"
 OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; other state follows its parameter.
 
 
@@ -44,6 +45,17 @@ def resolve(
     )
 
 
+def check_patterns(plan: Plan, shapes: Mapping[str, tuple[int, ...]], modules: Iterable[str]) -> None:
+    """Raises PlanError for a pattern that matches none of the parameters and buffers, by name, or of the modules.
+
+    It needs no step, so a plan for another model is refused before anything is traced.
+    """
+    for rule in plan.rules:
+        if isinstance(rule, Shard | ExpertParallel | Replicate):
+            find(rule, rule.pattern, shapes, _STATE, isinstance(rule, Shard) and rule.optional)
+    constrain(plan.rules, list(modules), [])
+
+
 def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) -> dict[str, TensorPlan]:
     names: dict[str, tuple[int, ...]] = {}
     owner: dict[str, str] = {}
@@ -56,7 +68,7 @@ def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) 
         if not isinstance(rule, Shard | ExpertParallel | Replicate):
             continue
         optional = isinstance(rule, Shard) and rule.optional
-        found = find(rule, rule.pattern, names, "parameter or buffer", optional)
+        found = find(rule, rule.pattern, names, _STATE, optional)
         if not found:
             unmatched.append(rule)
         for name in dict.fromkeys(owner[name] for name in found):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections.abc import Iterator
 from itertools import product
 
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import Command, Program, Space
+from dmc.program.program import Command, Program, Range, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
+# The roles of slots that are not state.
+_PORTS = ("control", "batch", "output")
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -102,6 +105,12 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         )
         return msgspec.structs.replace(self, programs=programs)
 
+    def state_apart(self, other: Job) -> str | None:
+        """The first tensor of the state, on any rank, whose place, type or shape is not that of `other`; None if both
+        have the same state."""
+        own, others = (dict(_state(job)) for job in (self, other))
+        return next((name for name in {**own, **others} if own.get(name) != others.get(name)), None)
+
     def to_bytes(self) -> bytes:
         """The job as a compact file: schema and content, compressed. Equal jobs give equal bytes."""
         return _MAGIC + SCHEMA.to_bytes(2, "little") + zlib.compress(msgspec.msgpack.encode(self), 6)
@@ -132,3 +141,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         for program in self.programs:
             peaks |= {space: max(size, peaks.get(space, 0)) for space, size in program.arenas.items()}
         return peaks
+
+
+def _state(job: Job) -> Iterator[tuple[str, tuple[str, tuple[int, ...], Range]]]:
+    for program in job.programs:
+        for slot in program.slots:
+            if slot.role not in _PORTS:
+                yield f"{slot.name}@{program.rank}", (slot.dtype, slot.shape, slot.range)

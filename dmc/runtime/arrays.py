@@ -62,7 +62,14 @@ def _torch_array(torch: Any, tensor: Any) -> np.ndarray:
     return tensor.contiguous().view(torch.int16).numpy().view(dtype_of("bf16").numpy)
 
 
+_FIXED = "shapes are fixed when a step is compiled"
+_MORE = "compile for this shape as well (example=[…])"
+
+
 def _way_out(array: np.ndarray, spec: TensorSpec) -> str:
     if array.shape != spec.shape:
-        return "shapes are fixed when a step is compiled: pad or crop the data, or compile for this shape"
+        rows, whole = array.shape[:1], spec.shape[:1]
+        if array.shape[1:] == spec.shape[1:] and rows < whole:
+            return f"{_FIXED}: leave a last batch out (drop_last=True of a DataLoader), pad it, or {_MORE}"
+        return f"{_FIXED}: pad or crop the data, or {_MORE}"
     return f"convert the data to {dtype_of(spec.dtype).numpy.name}"

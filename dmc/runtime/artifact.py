@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,15 @@ _LEDGER = "ledger.json"
 _JOB = "job.bin"
 _CERTIFICATE = "certificate.json"
 _CODE = "code.bin"
+_PROGRAM = "programs/{}/"
+
+# The kinds of programs.
+TRAINING, EVALUATION = "training", "evaluation"
+
+
+def program_name(kind: str, number: int) -> str:
+    """The name of the program for the example of this number, from 0 on; the first step has none."""
+    return f"{kind}-{number}" if number else kind
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class Artifact:
     architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU. ledger: the
     communication between ranks; empty for a step of one rank. job: the static programs of its ranks. certificate: what
     was proven about them, and about which code. code: what dmc replays on a GPU, where the step was compiled for one.
+    programs: others over the same state in the same memory, by name (`program_name`), each an artifact without state.
     """
 
     signature: Signature
@@ -61,6 +71,7 @@ class Artifact:
     requires: tuple[str, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     code: DeviceCode | None = None
+    programs: Mapping[str, Artifact] = field(default_factory=dict)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, atomically replacing an old one; the same artifact always gives the same bytes.
@@ -73,17 +84,12 @@ class Artifact:
             "versions": dict(self.versions),
             "target": self.target,
             "precision": self.precision,
-            "signature": self.signature.to_json(),
-            "statistics": dict(self.statistics),
-            "requires": list(self.requires),
+            **_head(self),
+            "programs": {name: _head(program) for name, program in self.programs.items()},
         }
-        ledger = json.dumps(self.ledger.to_json(), indent=1).encode()
-        members = {_STATE: _state_to_bytes(self.signature.state, self.state), _LEDGER: ledger}
-        members |= {_MODULES.format(name): data for name, data in self.modules.items()}
-        members |= {_IR.format(name): text.encode() for name, text in self.ir.items()}
-        members |= {_JOB: self.job.to_bytes(), _CERTIFICATE: self.certificate.to_bytes()}
-        if self.code is not None:
-            members[_CODE] = self.code.to_bytes()
+        members = {_STATE: _state_to_bytes(self.signature.state, self.state), **_parts(self)}
+        for name, program in self.programs.items():
+            members |= {_PROGRAM.format(name) + part: data for part, data in _parts(program).items()}
         write_container(Path(path), manifest, members)
 
     @staticmethod
@@ -117,21 +123,47 @@ def check_state(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> 
         raise StateError(f"state {spec.name!r}", f"expected {describe(spec.dtype, spec.shape)}, got {got}")
 
 
+def _head(artifact: Artifact) -> dict[str, Any]:
+    """What the manifest states about a program."""
+    return {
+        "signature": artifact.signature.to_json(),
+        "statistics": dict(artifact.statistics),
+        "requires": list(artifact.requires),
+    }
+
+
+def _parts(artifact: Artifact) -> dict[str, bytes]:
+    """The members of a file that hold a program, without its state."""
+    members = {_LEDGER: json.dumps(artifact.ledger.to_json(), indent=1).encode()}
+    members |= {_MODULES.format(name): data for name, data in artifact.modules.items()}
+    members |= {_IR.format(name): text.encode() for name, text in artifact.ir.items()}
+    members |= {_JOB: artifact.job.to_bytes(), _CERTIFICATE: artifact.certificate.to_bytes()}
+    return members if artifact.code is None else {**members, _CODE: artifact.code.to_bytes()}
+
+
 def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
-    signature = Signature.from_json(manifest["signature"])
+    step = _program(manifest, manifest, members)
+    state = _state_from_bytes(step.signature.state, members[_STATE])
+    check_state(step.signature.state, state)
+    programs = {
+        name: _program(manifest, head, _inside(members, _PROGRAM.format(name)))
+        for name, head in manifest["programs"].items()
+    }
+    return replace(step, state=state, programs=programs)
+
+
+def _program(manifest: dict[str, Any], head: dict[str, Any], members: dict[str, bytes]) -> Artifact:
     modules = _named(members, _MODULES)
-    state = _state_from_bytes(signature.state, members[_STATE])
-    check_state(signature.state, state)
     return Artifact(
-        signature=signature,
+        signature=Signature.from_json(head["signature"]),
         target=manifest["target"],
         precision=manifest["precision"],
         modules=modules,
         ir={name: data.decode() for name, data in _named(members, _IR).items()},
-        state=state,
+        state=(),
         versions=manifest["versions"],
-        statistics=manifest["statistics"],
-        requires=tuple(manifest["requires"]),
+        statistics=head["statistics"],
+        requires=tuple(head["requires"]),
         ledger=Ledger.from_json(json.loads(members[_LEDGER])),
         **_job(members, modules),
     )
@@ -144,6 +176,10 @@ def _job(members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str
     code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None
     certificate.check(job, modules, code)
     return {"job": job, "certificate": certificate, "code": code}
+
+
+def _inside(members: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
+    return {name.removeprefix(prefix): data for name, data in members.items() if name.startswith(prefix)}
 
 
 def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:

@@ -49,21 +49,23 @@ class Queue(Protocol):
 
 
 class Calls:
-    """A function `step` and its calls, which run in order. After a failure every later use raises."""
+    """Functions `step` of modules and their calls, which run in order. After a failure every later use raises."""
 
-    def __init__(self, device: Device, module: bytes, lanes: Sequence[iree.HalDevice] = ()) -> None:
-        """Loads `module`, whose devices are `lanes`, or `device` alone.
-
-        Raises ArtifactError if the module does not load or has no such function. Calls are refused until `_open`.
-        """
+    def __init__(self, device: Device) -> None:
+        """Calls are refused until `_open`."""
         self._device = device
         self._steps = Timeline(device.hal)
         self._failure: str | None = None
         self._closed = True
-        self._context, self._function = load_function(device, module, "step", lanes)
-        if self._function.reflection.get("iree.abi.model") != "coarse-fences":
+        self._loaded: list[tuple[iree.VmContext, iree.VmFunction]] = []
+
+    def _load(self, module: bytes, lanes: Sequence[iree.HalDevice]) -> None:
+        """Loads `module`, whose devices are `lanes`. Raises ArtifactError if it does not load or has no function."""
+        loaded = load_function(self._device, module, "step", lanes)
+        if loaded[1].reflection.get("iree.abi.model") != "coarse-fences":
             fact = "its function 'step' accepts no fences"
             raise ArtifactError("module 'step'", fact, hint="compile with --iree-execution-model=async-external")
+        self._loaded.append(loaded)
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if one has failed."""
@@ -98,7 +100,8 @@ class Calls:
         with contextlib.suppress(*IREE_ERRORS):
             self._steps.wait(self._steps.last)
         self._release()
-        del self._function, self._context, self._steps
+        self._loaded.clear()
+        del self._steps
         self._device.release()
 
     def __del__(self) -> None:
@@ -114,10 +117,12 @@ class Calls:
     def _release(self) -> None:
         """Frees the session's device memory, apart from the function; nothing is running any more."""
 
-    def _call(self, arguments: iree.VmVariantList, results: iree.VmVariantList) -> int:
-        """Queues a step and returns its entry; raises DmcError if it fails at the start."""
+    def _call(self, number: int, arguments: iree.VmVariantList) -> int:
+        """Queues a call of the module that was loaded as this one, and returns its entry; raises DmcError if it fails
+        at the start."""
+        context, function = self._loaded[number]
         try:
-            self._context.invoke(self._function, arguments, results)
+            context.invoke(function, arguments, iree.VmVariantList(0))
         except IREE_ERRORS as error:
             raise self._failed(self._steps.last + 1, error) from error
         return self._steps.advance()

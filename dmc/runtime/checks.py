@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,11 +15,23 @@ from dmc.runtime.signature import Signature
 _CONTROLS = ("lr", "guard")
 
 
-def rates_of(lr: float | Sequence[float], signature: Signature) -> np.ndarray:
+class Rates(Protocol):
+    """A scheduler of learning rates, such as PyTorch's."""
+
+    def get_last_lr(self) -> Sequence[Any]:
+        """The learning rate of each group."""
+        ...
+
+
+LearningRates = float | Sequence[float] | Rates
+
+
+def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     """f32[number of groups]; raises InputError."""
     groups = len(signature.learning_rates)
+    given: Any = lr.get_last_lr() if hasattr(lr, "get_last_lr") else lr
     try:
-        rates = [float(rate) for rate in lr] if isinstance(lr, Sequence) else [float(lr)] * groups
+        rates = [float(rate) for rate in given] if isinstance(given, Sequence) else [float(given)] * groups
     except (TypeError, ValueError) as error:
         raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
     if len(rates) != groups:
@@ -41,10 +53,15 @@ def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:
 def check_artifact(artifact: Artifact) -> None:
     """Raises ArtifactError where the signature requires what this runtime does not support."""
     signature = artifact.signature
-    facts: list[str] = []
-    kinds = artifact.target.split("+")
-    without = [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]
-    facts += [f"has no code for {kind!r}" for kind in without]
+    facts = [f"has no code for {kind!r}" for kind in _without_code(artifact)]
+    for name, program in artifact.programs.items():
+        facts += [f"has no code for {kind!r} for its {name}" for kind in _without_code(program)]
+        if (apart := artifact.job.state_apart(program.job)) is not None:
+            facts.append(f"has {apart!r} elsewhere for its {name}")
+        other = program.signature
+        split = [spec.name for spec in signature.state if signature.splits_of(spec) != other.splits_of(spec)]
+        if split or signature.mesh != other.mesh:
+            facts.append(f"is split over ranks in another way for its {name}: {', '.join(split)}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
@@ -55,3 +72,9 @@ def check_artifact(artifact: Artifact) -> None:
         facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+
+
+def _without_code(artifact: Artifact) -> list[str]:
+    """The kinds of devices that it is for, but has no code for."""
+    kinds = artifact.target.split("+")
+    return [kind for kind in kinds if kind not in artifact.modules and (kind != "cuda" or artifact.code is None)]

@@ -14,7 +14,7 @@ from typing import IO, Any
 from dmc.errors import ArtifactError
 from dmc.runtime.atomic import replacing
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "manifest.json"
 
 # The earliest time a zip can represent: a file's bytes must not depend on when it was written.

@@ -43,6 +43,7 @@ class CudaStreams:
     """A stream for each lane, and the operations that `dmc.runtime.replay` issues on them."""
 
     def __init__(self, cupy: Any, driver: Any) -> None:
+        self._libraries = cupy, driver
         self._driver = driver
         self._cuda = cupy.cuda
         self._runtime = cupy.cuda.runtime
@@ -54,13 +55,20 @@ class CudaStreams:
         # The events of a capture must outlive it.
         self._capturing: list[Any] | None = None
 
+    def beside(self) -> CudaStreams:
+        """For another program: other code and lanes on the same device, with the same lane 0, which orders both."""
+        other = CudaStreams(*self._libraries)
+        other._streams = self._streams[:1]
+        return other
+
     def prepare(self, lanes: int, code: DeviceCode, channels: Channels | None = None) -> None:
         """Creates the lanes' streams and loads the code; kernels with large shared memory opt in to it.
 
         channels: the communicators, for a job of several ranks.
         """
         self._channels = channels
-        self._streams = [self._cuda.Stream(non_blocking=True) for _ in range(lanes)]
+        new = (self._cuda.Stream(non_blocking=True) for _ in range(lanes - len(self._streams)))
+        self._streams = [*self._streams, *new]
         modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
         for dispatch in dispatches:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmc.errors import ArtifactError
+from dmc.program.code import DeviceCode
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.cuda_streams import CudaStreams, open_device
@@ -19,6 +20,7 @@ from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature
+from dmc.runtime.variant import Executable
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.peers import Peers
 
@@ -28,11 +30,15 @@ _DEFAULT = RunSettings()
 
 @dataclass(frozen=True)
 class Opened:
-    """A loaded step: the ranks that this process is, what runs them, and the other ranks where it is one of several."""
+    """A loaded step: the ranks that this process is, what runs them, and the other ranks where it is one of several.
+
+    others: the ranks as the further programs of the step see them, in order; each has its own inputs and outputs.
+    """
 
     ranks: Ranks
     session: AnySession
     peers: Peers | None = None
+    others: tuple[Ranks, ...] = ()
 
 
 def open_step(artifact: Artifact, device: str | None, world: World | None, settings: RunSettings) -> Opened:
@@ -53,7 +59,9 @@ def open_step(artifact: Artifact, device: str | None, world: World | None, setti
         raise ArtifactError("the step", fact, hint=f"start it with torchrun --nproc-per-node {ranks}, mpirun or srun")
     whole = Ranks(signature)
     state = whole.scatter(signature.state, artifact.state)
-    return Opened(whole, open_session(artifact, whole.linked, state, device, settings))
+    others = tuple(Ranks(program.signature) for program in artifact.programs.values())
+    session = open_session(artifact, whole.linked, state, device, settings, [each.linked for each in others])
+    return Opened(whole, session, None, others)
 
 
 def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: RunSettings) -> Opened:
@@ -61,12 +69,16 @@ def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: 
     state = own.scatter(artifact.signature.state, artifact.state)
     assert artifact.code is not None, "checked by whoever loads an artifact"
     try:
-        session = ReplaySession(streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured)
+        others = tuple(Ranks(program.signature, peers.world.rank) for program in artifact.programs.values())
+        programs = _replayed(artifact, [each.linked for each in others])
+        session = ReplaySession(
+            streams, own.linked, artifact.job, artifact.code, state, peers, settings.is_captured, programs
+        )
     except Exception as error:
         # The others have begun, and would wait for this rank.
         peers.close(error)
         raise
-    return Opened(own, session, peers)
+    return Opened(own, session, peers, others)
 
 
 def open_session(
@@ -75,20 +87,32 @@ def open_session(
     state: Sequence[np.ndarray],
     device: str | None = None,
     settings: RunSettings = _DEFAULT,
+    others: Sequence[Signature] = (),
 ) -> AnySession:
     """Opens the device and loads the step of all ranks (`Ranks.linked`) on it, with `state`.
 
-    device: "cpu", "cuda" or "cuda:1"; None is the target's first. Raises ArtifactError if the artifact is inconsistent
-    or was not compiled for the device, DmcError if there is no such device or not enough memory on it.
+    others: the same of the further programs of the artifact, which are loaded too. device: "cpu", "cuda" or "cuda:1";
+    None is the target's first. Raises ArtifactError if the artifact is inconsistent or was not compiled for the device,
+    DmcError if there is no such device or not enough memory on it.
     """
     kind, ordinal = _device(artifact, device)
     if kind == "cpu":
         check_cpu(artifact.requires, "the step")
     if kind in artifact.modules:
-        return PlannedSession(Device(kind, ordinal or 0), linked, artifact.job, artifact.modules[kind], state)
+        pairs = zip(others, artifact.programs.values(), strict=False)
+        programs = [Executable(own, each.job, each.modules[kind]) for own, each in pairs]
+        return PlannedSession(Device(kind, ordinal or 0), linked, artifact.job, artifact.modules[kind], state, programs)
     assert artifact.code is not None, "checked by whoever loads an artifact"
-    streams = open_device(ordinal or 0)
-    return ReplaySession(streams, linked, artifact.job, artifact.code, state, is_captured=settings.is_captured)
+    streams, programs = open_device(ordinal or 0), _replayed(artifact, others)
+    return ReplaySession(streams, linked, artifact.job, artifact.code, state, None, settings.is_captured, programs)
+
+
+def _replayed(artifact: Artifact, others: Sequence[Signature]) -> list[Executable[DeviceCode]]:
+    programs: list[Executable[DeviceCode]] = []
+    for own, each in zip(others, artifact.programs.values(), strict=False):
+        assert each.code is not None, "checked by whoever loads an artifact"
+        programs.append(Executable(own, each.job, each.code))
+    return programs
 
 
 def _device(artifact: Artifact, device: str | None) -> tuple[str, int | None]:

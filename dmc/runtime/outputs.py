@@ -9,6 +9,7 @@ import numpy as np
 
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.number import Number
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import TensorSpec
 
@@ -66,15 +67,32 @@ class LazyArray:
         return describe(self._spec.dtype, self.shape)
 
 
-class Loss(LazyArray):
-    """The loss of one step: a number when read (`float(loss)`, `loss.item()`, `f"{loss:.4f}"`)."""
+class LazyNumber(Number[Any], LazyArray):
+    """An output of one element without dimensions: a number when read."""
 
-    def item(self) -> float:
-        """The loss as a Python number; waits for the step."""
-        return float(self.numpy())
+    def item(self) -> Any:
+        """As a Python number; waits for the step."""
+        return self.numpy().item()
 
-    def __float__(self) -> float:
-        return self.item()
+    def __dlpack__(self, **options: Any) -> Any:
+        """For `torch.tensor`; waits for the step."""
+        return self._exported().__dlpack__(**options)
 
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec)
+    def __dlpack_device__(self) -> Any:
+        return self._exported().__dlpack_device__()
+
+    def _exported(self) -> np.ndarray:
+        array = self.numpy()
+        # A copy, because what is read-only cannot be exported; bf16 is not numpy's own.
+        return array.astype(np.float32) if array.dtype.kind == "V" else array.copy()
+
+
+class Loss(LazyNumber):
+    """The loss of one step: a number when read (`loss.item()`, `loss < best`, `f"{loss:.4f}"`)."""
+
+
+def output_kind(spec: TensorSpec, index: int) -> type[LazyArray]:
+    """What an output is to its user."""
+    if index == 0:
+        return Loss
+    return LazyArray if spec.shape else LazyNumber

@@ -4,81 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import iree.runtime as iree
 import numpy as np
 
 from dmc.program import Job
 from dmc.program.devices import device_count
 from dmc.runtime.calls import RUN_AHEAD, Calls
 from dmc.runtime.device import Device
-from dmc.runtime.planned_memory import SHARED, Flight, Places, PlannedReading, arenas, tensor
+from dmc.runtime.planned_memory import SHARED, Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
 from dmc.runtime.signature import Signature
+from dmc.runtime.variant import Executable
 
 
 class PlannedSession(Calls):
     """A loaded planned step of all ranks. On a CPU each lane of each rank is a device; on a GPU there is one lane.
 
-    Each rank has one device arena, and its other arenas once per step in flight, so that the host fills those of the
-    next step while one runs. All are allocated here; a step allocates nothing.
+    Each rank has one device arena, which all programs share, and its other arenas once per call in flight, so that the
+    host fills those of the next call while one runs. All are allocated here; a call allocates nothing.
     """
 
     def __init__(
-        self, device: Device, signature: Signature, job: Job, module: bytes, state: Sequence[np.ndarray]
+        self,
+        device: Device,
+        signature: Signature,
+        job: Job,
+        module: bytes,
+        state: Sequence[np.ndarray],
+        others: Sequence[Executable[bytes]] = (),
     ) -> None:
         """Allocates the arenas, writes `state` (one array per `signature.state`) and loads `module`.
 
-        signature: of all ranks (`Ranks.linked`). module: the executable of `job`. Raises ArtifactError if the module
-        does not load or the job lacks tensors of the signature, DmcError if memory is exhausted.
+        signature: of all ranks (`Ranks.linked`). module: the executable of `job`. others: further programs over the
+        same state, from number 1 on. Raises ArtifactError if a module does not load or a job lacks tensors of its
+        signature, DmcError if memory is exhausted.
         """
         self.signature = signature
-        self._lanes = device.lanes(device_count(job) if device.kind == "cpu" else 1)
-        super().__init__(device, module, self._lanes)
-        places = Places(job.programs)
-        self._state, self._controls = places.of(signature.state), places.of(signature.controls)
-        self._batch, self._outputs = places.of(signature.batch), places.of(signature.outputs)
-        self._memory = arenas(device, job, [SHARED])
+        programs = [Executable(signature, job, module), *others]
+        counts = [device_count(each.job) if device.kind == "cpu" else 1 for each in programs]
+        self._lanes = device.lanes(max(counts))
+        super().__init__(device)
+        for each, count in zip(programs, counts, strict=True):
+            self._load(each.code, self._lanes[:count])
+        self._state = Places(job.programs).of(signature.state)
+        self._memory = shared_arenas(device, [each.job for each in programs])
         # State outside the device arenas is not duplicated, so the next step's inputs must wait.
-        count = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
-        self._flights = [Flight(device, job, self._memory) for _ in range(count)]
+        ahead = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
+        self._programs = [_Planned(device, each, self._memory, ahead) for each in programs]
         # The step after which the host last read device memory.
         self._seen = 0
         self._open()
         self.write_state(state)
 
-    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its pending outputs.
+    def issue(
+        self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0
+    ) -> tuple[int, list[PlannedReading]]:
+        """Queues one call of a program and returns at once: its entry, and its pending outputs.
 
-        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Waits only
-        for the step before the previous one. Raises DmcError if an earlier step has failed, or this one fails at the
-        start.
+        Arrays match the program's signature; they may be reused as soon as this returns. Waits only for its call before
+        the previous one. Raises DmcError if an earlier call has failed, or this one fails at the start.
         """
         self._check()
-        flight = self._flights[self._steps.last % len(self._flights)]
+        own = self._programs[program]
+        flight = own.next()
         self.wait(flight.entry)
         flight.let_go()
-        flight.fill(self._controls, controls)
-        flight.fill(self._batch, batch)
+        flight.fill(own.inputs, [*controls, *batch])
         flight.set_fences(self._steps)
-        flight.entry = self._call(flight.arguments, iree.VmVariantList(0))
-        return flight.entry, flight.readings(self._outputs)
+        flight.entry = self._call(program, flight.arguments)
+        return flight.entry, flight.readings(own.outputs)
 
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
         self._look()
         rank, slot = self._state[index]
-        return tensor(self._flights[0].memory, rank, slot).copy()
+        return tensor(self._first().memory, rank, slot).copy()
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
         self._drain()
-        self._flights[0].fill(self._state, arrays)
+        self._first().fill(self._state, arrays)
         for arena in self._memory.values():
             arena.push()
 
     def memory(self) -> dict[tuple[int, str], np.ndarray]:
         """Copies of the arenas after all queued steps, by rank and space, for debugging."""
         self._look()
-        return {where: arena.bytes.copy() for where, arena in self._flights[0].memory.items()}
+        return {where: arena.bytes.copy() for where, arena in self._first().memory.items()}
+
+    def _first(self) -> Flight:
+        return self._programs[0].flights[0]
 
     def _look(self) -> None:
         """Makes the results of all queued steps visible to the host."""
@@ -89,8 +102,24 @@ class PlannedSession(Calls):
         self._seen = self._steps.last
 
     def _release(self) -> None:
-        for flight in self._flights:
+        for flight in [flight for program in self._programs for flight in program.flights]:
             flight.release()
-        self._flights.clear()
+        self._programs.clear()
         self._memory.clear()
         self._lanes.clear()
+
+
+class _Planned:
+    """One program: where its inputs and outputs are, and its calls in flight."""
+
+    def __init__(self, device: Device, program: Executable[bytes], memory: Arenas, ahead: int) -> None:
+        places, signature = Places(program.job.programs), program.signature
+        self.inputs = [*places.of(signature.controls), *places.of(signature.batch)]
+        self.outputs = places.of(signature.outputs)
+        self.flights = [Flight(device, program.job, memory) for _ in range(ahead)]
+        self._calls = 0
+
+    def next(self) -> Flight:
+        """Those of the next call."""
+        self._calls += 1
+        return self.flights[(self._calls - 1) % len(self.flights)]

@@ -79,6 +79,16 @@ def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
     }
 
 
+def shared_arenas(device: Device, jobs: Sequence[Job]) -> Arenas:
+    """For each rank the arena that all calls of all programs share, as large as the largest needs it."""
+    sizes: dict[int, int] = {}
+    for program in [program for job in jobs for program in job.programs if SHARED in program.arenas]:
+        sizes[program.rank] = max(program.arenas[SHARED], sizes.get(program.rank, 0))
+    return {
+        (rank, SHARED): Arena(device, f"{SHARED} arena of rank {rank}", SHARED, size) for rank, size in sizes.items()
+    }
+
+
 class Places:
     """The slots of the programs' tensors: for each tensor one per rank, in rank order."""
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import cycle, islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from dmc.errors import ArtifactError, DmcError
-from dmc.program import Job, Slot, Space
+from dmc.errors import DmcError
+from dmc.program import Job
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
-from dmc.runtime.calls import RUN_AHEAD, Output
+from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
-from dmc.runtime.progress import Progress
-from dmc.runtime.replay import issue
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
+from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.signature import Signature
 from dmc.runtime.stamps import Stamps, own_ns
+from dmc.runtime.variant import Executable
 from dmc.runtime.world.peers import Peers
+from dmc.runtime.world.recorder import Unfinished
 
-_HOST: Space = "pinned_host"
-_Work: TypeAlias = Callable[..., None]
 # Steps that are queued to time one, and steps in which each command is timed.
 _QUEUED, _ROUNDS = 10, 5
 # Between two looks at a step that other ranks take part in.
@@ -35,9 +33,10 @@ _PAUSE_S = 2e-5
 class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
-    The device arena is allocated once, pinned host memory once per step in flight, so that the host fills that of the
-    next step while one runs. For each the step is captured once as a graph; from then on a step is one graph launch,
-    without allocations or host decisions.
+    The device arena, which all programs share, is allocated once, pinned host memory once per call in flight, so that
+    the host fills that of the next call while one runs. For each the program is captured once as a graph; from then on
+    a call is one graph launch, without allocations or host decisions. All programs begin and end on one stream, so
+    calls run in order.
     """
 
     def __init__(
@@ -49,70 +48,71 @@ class ReplaySession:
         state: Sequence[np.ndarray],
         peers: Peers | None = None,
         is_captured: bool = True,
+        others: Sequence[Executable[DeviceCode]] = (),
     ) -> None:
         """Allocates, writes `state` (one array per `signature.state`), meets the other ranks, and captures.
 
         signature: of this rank (`Ranks.linked`). peers: the other ranks; None for a job of one rank. is_captured:
-        whether a step is one CUDA graph; if not, each step issues all its commands. Raises ArtifactError for a job that
-        lacks tensors of the signature; DmcError where device memory is exhausted.
+        whether a call is one CUDA graph; if not, each call issues all its commands. others: further programs over the
+        same state, from number 1 on. Raises ArtifactError for a job that lacks tensors of its signature; DmcError where
+        device memory is exhausted.
         """
-        program = job.programs[0 if peers is None else peers.world.rank]
-        places = Places([program])
+        rank = 0 if peers is None else peers.world.rank
+        programs = [Executable(signature, job, code), *others]
         self._device, self._peers = device, peers
-        self._closed, self._rank = False, program.rank
+        self._closed, self._rank = False, rank
         self._last = 0
-        self._state = _slots(places, signature.state, SHARED)
-        self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
-        self._outputs = _slots(places, signature.outputs, _HOST)
-        # The marks of a step of several ranks have a lane of their own.
-        lanes = len(program.lanes) + (peers is not None)
-        device.prepare(lanes, code, None if peers is None else peers.open())
-        self._arena = device.allocate(program.arenas[SHARED])
+        self._state = slots_of(Places([job.programs[rank]]), signature.state, SHARED)
+        devices = [device]
+        for number, each in enumerate(programs):
+            devices += [device.beside()] if number else []
+            channels = None if peers is None else peers.open(each.job)
+            # The marks of a step of several ranks have a lane of their own.
+            lanes = len(each.job.programs[rank].lanes) + (peers is not None)
+            devices[-1].prepare(lanes, each.code, channels)
+        self._arena = device.allocate(max(each.job.programs[rank].arenas[SHARED] for each in programs))
         self.write_state(state)
-        self._flights: list[_Flight] = []
-        self._capture: Callable[[Callable[[], None]], Callable[[], None]] = device.captured if is_captured else _as_is
-        for _ in range(RUN_AHEAD):
-            host = device.allocate_pinned(program.arenas[_HOST])
-            bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
-            work, progress = partial(issue, program, code, bases, device), None
-            if peers is not None:
-                progress = Progress(device, program)
-                work = partial(work, mark=progress.mark)
-            self._flights.append(_Flight(host, work, self._capture(work), progress))
+        self._capture: Capture = device.captured if is_captured else _as_is
+        self._programs: list[Replayed] = []
+        for own, each in zip(devices, programs, strict=True):
+            self._programs.append(Replayed(own, each, rank, self._arena.ptr, self._capture, peers is not None))
         if peers is not None:
             peers.follow(self._unfinished)
 
-    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> tuple[int, list[PlannedReading]]:
-        """Queues one step and returns at once: its entry, and its outputs. Waits only for the step before the previous
-        one.
+    def issue(
+        self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0
+    ) -> tuple[int, list[PlannedReading]]:
+        """Queues one call of a program and returns at once: its entry, and its outputs. Waits only for its call before
+        the previous one.
 
-        Arrays match `signature.controls` and `signature.batch`; they may be reused as soon as this returns. Raises
-        DmcError if the device fails.
+        Arrays match the program's signature; they may be reused as soon as this returns. Raises DmcError if the device
+        fails.
         """
         self._check()
         if self._peers is not None:
             self._peers.begin(self._last + 1)
-        flight = self._flights[self._last % len(self._flights)]
+        own = self._programs[program]
+        flight = own.next()
         self.wait(flight.entry)
         flight.let_go()
-        for slot, array in zip(self._inputs, (*controls, *batch), strict=True):
+        for slot, array in zip(own.inputs, (*controls, *batch), strict=True):
             np.copyto(flight.tensor(slot), array)
         flight.launch()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)
-        return self._last, flight.readings(self._outputs)
+        return self._last, flight.readings(own.outputs)
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if the device fails."""
         self._check()
-        for flight in self._flights:
+        for flight in self._flights():
             if flight.entry == entry and flight.done is not None:
                 self._wait_for(flight.done)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
         self._check()
-        events = [flight.done for flight in self._flights if flight.entry == entry and flight.done is not None]
+        events = [flight.done for flight in self._flights() if flight.entry == entry and flight.done is not None]
         return all(map(self._device.is_past, events))
 
     def fetch(self, output: Output, entry: int) -> np.ndarray:
@@ -139,8 +139,10 @@ class ReplaySession:
         as may be in flight.
         """
         self._drain()
-        if self._last < len(self._flights):
-            fact = f"was run {self._last} times, and needs {len(self._flights)} batches to be timed"
+        flights = self._programs[0].flights
+        if not all(flight.entry for flight in flights):
+            done = sum(bool(flight.entry) for flight in flights)
+            fact = f"was run {done} times, and needs {len(flights)} batches to be timed"
             raise DmcError("step", fact, hint="run more steps")
         self._again(_QUEUED)
         step = self._again(_QUEUED) / _QUEUED
@@ -148,7 +150,7 @@ class ReplaySession:
 
         def work() -> None:
             stamps.begin()
-            self._flights[0].work(stamp=stamps.stamp)
+            flights[0].work(stamp=stamps.stamp)
 
         stamped = self._capture(work)
         for _ in range(_ROUNDS):
@@ -159,7 +161,7 @@ class ReplaySession:
 
     def _again(self, times: int, *others: Callable[[], None]) -> float:
         """Nanoseconds of so many steps, and others, after one another."""
-        launches = islice(cycle(flight.launch for flight in self._flights), times)
+        launches = islice(cycle(flight.launch for flight in self._programs[0].flights), times)
         begin = self._device.stamp(0)
         for each in (*launches, *others):
             self._last += 1
@@ -197,14 +199,14 @@ class ReplaySession:
         with contextlib.suppress(DmcError):
             self._drain()
         self._closed = True
-        for flight in self._flights:
+        for flight in self._flights():
             flight.release()
-        self._flights.clear()
+        self._programs.clear()
         del self._arena
 
     def __del__(self) -> None:
         # An exception in the constructor leaves nothing to wait for.
-        if hasattr(self, "_flights"):
+        if hasattr(self, "_programs"):
             self.close()
 
     def _drain(self) -> None:
@@ -224,70 +226,20 @@ class ReplaySession:
                 self._peers.check()
                 time.sleep(_PAUSE_S)
 
-    def _unfinished(self) -> tuple[int, int] | None:
-        """The first step in flight, and its first movement between ranks, that have not ended; from any thread."""
-        flights = sorted(self._flights, key=lambda flight: flight.entry)
-        found = ((flight.entry, flight.unfinished()) for flight in flights if flight.entry)
-        return next(((entry, place) for entry, place in found if place is not None), None)
+    def _flights(self) -> list[Flight]:
+        return [flight for program in self._programs for flight in program.flights]
+
+    def _unfinished(self) -> Unfinished | None:
+        """Of the first call in flight that has not ended; from any thread."""
+        pairs = [(flight, own.program) for own in self._programs for flight in own.flights if flight.entry]
+        pairs.sort(key=lambda pair: pair[0].entry)
+        found = ((flight.entry, flight.unfinished(), program) for flight, program in pairs)
+        return next(((entry, place, program) for entry, place, program in found if place is not None), None)
 
     def _check(self) -> None:
         if self._closed:
             raise DmcError("step", "is closed", hint="load it again")
 
 
-class _Flight:
-    """The resources of one step in flight: its pinned memory, what issues and launches it, and its completion event."""
-
-    def __init__(
-        self, host: Any, work: Callable[..., None], run: Callable[[], None], progress: Progress | None
-    ) -> None:
-        self.work, self._run, self._progress = work, run, progress
-        self.entry = 0
-        self.done: Any = None
-        self._memory = host
-        self._bytes = np.frombuffer(host, np.uint8)
-        self._readings = Readings()
-
-    def tensor(self, slot: Slot) -> np.ndarray:
-        """The memory of an input or an output."""
-        return typed(self._bytes[slot.range.offset : slot.range.end], slot)
-
-    def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
-        """The outputs, to be read when the step is done."""
-        return self._readings.give(map(self.tensor, slots))
-
-    def launch(self) -> None:
-        """Queues the step."""
-        if self._progress is not None:
-            self._progress.reset()
-        self._run()
-
-    def unfinished(self) -> int | None:
-        """See `Progress`."""
-        progress = self._progress
-        return None if progress is None else progress.unfinished()
-
-    def let_go(self) -> None:
-        """Before its memory is reused: copies out outputs that are still referenced."""
-        self._readings.keep()
-
-    def release(self) -> None:
-        """Releases the memory; nothing is running any more."""
-        self._readings.release()
-        del self._bytes, self._memory, self._run, self.work
-        # Another thread may be about to look at it.
-        self._progress = None
-
-
 def _as_is(work: Callable[[], None]) -> Callable[[], None]:
     return work
-
-
-def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
-    slots = [slot for _, slot in places.of(specs)]
-    for slot in slots:
-        # An empty tensor has no place.
-        if slot.range.length and slot.range.space != space:
-            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
-            raise ArtifactError("the plan", fact, hint="compile the step again")
-    return slots

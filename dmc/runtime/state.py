@@ -14,7 +14,7 @@ from dmc.runtime.signature import StateSpec
 
 
 class StateDict(TypedDict):
-    """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.api.CompiledStep`).
+    """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.compiled_step.CompiledStep`).
 
     model: parameters and buffers by module path, with exactly the keys of the model's own `state_dict()`; tied tensors
     under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done. seed: of dropout, where the step

@@ -13,7 +13,8 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
 from dmc.importer.capture import tree
-from dmc.importer.capture.objective import TARGET_NAMES, own_loss
+from dmc.importer.capture.objective import TARGET_NAMES
+from dmc.importer.capture.own_loss import reader_of
 from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.optim import SLOTS
@@ -52,6 +53,18 @@ def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
         if noise:
             _disturb(request.model, noise)
         return _Eager(request).step(counter)
+
+
+def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
+    """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
+    with borrowed(request.modes, request.dtype), torch.no_grad():
+        if noise:
+            _disturb(request.model, noise)
+        for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
+            module.eval()
+        with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
+            outputs = objective(request, request.example)
+        return Reference(_arrays(_named(outputs)), ())
 
 
 def mean_gradients(request: Request, counter: int) -> dict[str, Array]:
@@ -122,7 +135,11 @@ class _Eager:
             own = [each.detach() for each in (loss, *aux)]
             totals = [total + each for total, each in zip(totals, own, strict=True)] if totals else own
         means = [total / parts if parts > 1 else total for total in totals]
-        return _arrays({"loss" if i == 0 else f"aux{i - 1}": each for i, each in enumerate(means)})
+        return _arrays(_named(means))
+
+
+def _named(outputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {"loss" if i == 0 else f"aux{i - 1}": each for i, each in enumerate(outputs)}
 
 
 def _norm_of_gradients(parameters: Sequence[Tensor]) -> Tensor:
@@ -139,9 +156,10 @@ def objective(request: Request, example: Any) -> list[Any]:
     example = pytree.tree_map_only(Tensor, lambda tensor: _given(tensor, request.dtype), micro_batch(example, 0, 1))
     keyword: dict[str, Any] = dict(example) if isinstance(example, Mapping) else {}
     positional: list[Any] = [] if isinstance(example, Mapping) else list(example)
-    if loss is None:
-        result = own_loss(model(*positional, **keyword))
+    if (read := reader_of(loss)) is not None:
+        result = read(model(*positional, **keyword))
     else:
+        assert callable(loss), "a loss that is not the model's own is a function"
         name = next((name for name in TARGET_NAMES if name in keyword), "")
         target = keyword.pop(name) if name else positional.pop()
         result = loss(model(*positional, **keyword), target)

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from dmc import optim
 from dmc.importer.capture.capture import Loss
+from dmc.importer.capture.own_loss import OwnLoss
 from dmc.importer.forward.precision import Precision
 
 
@@ -23,7 +24,7 @@ class Request:
     """
 
     model: nn.Module
-    loss: Loss | None
+    loss: Loss | OwnLoss | None
     optimizer: Any
     example: Any
     precision: Precision

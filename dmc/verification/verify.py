@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dmc.errors import ArtifactError, VerificationError
 from dmc.importer import origin
 from dmc.observer import Observer
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.cpu import check_cpu, is_checked
 from dmc.runtime.difference import Difference
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of
 from dmc.verification.estimate import Amount, Rates
+from dmc.verification.evaluation import check_evaluation
 from dmc.verification.expected import expected_of, slack_of
 from dmc.verification.forms import Forms, Outcome
 from dmc.verification.reference import Reference, eager_step
@@ -39,7 +40,7 @@ class Verification:
     """One comparison. asked: True for at any cost, None for where it is cheap, False for never.
 
     amount: the work of the step. seconds: the compile time. is_named: whether the target names a processor, which need
-    not be this machine's.
+    not be this machine's. beside: what the further programs of the artifact are, by name.
     """
 
     request: Request
@@ -49,6 +50,7 @@ class Verification:
     seconds: float
     observer: Observer
     is_named: bool = False
+    beside: Mapping[str, Request] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compares the first step of the artifact with eager's, as a stage; notes it where it does not.
@@ -80,6 +82,16 @@ class Verification:
             found = expected.differences(outcome)
         if found:
             raise self._wrong(reference, expected, found)
+        for name, request in self.beside.items():
+            self._compare_program(name, request)
+
+    def _compare_program(self, name: str, request: Request) -> None:
+        """Compares a further program, from the same state."""
+        if name.startswith(EVALUATION):
+            check_evaluation(request, self.artifact, name, self._counter(), self._runs_here(), self.amount.longest)
+            return
+        alone = replace(self.artifact.programs[name], state=self.artifact.state)
+        replace(self, request=request, artifact=alone, asked=True, beside={})._compare()
 
     def _too_long(self) -> str:
         rates, runs_here = Rates.measured(), self._runs_here()

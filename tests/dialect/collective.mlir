@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // In place, as an all-reduce may.
 // CHECK: "dm.collective"() {accumulate = f32, count = 16 : i64, instance = 3 : i64, kind = "all_reduce", label = "fc", lane = @dp, ranks = array<i64: 0, 1>, reduction = #dm.reduction<"sum">, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, type = f32} : () -> ()

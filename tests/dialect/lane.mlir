@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // CHECK: "dm.lane"() {queue = #dm.queue<"compute">, sym_name = "compute"} : () -> ()
 // CHECK-NEXT: "dm.lane"() {channel = @dp, queue = #dm.queue<"comm">, sym_name = "dp"} : () -> ()

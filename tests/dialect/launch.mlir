@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // CHECK: "dm.launch"() {kernel = @relu, lane = @compute, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>]} : () -> ()
 // In place, with scratch, and where it comes from.

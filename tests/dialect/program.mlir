@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // Declarations, then commands in the order of issue.
 // CHECK: "dm.program"() ({
@@ -29,4 +29,4 @@
 }) {sym_name = "rank1", rank = 1 : i64} : () -> ()
 
 // Nothing uses a program, and it stays: it is what runs.
-// RUN: dmc-opt %s -p canonicalize,cse,symbol-dce | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s -p canonicalize,cse,symbol-dce | %FileCheck %s

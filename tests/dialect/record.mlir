@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // CHECK: "dm.record"() {event = 0 : i64, lane = @compute} : () -> ()
 // CHECK-NEXT: "dm.record"() {event = 1 : i64, lane = @dp} : () -> ()

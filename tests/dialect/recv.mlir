@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // CHECK-LABEL: func.func @from_the_stage_before
 // CHECK: %[[X:[^ ]+]] = "dm.recv"() {group = #dm.group<@mesh, ["pp"]>, instance = 7 : i64, source = 0 : i64} : () -> tensor<8xf32>

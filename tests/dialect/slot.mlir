@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s | dmc-opt | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s | dmc-opt --allow-undefined-symbols | %FileCheck %s
 
 // CHECK: "dm.slot"() {name = "fc.weight", range = #dm.range<@device, [0, 64]>, role = "parameter", type = tensor<4x4xf32>} : () -> ()
 "dm.program"() ({

@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s -p dm-lower-reshard --split-input-file --verify-diagnostics
+// RUN: dmc-opt --allow-undefined-symbols %s -p dm-lower-reshard --split-input-file --verify-diagnostics
 
 func.func @no_mesh(%x: tensor<8xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{dm.reshard: #dm.sharding<@mesh, [[]], {}>: @mesh is not defined; declare a dm.mesh}}

@@ -151,3 +151,64 @@ func.func @step(%v: tensor<64xf32> {dm.name = "v", dm.role = "parameter"}, %w: t
   %new_w = tensor.extract_slice %both[64] [64] [1] : tensor<128xf32> to tensor<64xf32>
   return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// State has its places from another program, in the order of the bucket, which is there too; what else there is lies
+// behind.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.name = "v", dm.offset = 768 : i64
+// CHECK-SAME: dm.name = "w", dm.offset = 512 : i64
+// CHECK-SAME: dm.arenas = {device = 1024 : i64}
+// CHECK: "dm.pack"({{.*}}) {dm.offsets = array<i64: 512>, offsets
+// CHECK: "dm.unpack"({{.*}}) {dm.offsets = array<i64: 512, 768>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+"dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+func.func private @make() -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func @step(%v: tensor<64xf32> {dm.fixed_offset = 768 : i64, dm.name = "v", dm.role = "parameter"}, %w: tensor<64xf32> {dm.fixed_offset = 512 : i64, dm.name = "w", dm.role = "parameter"})
+    -> (tensor<64xf32> {dm.name = "v"}, tensor<64xf32> {dm.name = "w"}) {
+  %a = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %b = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %flat = "dm.pack"(%a, %b) {offsets = array<i64: 0, 64>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  %h, %t = "dm.start"(%flat) ({
+  ^bb0(%x: tensor<128xf32>):
+    %r = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>, channel = @dp} : (tensor<128xf32>) -> tensor<128xf32>
+    "dm.yield"(%r) : (tensor<128xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
+  %sum = "dm.wait"(%h) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
+  %new_w, %new_v = "dm.unpack"(%sum) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// The near miss: in another order, so the bucket is elsewhere.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.name = "v", dm.offset = 0 : i64
+// CHECK-SAME: dm.name = "w", dm.offset = 256 : i64
+// CHECK-SAME: dm.arenas = {device = 1024 : i64}
+// CHECK: "dm.pack"({{.*}}) {dm.offsets = array<i64: 512>, offsets
+// CHECK: "dm.unpack"({{.*}}) {dm.offsets = array<i64: 512, 768>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+"dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
+func.func private @make() -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func @step(%v: tensor<64xf32> {dm.fixed_offset = 0 : i64, dm.name = "v", dm.role = "parameter"}, %w: tensor<64xf32> {dm.fixed_offset = 256 : i64, dm.name = "w", dm.role = "parameter"})
+    -> (tensor<64xf32> {dm.name = "v"}, tensor<64xf32> {dm.name = "w"}) {
+  %a = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %b = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %flat = "dm.pack"(%a, %b) {offsets = array<i64: 0, 64>} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+  %h, %t = "dm.start"(%flat) ({
+  ^bb0(%x: tensor<128xf32>):
+    %r = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>, channel = @dp} : (tensor<128xf32>) -> tensor<128xf32>
+    "dm.yield"(%r) : (tensor<128xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
+  %sum = "dm.wait"(%h) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
+  %new_w, %new_v = "dm.unpack"(%sum) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
+}

@@ -1,5 +1,5 @@
-// RUN: dmc-opt %s -p dm-sink-wait --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p "dm-sink-wait{reasons}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=TABLE
+// RUN: dmc-opt --allow-undefined-symbols %s -p dm-sink-wait --split-input-file | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s -p "dm-sink-wait{reasons}" --split-input-file 2>&1 >%t | %FileCheck %s --check-prefix=TABLE
 
 // A wait goes to just before the first reader, with the views and the members of a bucket between them; what only the
 // return reads, and what nothing reads, to the end.

@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s --from=placed --to=placed --split-input-file --verify-diagnostics
+// RUN: dmc-opt --allow-undefined-symbols %s --from=placed --to=placed --split-input-file --verify-diagnostics
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 // expected-error @+1 {{argument 'x' of @step has no placement on the mesh}}

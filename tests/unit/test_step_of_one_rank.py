@@ -47,7 +47,7 @@ class Session(ReplaySession):
         self._flights = []
         self._closed = True
 
-    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> Any:
+    def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0) -> Any:
         self.given = list(batch)
         return 1, [SimpleNamespace(array=lambda spec=spec: np.zeros(spec.shape)) for spec in OWN.linked.outputs]
 

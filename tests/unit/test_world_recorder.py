@@ -77,7 +77,7 @@ def test_movements_that_follow_each_other_are_told_apart() -> None:
 def test_a_device_tells_by_the_movements_that_have_ended() -> None:
     copies: list[tuple[Any, ...]] = []
     progress, recorder = Progress(device(copies), PROGRAM), Recorder(PROGRAM)
-    recorder.unfinished = lambda: None if (place := progress.unfinished()) is None else (3, place)
+    recorder.unfinished = lambda: None if (place := progress.unfinished()) is None else (3, place, PROGRAM)
     progress.mark(2, 3)
     # What is copied to the lane's number is the place behind the movement's; the next movement does not wait for it.
     own = len(LANES)

@@ -54,11 +54,11 @@ def plan_memory(step: func.FuncOp) -> MemoryPlan:
     scratch: dict[int, int] = {}
     arenas: dict[str, Arena] = {}
     for space in _SPACES:
-        base = 0
-        for root in kept:
-            if sharing.allocation(root).space == space:
-                offsets[root] = base
-                base += aligned(sharing.allocation(root).bytes)
+        own = {root: sharing.allocation(root) for root in kept if sharing.allocation(root).space == space}
+        base = max((each.fixed + aligned(each.bytes) for each in own.values() if each.fixed is not None), default=0)
+        for root, each in own.items():
+            offsets[root] = base if each.fixed is None else each.fixed
+            base += aligned(each.bytes) if each.fixed is None else 0
         passing = [root for root in sharing.roots() if root not in kept and sharing.allocation(root).space == space]
         kernels = scratch_of(sharing.storages.ops) if space == DEVICE else {}
         blocks = [_block(sharing, root) for root in passing]

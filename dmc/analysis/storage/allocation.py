@@ -18,7 +18,8 @@ class Allocation:
     """Storages that share memory, and their combined accesses.
 
     members: indices of storages. arguments: those that are arguments of the step. first: the position of the first
-    write; never for arguments. last_write: the position of the last write. reads: the last two to end.
+    write; never for arguments. last_write: the position of the last write. reads: the last two to end. fixed: the
+    offset in its arena, where that is decided already.
     """
 
     space: Space
@@ -28,6 +29,7 @@ class Allocation:
     first: int
     last_write: int
     reads: tuple[Read, ...]
+    fixed: int | None = None
 
     @property
     def last(self) -> int:
@@ -58,6 +60,7 @@ class Sharing:
             first, arguments = (NEVER, (index,)) if is_argument else (storage.first, ())
             reads = _last_two(storage.reads)
             made = Allocation(storage.space, storage.bytes, [index], arguments, first, storage.last, reads)
+            made.fixed = storage.fixed
             self._allocations.append(made)
 
     def place(self, storage: int) -> tuple[int, int]:
@@ -112,11 +115,26 @@ class Sharing:
                 return False
         return True
 
+    def fits(self, outer: int, inner: Iterable[tuple[int, int]]) -> bool:
+        """Whether allocations may be placed into `outer`, each at its offset, given what is fixed."""
+        parts = [(outer, 0), *inner]
+        placed = [(self._allocations[index].fixed, offset) for index, offset in parts]
+        bases = {fixed - offset for fixed, offset in placed if fixed is not None}
+        if len(bases) != 1:
+            return not bases
+        (base,) = bases
+        end, roots = base + self._allocations[outer].bytes, {root for root, _ in parts}
+        others = (self._allocations[root] for root in self.roots() if root not in roots)
+        taken = ((own.fixed, own.fixed + own.bytes) for own in others if own.fixed is not None)
+        return base >= 0 and all(last <= base or first >= end for first, last in taken)
+
     def join(self, outer: int, inner: int, offset: int) -> None:
         """Places the allocation `inner` into `outer`, at an offset in bytes."""
         one, other = self._allocations[outer], self._allocations[inner]
         assert one.space == other.space and 0 <= offset <= one.bytes - other.bytes
         self._parent[inner] = (outer, offset)
+        if one.fixed is None and other.fixed is not None:
+            one.fixed = other.fixed - offset
         one.members += other.members
         one.arguments += other.arguments
         one.first, one.last_write = min(one.first, other.first), max(one.last_write, other.last_write)

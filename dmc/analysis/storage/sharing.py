@@ -69,6 +69,7 @@ def _join_members(sharing: Sharing, pack: ir.Operation, position: int) -> None:
         return
     roots = [sharing.place_of(member)[0] for member in pack.operands]
     is_of_state = len(set(roots)) == len(roots) and all(_is_state_alone(sharing, each) for each in pack.operands)
+    is_of_state = is_of_state and sharing.fits(bucket, zip(roots, member_offsets(pack), strict=True))
     copied: list[int] = []
     for index, (member, offset) in enumerate(members):
         root, _ = sharing.place_of(member)

@@ -45,9 +45,10 @@ def join_state(sharing: Sharing, step: func.FuncOp, pairs_of: Callable[[ir.Opera
             continue
         old, offset = sharing.place_of(changes[0].argument)
         if all(len(sharing.allocation_of(change.argument).members) == 1 for change in changes):
-            for change in changes:
-                sharing.join(root, sharing.place_of(change.argument)[0], change.offset)
-        elif changes[0].range == (0, room):
+            places = [(sharing.place_of(change.argument)[0], change.offset) for change in changes]
+            for argument, at in places if sharing.fits(root, places) else ():
+                sharing.join(root, argument, at)
+        elif changes[0].range == (0, room) and sharing.fits(old, [(root, offset)]):
             # The state is in a bucket, and so is its new value.
             sharing.join(old, root, offset)
 

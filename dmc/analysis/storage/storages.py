@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.storage.fixed import fixed_offsets
 from dmc.analysis.storage.pieces import is_view, piece_offset
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
@@ -44,7 +45,8 @@ class Storage:
     """Memory filled by one op or an argument.
 
     value: an argument, a result, or the handle of a movement. space: the memory space. bytes: its size. first, last:
-    the positions of the first and last write; -1 and -1 for arguments. reads: in order.
+    the positions of the first and last write; -1 and -1 for arguments. reads: in order. fixed: the offset in its arena,
+    where that is decided already.
     """
 
     value: ir.Value
@@ -53,6 +55,7 @@ class Storage:
     first: int
     last: int
     reads: list[Read] = field(default_factory=list)
+    fixed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,11 @@ class Storages:
 def storages(step: func.FuncOp) -> Storages:
     """The storages of a step in form scheduled. Raises DmcError for an op that does not belong to that form."""
     ops = tuple(view.operation for view in step.entry_block.operations)
-    collector = _Collector(_waits(ops))
+    collector, fixed = _Collector(_waits(ops)), fixed_offsets(step)
     for port in arguments(step):
         space = DEVICE if port.role in STATE_ROLES else PINNED_HOST
         collector.put(step.arguments[port.index], space, type_bytes(port.type), -1, -1)
+        collector.storages[-1].fixed = fixed.get(step.arguments[port.index])
     for position, op in enumerate(ops):
         collector.visit(op, position)
     return Storages(ops, tuple(collector.storages), collector.places)

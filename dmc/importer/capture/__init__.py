@@ -2,6 +2,7 @@
 
 * capture: from parameters and batch to the loss
 * objective: model and loss as one module
+* own_loss: the loss of a model that computes it itself
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
 * checks: what an exported graph may contain

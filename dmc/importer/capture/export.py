@@ -38,6 +38,8 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
     # Export raises many exception types for unsupported models; each is re-raised with the place it names.
     except Exception as error:
         place = origin.of_exception(error, objective.model)
+        if isinstance(error, _OWN):
+            raise _own_failure(str(place), error) from error
         op = getattr(error, "func", None)
         what = origin.op_name(op) if op is not None else "the model"
         if isinstance(error, GuardOnDataDependentSymNode):
@@ -49,6 +51,15 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
             hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
             "use masks and torch.where instead",
         ) from error
+
+
+# What Python raises itself, in a model or a loss that does not run in eager either.
+_OWN = (AttributeError, ImportError, LookupError, NameError, TypeError, ZeroDivisionError)
+
+
+def _own_failure(place: str, error: Exception) -> ImportFailure:
+    fact = f"{type(error).__name__}: {str(error).strip()}"
+    return ImportFailure(place, fact, hint="run the model and its loss on the example in PyTorch eager to see it there")
 
 
 @contextmanager

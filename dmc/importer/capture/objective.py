@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +12,14 @@ from torch import Tensor, nn
 
 from dmc.errors import ImportFailure
 from dmc.importer.capture import tree
+from dmc.importer.capture.own_loss import OwnLoss, reader_of
 from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
 from dmc.importer.python.watch import Watch
 from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
 from dmc.runtime.signature import Tree
 
-Loss = Callable[[Any, Any], Any]
+Loss = Callable[[Any, Any], Any] | int | str
 _ONCE = "for state created on the first call, call the model on such a batch before compiling"
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
@@ -40,7 +42,7 @@ class Objective(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss | None,
+        loss: Loss | OwnLoss | None,
         args: Tree,
         kwargs: Tree,
         dtype: torch.dtype | None,
@@ -51,7 +53,9 @@ class Objective(nn.Module):
         self.training = model.training
         self.model = model
         # As a module, so that the loss's operations are attributed to it.
-        self.loss = loss if loss is None or isinstance(loss, nn.Module) else _Function(loss)
+        self.own_loss = reader_of(loss)
+        _check_loss(loss, 1 if isinstance(loss, OwnLoss) else 2)
+        self.loss = None if self.own_loss else loss if isinstance(loss, nn.Module) else _Function(loss)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
         self.originals = {id(tensor): name for name, tensor in _Registered.of(self).by_name.items()}
@@ -89,8 +93,9 @@ class Objective(nn.Module):
         return value, [leaf.detach() for _, leaf in leaves]
 
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
-        if self.loss is None:
-            return own_loss(self.model(*positional, **keyword))
+        if self.own_loss is not None:
+            return self.own_loss(self.model(*positional, **keyword))
+        assert self.loss is not None, "what is not the model's own is a function"
         if positional:
             *inputs, targets = positional
             return self.loss(self.model(*inputs, **keyword), targets)
@@ -228,29 +233,33 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
     )
 
 
+def _check_loss(loss: Any, count: int) -> None:
+    """Raises ImportFailure, at the line of its definition, for a loss that cannot be called with so many arguments."""
+    function = loss.read if isinstance(loss, OwnLoss) else loss.forward if isinstance(loss, nn.Module) else loss
+    if not callable(function):
+        return
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError as error:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        place = "the loss" if code is None else f"the loss ({code.co_filename}:{code.co_firstlineno})"
+        called = "the model's output" if count == 1 else "the model's output and the targets"
+        hint = f"it is called with {called}; where the model returns its own loss, leave `loss` out, or give its place"
+        name = getattr(function, "__qualname__", "the loss")
+        raise ImportFailure(place, f"TypeError: {name}{inspect.signature(function)}: {error}", hint) from error
+    except ValueError:
+        return  # A builtin without a signature.
+
+
 class _Function(nn.Module):
     """Wraps a loss that is not a module."""
 
-    def __init__(self, function: Loss) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, output: Any, targets: Any) -> Any:
         return self.function(output, targets)
-
-
-def own_loss(output: Any) -> Any:
-    """The loss that a model returns: itself, by name, or first."""
-    if isinstance(output, Tensor):
-        return output
-    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if loss is None and isinstance(output, tuple | list) and output:
-        loss = output[0]
-    if loss is None:
-        raise ImportFailure(
-            "loss", "the model returned no loss", hint="pass labels in the example, or a loss function as `loss=`"
-        )
-    return loss
 
 
 def describe(value: Any) -> str:

@@ -21,7 +21,8 @@ class PlanMemory(Pass):
 
     `%y = kernel(%x)` gets `dm.offsets = [512]`, the byte at which `%y` begins in the arena of its memory space; a token
     gets -1. `@step` gets the sizes of its arenas. Views and buckets alias their operands; new values of state take the
-    place of the old ones if these are dead. `dm.copied` on a `dm.pack` lists the operands that could not be computed in
+    place of the old ones if these are dead. An argument with `dm.fixed_offset` begins there, as in another program with
+    the same state. `dm.copied` on a `dm.pack` lists the operands that could not be computed in
     the bucket.
 
     cap: the largest size of the device's arena, in bytes; 0 is none. report: print size and lower bound on stderr.

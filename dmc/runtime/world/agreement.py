@@ -33,6 +33,7 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
         "dmc": dmc.__version__,
         "plan": artifact.job.digest(),
         "code": _digest(f"{name} {digest}".encode() for name, digest in sorted(certificate.code.items())),
+        **{f"plan of the {name}": program.job.digest() for name, program in artifact.programs.items()},
         "table of costs": certificate.cost_table,
         "signature": _digest([signature]),
         "state": _digest(array.tobytes() for array in artifact.state),

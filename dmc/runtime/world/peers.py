@@ -10,26 +10,26 @@ from dmc.program import Job
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator, Communicators
 from dmc.runtime.world.launch import World
-from dmc.runtime.world.recorder import Recorder
+from dmc.runtime.world.recorder import Recorder, Unfinished
 from dmc.runtime.world.store import WRITING_S, Store
 from dmc.runtime.world.watch import Watch
 
 
 class Peers:
-    """The world of this rank, the store of the rendezvous, the channels of its job, and the watch over all ranks."""
+    """The world of this rank, the store of the rendezvous, the channels of its jobs, and the watch over all ranks."""
 
     def __init__(self, world: World, store: Store, communicators: Communicators, job: Job, patience_s: float) -> None:
         """patience_s: the time within which ranks end after one of them is gone."""
         self.world, self.store = world, store
-        self._job, self._communicators, self._patience_s = job, communicators, patience_s
-        self._channels: Channels | None = None
+        self._communicators, self._patience_s = communicators, patience_s
+        self._channels: list[Channels] = []
         self._recorder = Recorder(job.programs[world.rank])
         self._watch = Watch(store, self._recorder, self._abort, self._failed, patience_s)
 
-    def open(self) -> Channels:
-        """Creates the channels of the job on this process's device; all ranks do so."""
-        self._channels = Channels(self._job, self.world.rank, self._communicators)
-        return self._channels
+    def open(self, job: Job) -> Channels:
+        """Creates the channels of a job on this process's device; all ranks do so."""
+        self._channels.append(Channels(job, self.world.rank, self._communicators))
+        return self._channels[-1]
 
     @cached_property
     def everyone(self) -> Communicator:
@@ -66,8 +66,8 @@ class Peers:
         """How long this process has waited for steps, in seconds."""
         return self._recorder.waited_s
 
-    def follow(self, unfinished: Callable[[], tuple[int, int] | None]) -> None:
-        """unfinished: tells the first step, and the place of its first command, that the device has not ended."""
+    def follow(self, unfinished: Callable[[], Unfinished | None]) -> None:
+        """unfinished: tells what the device has not ended."""
         self._recorder.unfinished = unfinished
 
     @contextmanager
@@ -86,8 +86,9 @@ class Peers:
         self._watch.close(error)
 
     def _abort(self) -> None:
-        if self._channels is not None:
-            self._channels.abort()
+        for channels in self._channels:
+            channels.abort()
 
     def _failed(self) -> str | None:
-        return None if self._channels is None else self._channels.failed()
+        facts = (channels.failed() for channels in self._channels)
+        return next((fact for fact in facts if fact is not None), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dmc.program import Collective, Launch, Move, Program
+from dmc.program import Collective, Command, Launch, Move, Program
 
 _KEPT = 4
 
@@ -30,19 +30,22 @@ class Position(msgspec.Struct, frozen=True):
     text: str
 
 
+# The first step, and the place of its first movement between ranks in its program, that have not ended.
+Unfinished = tuple[int, int, Program]
+
+
 @dataclass
 class Recorder:
     """Written by the main thread of a rank, read by any thread. waited_s: how long its host has waited, in total.
 
-    unfinished: what a device that runs steps by itself says: the first step, and the place of its first movement
-    between ranks, that have not ended.
+    unfinished: what a device that runs steps by itself says.
     """
 
     program: Program
     step: int = 0
     has_left: bool = False
     waited_s: float = 0.0
-    unfinished: Callable[[], tuple[int, int] | None] = lambda: None
+    unfinished: Callable[[], Unfinished | None] = lambda: None
     _command: int | None = None
     _began: float = field(default_factory=time.monotonic)
     _waits_since: float | None = None
@@ -89,27 +92,29 @@ class Recorder:
         if self.has_left:
             return f"at its end, after step {self.step}"
         if self._command is not None:
-            return self._at(self.step, self._command)
+            return _at(self.step, self._command, self.program)
         if (found := self.unfinished()) is not None:
-            return self._at(*found)
+            return _at(*found)
         if self._waits_since is not None:
             return f"in step {self.step}"
         return f"in user code after step {self.step}{_main_thread()}"
 
-    def _at(self, step: int, place: int) -> str:
-        return f"in step {step}, command {place} of {len(self.program.commands)}: {self._what(place)}"
 
-    def _what(self, place: int) -> str:
-        match command := self.program.commands[place]:
-            case Collective():
-                ranks = ", ".join(map(str, command.ranks))
-                return f"{command.kind} of {command.label or 'unnamed'} over {command.channel} (ranks {ranks})"
-            case Launch():
-                return f"kernel {command.kernel} of {command.label or 'unnamed'}"
-            case Move():
-                return f"copy of {command.label or 'unnamed'}"
-            case _:
-                return "an event"
+def _at(step: int, place: int, program: Program) -> str:
+    return f"in step {step}, command {place} of {len(program.commands)}: {_what(program.commands[place])}"
+
+
+def _what(command: Command) -> str:
+    match command:
+        case Collective():
+            ranks = ", ".join(map(str, command.ranks))
+            return f"{command.kind} of {command.label or 'unnamed'} over {command.channel} (ranks {ranks})"
+        case Launch():
+            return f"kernel {command.kernel} of {command.label or 'unnamed'}"
+        case Move():
+            return f"copy of {command.label or 'unnamed'}"
+        case _:
+            return "an event"
 
 
 def _main_thread() -> str:

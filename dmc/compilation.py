@@ -1,0 +1,154 @@
+"""One compilation: a step, and the programs beside it over the same state in memory, compared with PyTorch eager.
+
+Beside it are the steps for batches of other shapes, and the evaluations.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dmc import pipeline, plans
+from dmc._mlir import ir
+from dmc.analysis.requests.keeping import write_keeping
+from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.storage.fixed import fix_state
+from dmc.errors import ImportFailure, StateError
+from dmc.executors import STAGES, Builder, Settings
+from dmc.forms import PLACED
+from dmc.importer.capture.capture import Loss
+from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
+from dmc.importer.evaluation import import_evaluation
+from dmc.importer.step import ImportedStep, import_step
+from dmc.lowering.ledger import ledger_of
+from dmc.observer import Observer
+from dmc.plans import Plan, Recipe, ResolvedPlan
+from dmc.runtime.arrays import to_array
+from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
+from dmc.target import Target, targets
+from dmc.verification import Request, Verification, amount_of
+
+# As `dmc.compile` takes it: whether to evaluate, or what to compute instead of the loss.
+Evaluation = bool | Loss | Reader
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """requests: the step for each example; the state is that of the first. verify: as in `dmc.compile`."""
+
+    requests: tuple[Request, ...]
+    evaluation: Evaluation
+    plan: Recipe | None
+    settings: Settings
+    verify: bool | None
+    observer: Observer
+    dump_dir: str | os.PathLike[str] | None = None
+
+    def artifact(self, context: ir.Context) -> Artifact:
+        """All programs, with the first state."""
+        self.observer.plan(("import", *STAGES, *self._beside(), *(["verify"] if self.verify is not False else [])))
+        begin, request = time.perf_counter(), self.requests[0]
+        with self.observer.stage("import"):
+            imported = _imported(request, context)
+        amount = amount_of(imported.module)
+        step = self._compiled(imported, self.observer, self.dump_dir, request.accumulate)
+        step = replace(step, state=_arrays(imported))
+        beside = self._beside()
+        programs = {name: self._program(name, other, step, imported, context) for name, other in beside.items()}
+        step = replace(step, programs=programs)
+        seconds = time.perf_counter() - begin
+        is_named = ":" in self.settings.targets
+        Verification(request, step, self.verify, amount, seconds, self.observer, is_named, beside).run()
+        return step
+
+    def _beside(self) -> Mapping[str, Request]:
+        """What is compiled beside the step, by name."""
+        return dict(self._others())
+
+    def _others(self) -> Iterator[tuple[str, Request]]:
+        for number, request in enumerate(self.requests):
+            if number:
+                yield program_name(TRAINING, number), request
+            if self.evaluation is not False:
+                loss = _loss_of(self.evaluation, request.loss)
+                yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
+
+    def _program(
+        self, name: str, request: Request, step: Artifact, imported: ImportedStep, context: ir.Context
+    ) -> Artifact:
+        with self.observer.stage(name):
+            if name.startswith(EVALUATION):
+                other = import_evaluation(
+                    request.model, request.loss, request.example, request.precision, imported, context
+                )
+            else:
+                other = _imported(request, context)
+                _check_same_state(imported, other, name)
+            fix_state(other.module, step.job)
+            folder = None if self.dump_dir is None else Path(self.dump_dir) / name
+            # Its stages are not the observer's: this is one more.
+            return self._compiled(other, Observer(), folder, request.accumulate)
+
+    def _compiled(
+        self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int
+    ) -> Artifact:
+        """A program without state."""
+        chosen, signature = targets(self.settings.targets), imported.signature
+        resolved = state_plan(imported, self.plan, accumulate, chosen[0])
+        built = Builder(imported.module, signature, self.settings, observer, folder).build()
+        ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
+        precision = self.requests[0].precision.value
+        return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
+
+
+def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
+    """Annotates `imported` with what a plan requests; None where that is not about placement."""
+    if plan is None:
+        return None
+    write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
+    if not isinstance(plan, Plan):
+        return None
+    signature = imported.signature
+    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
+    write_plan(imported.module, resolved, signature, machine.name)
+    return resolved
+
+
+def _imported(request: Request, context: ir.Context) -> ImportedStep:
+    settings = (request.precision, request.accumulate, request.seed)
+    assert not isinstance(request.loss, OwnLoss), "that of an evaluation"
+    return import_step(request.model, request.loss, request.optimizer, request.example, *settings, context)
+
+
+def _check_same_state(step: ImportedStep, other: ImportedStep, name: str) -> None:
+    """Raises ImportFailure where the model reads or changes other state for a batch of another shape."""
+    own, others = ({spec.name: spec for spec in each.signature.state} for each in (step, other))
+    differs = [key for key in {**own, **others} if own.get(key) != others.get(key)]
+    fixed = [key for key, spec in own.items() if spec.role == "frozen"]
+    differs += [key for key in fixed if key not in differs and not step.state[key].equal(other.state[key])]
+    if differs:
+        fact = f"has other state for this example than for the first: {', '.join(differs)}"
+        raise ImportFailure(
+            name, fact, hint="register what depends on shapes as buffers of one size, or pad the batches"
+        )
+
+
+def _loss_of(evaluation: Any, loss: Any) -> Any:
+    """What an evaluation computes: the loss of training, or a function in its place.
+
+    Where the model computes its own loss, such a function takes the model's output alone.
+    """
+    if isinstance(evaluation, bool):
+        return loss
+    return OwnLoss(evaluation) if reader_of(loss) is not None else evaluation
+
+
+def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
+    specs = imported.signature.state
+    bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
+    state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
+    return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)

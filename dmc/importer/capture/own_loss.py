@@ -1,0 +1,61 @@
+"""The loss of a model that computes it itself: where it is in the model's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from dmc.errors import ImportFailure
+
+Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class OwnLoss:
+    """read: from the model's output to the loss, or to (loss, auxiliary outputs)."""
+
+    read: Reader
+
+
+def reader_of(loss: Any) -> Reader | None:
+    """How `loss`, as given by a user, is read from the model's output; None where it is a function of output and
+    targets.
+
+    None means the loss that `own_loss` finds; a number or a name the element of the output that is the loss.
+    """
+    if loss is None:
+        return own_loss
+    if isinstance(loss, OwnLoss):
+        return loss.read
+    if isinstance(loss, int | str) and not isinstance(loss, bool):
+        return lambda output: element(output, loss)
+    return None
+
+
+def own_loss(output: Any) -> Any:
+    """The loss that a model returns: itself, by name, or first."""
+    if isinstance(output, Tensor):
+        return output
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if loss is None and isinstance(output, tuple | list) and output:
+        loss = output[0]
+    if loss is None:
+        raise ImportFailure(
+            "loss", "the model returned no loss", hint="pass labels in the example, or a loss function as `loss=`"
+        )
+    return loss
+
+
+def element(output: Any, key: int | str) -> Any:
+    """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
+    try:
+        if isinstance(key, str) and not isinstance(output, Mapping):
+            return getattr(output, key)
+        return output[key]
+    except (LookupError, TypeError, AttributeError) as error:
+        has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
+        fact = f"loss={key!r} names no element of the model's output, a {type(output).__name__}{has}"
+        raise ImportFailure("loss", fact, hint="pass the place or the name of the loss in the output") from error

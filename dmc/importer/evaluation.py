@@ -1,0 +1,111 @@
+"""A model in eval mode and its loss → form imported: a program that reads the state of a step, and changes none."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.functional_tensor import dispatch_functionalize
+
+from dmc._mlir import ir
+from dmc.errors import ImportFailure
+from dmc.importer import link
+from dmc.importer.capture.capture import Capture, Loss, capture
+from dmc.importer.capture.checks import check_traced
+from dmc.importer.capture.indices import index_bounds
+from dmc.importer.capture.own_loss import OwnLoss
+from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace
+from dmc.importer.forward.precision import Precision
+from dmc.importer.linalg.lowering import TorchModule
+from dmc.importer.step import ImportedStep, batch_specs, computing_in_f32, output_specs
+from dmc.runtime.signature import Signature
+
+_WAY_OUT = "do that in training only (if self.training: …), or register it as a buffer of the model"
+
+
+def import_evaluation(
+    model: nn.Module,
+    loss: Loss | OwnLoss | None,
+    example: object,
+    precision: Precision,
+    step: ImportedStep,
+    context: ir.Context,
+) -> ImportedStep:
+    """Imports `model` in eval mode with `loss`, as a program over the state of `step`.
+
+    Its `@step` takes the whole state, that of the optimizer included, then the batch; it returns the loss and the
+    auxiliary outputs. Raises ImportFailure for what cannot be compiled, and for a model that changes state, or reads
+    state that the step does not have.
+    """
+    dtype = torch.bfloat16 if precision is Precision.BF16 else None
+    with _evaluating([model, *([loss] if isinstance(loss, nn.Module) else [])]):
+        captured = capture(model, loss, example, dtype)
+    _check_state(captured, step)
+    with computing_in_f32():
+        forward = _traced(captured, precision is Precision.BF16_MIXED)
+        if forward.written:
+            fact = f"changes {', '.join(forward.written)} in eval mode, and an evaluation leaves the state as it is"
+            raise ImportFailure("evaluation", fact, hint=_WAY_OUT)
+        signature = _signature(captured, forward, step.signature)
+        torch_module = TorchModule(context)
+        torch_module.add(forward.graph.graph, link.FORWARD)
+        torch_module.lower()
+    link.link_forward(torch_module.module, signature, tuple(captured.state))
+    return replace(step, module=torch_module.module, signature=signature)
+
+
+@contextmanager
+def _evaluating(roots: Sequence[nn.Module]) -> Generator[None]:
+    """Inside, the modules are in eval mode, as `eval()` puts them; afterwards each is in its own mode again."""
+    modes = {module: module.training for root in roots for module in root.modules()}
+    try:
+        for root in roots:
+            root.eval()
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _check_state(captured: Capture, step: ImportedStep) -> None:
+    """Raises ImportFailure for a tensor that the program reads and the step does not have."""
+    for name, tensor in captured.state.items():
+        own = step.state.get(name)
+        is_same = own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype
+        if not is_same or (captured.kinds[name] == "constant" and not torch.equal(step.state[name], tensor)):
+            fact = "is a constant that the model reads in eval mode, but not in training"
+            raise ImportFailure(name, fact, hint="register it as a buffer of the model")
+
+
+def _traced(captured: Capture, mixed: bool) -> Gradients:
+    """The forward pass alone: (state…, seed, counter, batch…) -> (loss, aux…, written state…)."""
+    arranged(captured)
+    names = list(captured.state)
+
+    def evaluate(*flat: Tensor) -> list[Tensor]:
+        values, outputs = forward_of(captured, flat, frozenset(), mixed)
+        return [*outputs, *(values[name].detach() for name in names)]
+
+    scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
+    arguments = [*(captured.state[name].detach() for name in names), *scalars, *(t for _, t in captured.batch)]
+    with torch.no_grad():
+        graph = trace(dispatch_functionalize(evaluate), arguments)
+    check_traced(graph)
+    return select(graph, names, [])
+
+
+def _signature(captured: Capture, forward: Gradients, step: Signature) -> Signature:
+    return replace(
+        step,
+        state=tuple(replace(spec, mutated=False) for spec in step.state),
+        controls=(),
+        batch=batch_specs(captured),
+        outputs=output_specs([node.meta["val"] for node in results_of(forward.graph)][: 1 + forward.aux]),
+        args=captured.args,
+        kwargs=captured.kwargs,
+        aux=captured.aux,
+        bounds=index_bounds(captured.graph, captured.batch, 1),
+    )

@@ -1,0 +1,115 @@
+"""A program as a GPU replays it: where its inputs and outputs are, and its calls in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dmc.errors import ArtifactError
+from dmc.program import Slot, Space
+from dmc.program.code import DeviceCode
+from dmc.runtime.calls import RUN_AHEAD
+from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
+from dmc.runtime.progress import Progress
+from dmc.runtime.replay import issue
+from dmc.runtime.variant import Executable
+
+_HOST: Space = "pinned_host"
+Work: TypeAlias = Callable[..., None]
+# What makes of some work what launches it.
+Capture: TypeAlias = Callable[[Work], Callable[[], None]]
+
+
+class Replayed:
+    """One program.
+
+    program: of this rank.
+    """
+
+    def __init__(
+        self,
+        device: CudaStreams,
+        own: Executable[DeviceCode],
+        rank: int,
+        arena: int,
+        capture: Capture,
+        has_peers: bool,
+    ) -> None:
+        """Allocates pinned memory, and captures. arena: the address of the device's. has_peers: whether others follow
+        its progress."""
+        self.program = program = own.job.programs[rank]
+        places, signature = Places([program]), own.signature
+        self.inputs = slots_of(places, (*signature.controls, *signature.batch), _HOST)
+        self.outputs = slots_of(places, signature.outputs, _HOST)
+        self.flights: list[Flight] = []
+        self._calls = 0
+        for _ in range(RUN_AHEAD):
+            host = device.allocate_pinned(program.arenas[_HOST])
+            bases: dict[Space, int] = {SHARED: arena, _HOST: host.ptr}
+            work, progress = partial(issue, program, own.code, bases, device), None
+            if has_peers:
+                progress = Progress(device, program)
+                work = partial(work, mark=progress.mark)
+            self.flights.append(Flight(host, work, capture(work), progress))
+
+    def next(self) -> Flight:
+        """Those of the next call."""
+        self._calls += 1
+        return self.flights[(self._calls - 1) % len(self.flights)]
+
+
+class Flight:
+    """The resources of one step in flight: its pinned memory, what issues and launches it, and its completion event."""
+
+    def __init__(self, host: Any, work: Work, run: Callable[[], None], progress: Progress | None) -> None:
+        self.work, self._run, self._progress = work, run, progress
+        self.entry = 0
+        self.done: Any = None
+        self._memory = host
+        self._bytes = np.frombuffer(host, np.uint8)
+        self._readings = Readings()
+
+    def tensor(self, slot: Slot) -> np.ndarray:
+        """The memory of an input or an output."""
+        return typed(self._bytes[slot.range.offset : slot.range.end], slot)
+
+    def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
+        """The outputs, to be read when the step is done."""
+        return self._readings.give(map(self.tensor, slots))
+
+    def launch(self) -> None:
+        """Queues the step."""
+        if self._progress is not None:
+            self._progress.reset()
+        self._run()
+
+    def unfinished(self) -> int | None:
+        """See `Progress`."""
+        progress = self._progress
+        return None if progress is None else progress.unfinished()
+
+    def let_go(self) -> None:
+        """Before its memory is reused: copies out outputs that are still referenced."""
+        self._readings.keep()
+
+    def release(self) -> None:
+        """Releases the memory; nothing is running any more."""
+        self._readings.release()
+        del self._bytes, self._memory, self._run, self.work
+        # Another thread may be about to look at it.
+        self._progress = None
+
+
+def slots_of(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
+    """The slots of tensors, all of which must be in this memory. Raises ArtifactError."""
+    slots = [slot for _, slot in places.of(specs)]
+    for slot in slots:
+        # An empty tensor has no place.
+        if slot.range.length and slot.range.space != space:
+            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
+            raise ArtifactError("the plan", fact, hint="compile the step again")
+    return slots

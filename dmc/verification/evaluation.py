@@ -1,0 +1,52 @@
+"""Whether a compiled evaluation computes what PyTorch eager computes in eval mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmc.errors import VerificationError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.outcome import Expected, shown
+from dmc.runtime.step import Step
+from dmc.runtime.tolerance import TOLERANCE
+from dmc.verification.batch import batch_of
+from dmc.verification.expected import slack_of
+from dmc.verification.forms import Forms, Outcome
+from dmc.verification.reference import eager_evaluation
+from dmc.verification.request import Request
+
+# One unit in the last place of an f32 number.
+_UNIT = 2.0**-23
+
+
+def check_evaluation(
+    request: Request, artifact: Artifact, name: str, counter: int, runs_here: bool, longest: int
+) -> None:
+    """Compares the evaluation of the example with eager's; raises VerificationError where they differ.
+
+    request: with the loss of the evaluation. name: of the program. counter: steps done. longest: the most terms of a
+    sum.
+    """
+    reference = eager_evaluation(request, counter)
+    expected = Expected(reference.values, (), {}, 0.0, TOLERANCE[artifact.precision])
+    outcome = _outcome(request, artifact, name, runs_here)
+    if not expected.differences(outcome):
+        return
+    # What eager differs by where it rounds differently, and the effect of another order of long sums.
+    slack = slack_of(artifact, reference, eager_evaluation(request, counter, _UNIT), longest)
+    if found := replace(expected, slack=slack).differences(outcome):
+        fact = f"differs from PyTorch eager in eval mode on the example\n  {shown(found)}"
+        hint = "please report it; verify=False compiles without the comparison"
+        raise VerificationError("the compiled evaluation", fact, hint)
+
+
+def _outcome(request: Request, artifact: Artifact, name: str, runs_here: bool) -> Outcome:
+    program = artifact.programs[name]
+    batch = batch_of(request.example, program.signature)
+    if not runs_here:
+        return Forms(replace(program, state=artifact.state), batch, ()).last()
+    step = Step(artifact, "cpu")
+    try:
+        return step.evaluated(batch)
+    finally:
+        step.close()

@@ -1,0 +1,88 @@
+"""Several shapes: one program for each, over the same state in memory."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import dmc
+from dmc.errors import InputError
+from tests.exec.test_evaluation import Net
+
+SIZES = (8, 4)
+
+
+def _batch(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 6, generator=draw), torch.randint(4, (rows,), generator=draw)
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    model = Net()
+    model.body[3] = nn.Identity()
+    return model
+
+
+def _optimizer() -> dmc.optim.AdamW:
+    return dmc.optim.AdamW(lr=0.01, eps=1e-5, clip_grad_norm=1.0)
+
+
+@pytest.mark.parametrize("plan", [None, dmc.plans.zero2("dp"), dmc.plans.zero3("dp")], ids=str)
+def test_batches_of_two_sizes_train_one_state(plan: Any, tmp_path: Path) -> None:
+    """Alternating sizes are eager's steps, and evaluations its evaluations; also from a file, and on ranks."""
+    model = _model()
+    own = copy.deepcopy(model)
+    mesh = dmc.Mesh(dp=2)
+    placed: dict[str, Any] = {} if plan is None else {"mesh": mesh, "plan": dmc.plan(mesh).use(plan)}
+    step: Any = dmc.compile(
+        model,
+        loss=functional.cross_entropy,
+        optimizer=_optimizer(),
+        example=[_batch(rows) for rows in SIZES],
+        evaluation=True,
+        verify=True,
+        **placed,
+    )
+    optimizer = torch.optim.AdamW(own.parameters(), lr=0.01, eps=1e-5)
+    for number, rows in enumerate((8, 4, 4, 8, 4)):
+        batch = _batch(rows, number)
+        if number == 3:
+            step.save(tmp_path / "step.dmc")
+            step.close()
+            step = dmc.load(tmp_path / "step.dmc")
+        np.testing.assert_allclose(step(*batch).item(), _eager(own, optimizer, batch), rtol=2e-4)
+        own.eval()
+        with torch.no_grad():
+            expected = float(functional.cross_entropy(own(batch[0]), batch[1]))
+        own.train()
+        np.testing.assert_allclose(step.evaluate(*batch).item(), expected, rtol=2e-4)
+    for name, tensor in own.state_dict().items():
+        np.testing.assert_allclose(step.state_dict()["model"][name].numpy(), tensor.numpy(), rtol=2e-3, atol=2e-5)
+    message = (
+        r"input 'x': expected f32\[4, 6\], got f32\[3, 6\]\n  hint: shapes are fixed when a step is compiled: leave a "
+        r"last batch out \(drop_last=True of a DataLoader\)"
+    )
+    for call in (step, step.evaluate):
+        with pytest.raises(InputError, match=message):
+            call(*_batch(3))
+        with pytest.raises(InputError, match=r"expected f32\[8, 6\], got f32\[9, 6\]\n.*pad or crop the data"):
+            call(*_batch(9))
+        with pytest.raises(InputError, match="expected 2 positional inputs, got 1"):
+            call(_batch(8)[0])
+
+
+def _eager(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> float:
+    loss = functional.cross_entropy(model(batch[0]), batch[1])
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()

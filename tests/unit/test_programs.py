@@ -1,0 +1,48 @@
+"""Programs beside a step, in one file: what does not share its state is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dmc.errors import ArtifactError
+from dmc.program import Range
+from dmc.runtime.artifact import EVALUATION, Artifact
+from dmc.runtime.checks import check_artifact
+from tests.artifacts import artifact_of
+
+
+def _with(program: Any) -> Artifact:
+    return replace(artifact_of(), programs={EVALUATION: replace(program, state=())})
+
+
+def test_a_file_holds_all_programs(tmp_path: Path) -> None:
+    """Each with its own parts, and one state."""
+    whole = _with(artifact_of())
+    whole.write(tmp_path / "step.dmc")
+    read = Artifact.read(tmp_path / "step.dmc", to_run=False)
+    assert read.programs[EVALUATION].job == whole.job
+    assert read.programs[EVALUATION].ir == whole.ir
+    assert (len(read.state), read.programs[EVALUATION].state) == (len(whole.state), ())
+    check_artifact(read)
+
+
+def test_a_program_with_its_state_elsewhere_is_refused() -> None:
+    job = artifact_of().job
+    moved = tuple(
+        msgspec.structs.replace(slot, range=Range(slot.range.space, slot.range.offset + 4096, slot.range.length))
+        for slot in job.programs[0].slots
+    )
+    changed = msgspec.structs.replace(
+        job, programs=(msgspec.structs.replace(job.programs[0], slots=moved), *job.programs[1:])
+    )
+    with pytest.raises(ArtifactError, match=r"has '.*@0' elsewhere for its evaluation"):
+        check_artifact(_with(replace(artifact_of(), job=changed)))
+    with pytest.raises(ArtifactError, match="is split over ranks in another way for its evaluation"):
+        check_artifact(_with(replace(artifact_of(), signature=replace(artifact_of().signature, mesh={"dp": 2}))))
+    with pytest.raises(ArtifactError, match="has no code for 'cpu' for its evaluation"):
+        check_artifact(_with(replace(artifact_of(), modules={})))

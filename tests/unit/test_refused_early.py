@@ -1,0 +1,127 @@
+"""What `dmc.compile` refuses before it traces anything, and Python's own errors at the user's line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import dmc
+from dmc import compilation
+from dmc.errors import DmcError, ImportFailure
+
+X = torch.randn(2, 4)
+MESH = dmc.Mesh(tp=2)
+
+
+class Block(nn.Module):
+    """Named like GPT-2's, with the layers of nanoGPT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.ModuleDict({"c_attn": nn.Linear(4, 12), "c_proj": nn.Linear(12, 4)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attn["c_proj"](self.attn["c_attn"](x))
+
+
+def _plan(rules: Any) -> dict[str, Any]:
+    return {"mesh": MESH, "plan": rules(dmc.plan(MESH))}
+
+
+EARLY: dict[str, tuple[dict[str, Any], str]] = {
+    "machine": ({"machine": "h1000"}, "machine 'h1000': is not described\n  hint: use one of cpu, h"),
+    "target": ({"target": "tpu"}, "target 'tpu': does not exist\n  hint: use cpu or cuda"),
+    "processor": (
+        {"target": "cpu:znver9"},
+        "target 'cpu:znver9': is not a processor that LLVM knows\n  hint: use LLVM's name for it, such as znver",
+    ),
+    "parameter": (
+        _plan(lambda plan: plan.shard("c_att.weight", dim=0, axis="tp")),
+        r"'c_att.weight' matches no parameter or buffer\n  hint: the closest are attn.c_attn.weight \[12, 4\]",
+    ),
+    "module": (
+        _plan(lambda plan: plan.sequence_parallel("tp", between=["ln_1"])),
+        "'ln_1' matches no module\n  hint: there are",
+    ),
+    "layers": (
+        _plan(lambda plan: plan.use(dmc.plans.megatron_gpt2("tp"))),
+        r"is for weights of Conv1D, \[in, out\], but 'attn.c_attn' is a Linear, whose are \[out, in\]\n"
+        "  hint: write the rules for this model, with dimensions 0 and 1 exchanged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_refused_before_anything_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, message = EARLY[name]
+    monkeypatch.setattr(compilation, "import_step", _traced)
+    with pytest.raises(DmcError, match=message):
+        _compile(Block(), functional.mse_loss, **options)
+
+
+def _traced(*_: Any) -> None:
+    raise AssertionError("traced")
+
+
+def test_optimizer_options_are_refused_before_anything_is_traced() -> None:
+    model = Block()
+    model.forward = _traced  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(DmcError, match="amsgrad=True is not supported"):
+        _compile(model, functional.mse_loss, optimizer=torch.optim.Adam(model.parameters(), amsgrad=True))
+
+
+class Wrong(nn.Module):
+    """A model that PyTorch does not run either."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.linear, self.kind = nn.Linear(4, 4), kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kind == "attribute":
+            return self.layer(x)  # pyright: ignore[reportCallIssue]
+        if self.kind == "name":
+            return undefined(x)  # noqa: F821  # pyright: ignore
+        if self.kind == "arguments":
+            return self.linear(x, 3)
+        return {"x": x}["y"]
+
+
+OWN = {
+    "attribute": "AttributeError: 'Wrong' object has no attribute 'layer'",
+    "name": "NameError: name 'undefined' is not defined",
+    "arguments": "TypeError: Linear.forward.. takes 2 positional arguments but 3 were given",
+    "key": "KeyError: 'y'",
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_pythons_own_errors_are_told_as_such_at_their_line(kind: str) -> None:
+    with pytest.raises(
+        ImportFailure, match=rf"test_refused_early.py:\d+\): {OWN[kind]}\n  hint: run the model"
+    ) as raised:
+        _compile(Wrong(kind), functional.mse_loss)
+    assert isinstance(raised.value.__cause__, Exception)
+
+
+def _of_output(output: torch.Tensor) -> torch.Tensor:
+    return output.sum()
+
+
+def test_a_loss_with_other_arguments() -> None:
+    message = (
+        r"the loss \(.*test_refused_early.py:\d+\): TypeError: _of_output\(output.*: too many positional arguments"
+    )
+    with pytest.raises(ImportFailure, match=message):
+        _compile(Block(), _of_output)
+    with pytest.raises(ImportFailure, match=r"TypeError: Wrong\.forward"):
+        _compile(Block(), Wrong("key"))
+
+
+def _compile(model: nn.Module, loss: Any, **options: Any) -> None:
+    given: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.1), **options}
+    dmc.compile_artifact(model, loss=loss, example=(X, X), verify=False, **given)
