@@ -48,7 +48,7 @@ LEFT: dict[str, Mask] = {
     "written": _written,
     "written through a view": _written_through_a_view,
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
-    "written after it was combined": lambda x: _written_after_it_was_combined(x),
+    "written after it was combined": _written_after_it_was_combined,
 }
 
 
