@@ -3,9 +3,9 @@
 `python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, and the candidates for its kernels, on any
 machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
 machine, which needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for
-each model and system the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s, peak memory, the host's
-time, and how long the first step takes to be ready. Each model has a GPU of the machine for itself, and all its systems
-run there, one after another.
+each model that was prepared, and each system, the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s,
+peak memory, the host's time, and how long the first step takes to be ready. Each model has a GPU of the machine for
+itself, and all its systems run there, one after another. Batches come from the host, for PyTorch from pinned memory.
 
 Without dropout the losses of the first steps are compared with eager's, from the same parameters. With dropout, where
 they differ by chance, their mean is.
@@ -76,6 +76,7 @@ def main() -> int:
         results = run(*cases[0], options.systems, options.directory)
         options.out.write_text(json.dumps([asdict(result) for result in results]))
         return 0
+    cases = [case for case in cases if (options.directory / case_name(*case)).with_suffix(PACKED).exists()]
     results = [result for part in _side_by_side(cases, options) for result in part]
     write_record(options.out, {"device": torch.cuda.get_device_name(), "results": results})
     is_whole = len(results) >= len(cases) * len(set(options.systems) - {"hand"})
@@ -201,12 +202,17 @@ def _peer(system: str, model: str, dropout: float, batches: Batches) -> Result:
     step, net = peer(system, model, dropout)
     if system != "hand":
         _load(net, start(model))
-    on_gpu = [{name: value.cuda() for name, value in batch.items()} for batch in batches]
-    losses = [float(step(on_gpu[0]))]
+    pinned = [{name: value.pin_memory() for name, value in batch.items()} for batch in batches]
+
+    def run(index: int) -> torch.Tensor:
+        batch = pinned[index % BATCHES]
+        return step({name: value.cuda(non_blocking=True) for name, value in batch.items()})
+
+    losses = [float(run(0))]
     ready = time.perf_counter() - begin
-    losses += [float(step(on_gpu[index % BATCHES])) for index in range(1, COMPARED)]
+    losses += [float(run(index)) for index in range(1, COMPARED)]
     torch.cuda.reset_peak_memory_stats()
-    result = _measured(model, system, dropout, tuple(losses), ready, lambda index: step(on_gpu[index % BATCHES]))
+    result = _measured(model, system, dropout, tuple(losses), ready, run)
     return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
 
 
