@@ -129,6 +129,9 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
         tuning=tuning,
         verify=False,
     )
+    left = [name for name, kernel in artifact.job.kernels.items() if kernel.implementation == "iree"]
+    if left:
+        raise SystemExit(f"{model}: left to IREE: {', '.join(left)}")
     path = directory / case_name(model, dropout)
     write_packed(artifact, path.with_suffix(PACKED))
     compiled = time.perf_counter() - begin
