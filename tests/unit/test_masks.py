@@ -33,6 +33,13 @@ def _written_through_a_view(_: Tensor) -> Tensor:
     return mask
 
 
+def _written_after_it_was_combined(x: Tensor) -> Tensor:
+    mask = x[:, :, None, :, 0] > 0
+    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
+    mask.mul_(False)
+    return both
+
+
 CAUSAL: dict[str, Mask] = {
     "compared": lambda x: _lower(),
     "tril": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(),
@@ -50,13 +57,6 @@ LEFT: dict[str, Mask] = {
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
     "written after it was combined": _written_after_it_was_combined,
 }
-
-
-def _written_after_it_was_combined(x: Tensor) -> Tensor:
-    mask = x[:, :, None, :, 0] > 0
-    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
-    mask.mul_(False)
-    return both
 
 
 PADDED: dict[str, Mask] = {
