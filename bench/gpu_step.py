@@ -31,7 +31,7 @@ import torch
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
-from bench.packed import PACKED, load_packed, write_candidates, write_packed
+from bench.packed import PACKED, load_packed, write_packed
 from bench.record import write_record
 from bench.side_by_side import run_each
 from dmc.program.tuning import CANDIDATES
@@ -113,6 +113,7 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
     """Compiles a model and the candidates for its kernels, and prints how long that took and how large they are."""
     import dmc
     from dmc.api import compile_artifact
+    from dmc.cli.tune import write_candidates
 
     begin = time.perf_counter()
     net = MODELS[model].build(dropout)
