@@ -76,13 +76,11 @@ def _cross_entropy(rows: int, classes: int, stride: int) -> dict[str, Problem]:
     target, level = TensorType("i64", (rows,)), _f32(rows)
     settings: dict[str, Parameter] = {"ignore_index": -100, "label_smoothing": 0.0}
     name = "softmax_cross_entropy"
-    backward = (_SCALAR, logits, target, level, _SCALAR)
+    backward = (_SCALAR, logits, target, level)
     return {
-        "": problem(name, (logits, target), (_SCALAR, level, _SCALAR), mean=True, **settings),
+        "": problem(name, (logits, target), (_SCALAR, level), **settings),
         "_backward": problem(f"{name}_backward", backward, (logits,), **settings),
-        "_both": problem(
-            f"{name}_both", (_SCALAR, logits, target), (_SCALAR, level, _SCALAR, logits), mean=True, **settings
-        ),
+        "_both": problem(f"{name}_both", (_SCALAR, logits, target), (_SCALAR, level, logits), **settings),
     }
 
 

@@ -96,7 +96,7 @@ def _loss(problem: Problem, compiled: bool, operands: Operands) -> Work:
     logits = logits.detach().requires_grad_(kind != "")
 
     def expression(logits: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(logits.float(), target)
+        return F.cross_entropy(logits.float(), target, reduction="sum")
 
     function = torch.compile(expression) if compiled else expression
     if kind == "":

@@ -4,9 +4,10 @@
 `torchrun --nproc-per-node N -m bench.multi_gpu run DIRECTORY --out FILE` measures those with N ranks (1: a step without
 a mesh), and adds to FILE: for each model, plan, system, number of ranks and batch a GPU the median step (of five rounds
 of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and `exposed_ms`: the step less the
-same step without its movements between ranks, replayed as a graph of its own; `movements_ms` is a step of these
-movements alone, `serial_ms` one without overlap: all in one lane. `… collect DIRECTORY` compares the losses in files
-of a directory and writes `bench/results/multi_gpu.json`.
+same step without its movements between ranks, replayed as a graph of its own. `--apart` also measures `movements_ms`, a
+step of these movements alone, and `serial_ms`, one without overlap: all in one lane. `… collect DIRECTORY` compares the
+losses in files of a directory and writes `bench/results/multi_gpu.json`, with `efficiency`: the step of one rank with
+the same batch a GPU, of the same system, over this one. `--warm` only compiles what PyTorch compiles, for its cache.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ Step = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Result:
-    """One system. losses: of the first steps. agrees: with those of dmc, or the first found. step_ms: a median."""
+    """One system. losses: of the first steps. agrees: with those of dmc, or the first found. step_ms: a median.
+
+    efficiency: of weak scaling.
+    """
 
     model: str
     plan: str
@@ -59,6 +63,7 @@ class Result:
     predicted_ms: float | None = None
     device: str = ""
     agrees: bool | None = None
+    efficiency: float | None = None
 
 
 def main() -> int:
@@ -70,6 +75,8 @@ def main() -> int:
     parser.add_argument("--batches", nargs="+", type=int, default=(16, 8, 4, 2))
     parser.add_argument("--plans", nargs="+", choices=PLANS, default=PLANS)
     parser.add_argument("--systems", nargs="+", choices=("dmc", *PEERS), default=("dmc", *PEERS))
+    parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--warm", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -136,15 +143,15 @@ def run(options: argparse.Namespace) -> int:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     for batch, system in product(options.batches, options.systems):
         given = own_batches(rank, ranks, batch)
-        for result in _of_system(system, given, rank, ranks, batch, options):
-            _tell(result, rank, options.out)
+        for result in _of_system(system, given, ranks, batch, options):
+            _tell(result, rank, None if options.warm else options.out)
     return 0
 
 
-def _tell(result: Result, rank: int, out: Path) -> None:
+def _tell(result: Result, rank: int, out: Path | None) -> None:
     gc.collect()
     torch.cuda.empty_cache()
-    if rank == 0:
+    if rank == 0 and out is not None:
         print(json.dumps(asdict(result)), flush=True)
         _write(out, [result])
 
@@ -161,8 +168,17 @@ def collect(directory: Path, out: Path) -> int:
     first: dict[tuple[int, int], Result] = {}
     for each in found:
         first.setdefault((each.ranks, each.batch_per_rank), each)
-    _write(out, [replace(each, agrees=_agrees(each, first[each.ranks, each.batch_per_rank])) for each in found])
-    return 0 if all(_agrees(each, first[each.ranks, each.batch_per_rank]) for each in found) else 1
+    alone = {(each.system, each.batch_per_rank): each.step_ms for each in found if each.ranks == 1}
+    results = [
+        replace(
+            each,
+            agrees=_agrees(each, first[each.ranks, each.batch_per_rank]),
+            efficiency=alone.get((each.system, each.batch_per_rank), 0.0) / each.step_ms or None,
+        )
+        for each in found
+    ]
+    _write(out, results)
+    return 0 if all(each.agrees for each in results) else 1
 
 
 def _agrees(result: Result, other: Result) -> bool:
@@ -170,15 +186,15 @@ def _agrees(result: Result, other: Result) -> bool:
 
 
 def _of_system(
-    system: str, given: list[dict[str, torch.Tensor]], rank: int, ranks: int, batch: int, options: argparse.Namespace
+    system: str, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, options: argparse.Namespace
 ) -> Sequence[Result]:
     if system in PEERS:
-        return [_peer(system, given, rank, ranks, batch)]
+        return [_peer(system, given, ranks, batch, options.warm)]
     paths = [_path(options.directory, plan, ranks, batch) for plan in _plans(options, ranks)]
-    return [_dmc(path, given, ranks, batch) for path in paths if path.exists()]
+    return [_dmc(path, given, ranks, batch, options.apart) for path in paths if path.exists()]
 
 
-def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: int) -> Result:
+def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, apart: bool) -> Result:
     from dmc.lowering.one_lane import in_one_lane
     from dmc.program import Await, Collective, Job, Launch, Move, Record
     from dmc.runtime import Artifact, Step
@@ -210,15 +226,14 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
         other.close()
         return measured.step_ms
 
-    return replace(
-        result,
-        exposed_ms=result.step_ms - alone(artifact.job.only(Launch, Move, Record, Await)),
-        movements_ms=alone(artifact.job.only(Collective, Record, Await)),
-        serial_ms=alone(in_one_lane(artifact.job)),
-    )
+    result = replace(result, exposed_ms=result.step_ms - alone(artifact.job.only(Launch, Move, Record, Await)))
+    if not apart:
+        return result
+    movements_ms = alone(artifact.job.only(Collective, Record, Await))
+    return replace(result, movements_ms=movements_ms, serial_ms=alone(in_one_lane(artifact.job)))
 
 
-def _peer(system: str, given: list[dict[str, torch.Tensor]], rank: int, ranks: int, batch: int) -> Result:
+def _peer(system: str, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, warm: bool) -> Result:
     torch.compiler.reset()
     step = peer_step(system, ranks)
     on_gpu = [{name: value.cuda() for name, value in each.items()} for each in given]
@@ -226,6 +241,8 @@ def _peer(system: str, given: list[dict[str, torch.Tensor]], rank: int, ranks: i
     for index in range(COMPARED):
         loss = step(on_gpu[index % BATCHES])
         losses.append(float(mean(loss, ranks)))
+    if warm:
+        return Result(MODEL, "", system, ranks, batch, 0.0, 0.0, 0, ())
     torch.cuda.reset_peak_memory_stats()
     plan = PEERS[system] if ranks > 1 else "alone"
     result = _measured(plan, system, ranks, batch, tuple(losses), lambda index: step(on_gpu[index % BATCHES]))

@@ -12,6 +12,7 @@ from torch import nn
 
 from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
+from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
 from dmc.errors import DmcError, PlanError, StateError
 from dmc.executors import STAGES, Builder, Executor, Settings
@@ -23,7 +24,7 @@ from dmc.lowering.ledger import ledger_of
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
-from dmc.plans import Plan, ResolvedPlan
+from dmc.plans import Plan, Recipe, ResolvedPlan
 from dmc.program.tuning import Table
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import Artifact
@@ -60,7 +61,7 @@ def compile(
     precision: str = "fp32",
     accumulate: int = 1,
     mesh: Mesh | None = None,
-    plan: Plan | None = None,
+    plan: Recipe | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -83,8 +84,9 @@ def compile(
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
     rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
-    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`). The results do not depend on
-    it.
+    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), and what of the forward pass
+    is kept for the backward pass (also without a mesh: `dmc.plan().recompute("h.*").keep("h.*.attn")`). The results do
+    not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
     use `compile_artifact`.
@@ -93,9 +95,9 @@ def compile(
     runtime executes it in either case.
     machine: the machine for which the step is scheduled (`dmc.machine.machine_names()`); by default the target's, with
     one device per rank of the mesh.
-    memory_cap: bytes of device memory that a rank may use; a step that needs more is refused. Without a cap, the
-    schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of
-    ZeRO-3).
+    memory_cap: bytes of device memory that a rank may use. Where it does not suffice, activations are computed again in
+    the backward pass, with the same bits; a step that needs more even so is refused. Without a cap, the schedule spends
+    no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout. The same seed gives the same bits.
     verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
@@ -142,7 +144,7 @@ def compile_artifact(
     precision: str = "fp32",
     accumulate: int = 1,
     mesh: Mesh | None = None,
-    plan: Plan | None = None,
+    plan: Recipe | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -158,7 +160,7 @@ def compile_artifact(
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
     chosen, kind = targets(target), _precision(precision)
-    _check_plan(mesh, plan)
+    check_plan(mesh, plan)
     _check_settings(executor, memory_cap, tuning, chosen)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
@@ -170,7 +172,7 @@ def compile_artifact(
         with observer.stage("import"):
             imported = import_step(model, loss, optimizer, example, kind, accumulate, seed, context)
         amount = amount_of(imported.module)
-        resolved = _state_plan(imported, plan, accumulate, chosen[0])
+        resolved = state_plan(imported, plan, accumulate, chosen[0])
         built = Builder(imported.module, imported.signature, settings, observer, dump_dir).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         artifact = built.artifact("+".join(each.name for each in chosen), kind.value, _arrays(imported), ledger)
@@ -184,9 +186,12 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return CompiledStep.load(path, device, verify)
 
 
-def _check_plan(mesh: Any, plan: Any) -> None:
+def check_plan(mesh: Any, plan: Any) -> None:
     """Raises PlanError where mesh and plan do not match."""
     if mesh is None and plan is None:
+        return
+    if mesh is None and isinstance(plan, Recipe) and not isinstance(plan, Plan):
+        plans.check_for_one_rank(plan.rules)
         return
     if mesh is None:
         raise PlanError("plan", "is given without its mesh", hint="pass mesh= as well")
@@ -208,9 +213,12 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
-def _state_plan(imported: ImportedStep, plan: Plan | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
-    """Annotates `imported` with what a plan requests."""
+def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
+    """Annotates `imported` with what a plan requests; None where that is not about placement."""
     if plan is None:
+        return None
+    write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
+    if not isinstance(plan, Plan):
         return None
     signature = imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)

@@ -59,6 +59,14 @@ class VerificationError(DmcError):
     """A step that computes a wrong result on a batch: it differs from PyTorch eager's or, on a GPU, from the CPU's."""
 
 
+class MemoryCapError(DmcError):
+    """A step that needs more device memory than the cap. needed: bytes."""
+
+    def __init__(self, where: Any, fact: str, hint: str, needed: int) -> None:
+        super().__init__(where, fact, hint)
+        self.needed = needed
+
+
 class PipelineError(DmcError):
     """A pass, option or form that does not exist or does not apply."""
 

@@ -103,11 +103,19 @@ class Builder:
     dump_dir: str | os.PathLike[str] | None = None
 
     def build(self) -> Built:
-        """Decides order, memory and events, proves the programs of all ranks, and compiles. May also raise
+        """Plans and compiles. Raises as `plan` does."""
+        built = self.plan()
+        with self.observer.stage("iree"):
+            for target in targets(self._names):
+                library = code_for(self.module, built.job.kernels, target)
+                built = _with_code(built, library, target, self.settings.executor)
+        return replace(built, certificate=built.certificate.with_code(built.modules, built.code))
+
+    def plan(self) -> Built:
+        """Decides order, memory and events, and proves the programs of all ranks, without their code. May also raise
         ProofError."""
         settings, module = self.settings, self.module
-        names = settings.targets if settings.executor == "static" else _by_iree(settings.targets)
-        write_settings(module, names, settings.machine, settings.memory_cap, settings.tuning)
+        write_settings(module, self._names, settings.machine, settings.memory_cap, settings.tuning)
         recorder = Recorder()
         forms = pipeline.run(
             module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see
@@ -117,11 +125,12 @@ class Builder:
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             dataflow = recorder.dataflow(module, job)
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
-        built = Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
-        with self.observer.stage("iree"):
-            for target in targets(names):
-                built = _with_code(built, code_for(module, job.kernels, target), target, settings.executor)
-        return replace(built, certificate=certificate.with_code(built.modules, built.code))
+        return Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
+
+    @property
+    def _names(self) -> str:
+        settings = self.settings
+        return settings.targets if settings.executor == "static" else _by_iree(settings.targets)
 
 
 def _by_iree(names: str) -> str:

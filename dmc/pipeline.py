@@ -17,6 +17,7 @@ from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.isolate_draws import IsolateDraws
 from dmc.passes.placed.lower_reshard import LowerReshard
+from dmc.passes.placed.narrow_collectives import NarrowCollectives
 from dmc.passes.placed.partition import Partition
 from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.passes.planned.lower_to_plan import LowerToPlan
@@ -32,6 +33,7 @@ from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.pad_classes import PadClasses
 from dmc.passes.scheduled.recompute import Recompute
 from dmc.passes.scheduled.schedule import Schedule
@@ -50,7 +52,17 @@ class Stage:
 
 STAGES = (
     Stage(IMPORTED, ()),  # made by the importer
-    Stage(PLACED, (IsolateDraws(), PropagateSharding(), Partition(), LowerReshard(), FoldCollectives())),
+    Stage(
+        PLACED,
+        (
+            IsolateDraws(),
+            PropagateSharding(),
+            Partition(),
+            LowerReshard(),
+            FoldCollectives(),
+            NarrowCollectives(),
+        ),
+    ),
     Stage(
         SCHEDULED,
         (
@@ -69,6 +81,7 @@ STAGES = (
             Bucket(preserve_overlap=True),
             SelectKernels(),
             AssignQueues(),
+            Keep(),
             HoistStart(),
             SinkWait(),
             Schedule(),

@@ -10,6 +10,8 @@ from dmc.errors import DmcError
 from dmc.runtime.signature import Role
 
 NAME, ROLE = "dm.name", "dm.role"
+# The output that says whether loss and gradients are finite: the only one that depends on the backward pass.
+FINITE = "finite"
 
 STATE_ROLES: tuple[str, ...] = get_args(Role)
 # What the host passes anew in each step.

@@ -1,7 +1,8 @@
 """Trains a small GPT on the source of Python's standard library, character by character, in about a minute.
 
-`python examples/train_gpt.py` compiles the training step with dmc; `--eager` runs the same with PyTorch eager. Both
-write the loss curve and a sample of generated text to `out/`.
+`python examples/train_gpt.py` compiles the training step with dmc; `--ranks 4` splits it over four ranks (ZeRO-2), all
+of them in this process; `--eager` runs the same with PyTorch eager. All write the loss curve and a sample of generated
+text to `out/`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> int:
     size = sum(parameter.numel() for parameter in model.parameters())
     console.print(f"{size:,} parameters; {len(corpus.data):,} characters, {len(corpus.symbols)} different ones")
     start = time.perf_counter()
-    step, trained = _eager(model) if options.eager else _compiled(model, corpus, options.seed)
+    step, trained = _eager(model) if options.eager else _compiled(model, corpus, options.seed, options.ranks)
     console.print(f"step ready after {time.perf_counter() - start:.1f} s")
     losses = _train(step, corpus, model.shape.context, options, console)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--eager", action="store_true", help="train with PyTorch eager, for comparison")
-    return parser.parse_args()
+    parser.add_argument("--ranks", type=int, default=1, help=f"split each batch of {BATCH} over this many ranks")
+    options = parser.parse_args()
+    if options.ranks < 1 or BATCH % options.ranks:
+        parser.error(f"--ranks must be a divisor of the batch size, {BATCH}")
+    if options.eager and options.ranks > 1:
+        parser.error("--eager trains on one rank")
+    return options
 
 
 def _loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -67,13 +74,15 @@ def _loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def _compiled(model: GPT, corpus: Corpus, seed: int) -> tuple[TrainStep, Callable[[], GPT]]:
+def _compiled(model: GPT, corpus: Corpus, seed: int, ranks: int) -> tuple[TrainStep, Callable[[], GPT]]:
     """The training step compiled by dmc, and the function that gives the trained model."""
     import dmc  # Here, so that --eager needs PyTorch alone.
 
     example = corpus.batch(BATCH, model.shape.context, torch.Generator())
     optimizer = dmc.optim.AdamW(lr=PEAK_RATE, weight_decay=0.1, clip_grad_norm=CLIP)
-    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=seed)
+    mesh = dmc.Mesh(dp=ranks) if ranks > 1 else None
+    plan = None if mesh is None else dmc.plan(mesh).data_parallel("dp", zero=2)
+    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=seed, mesh=mesh, plan=plan)
 
     def trained() -> GPT:
         model.load_state_dict(step.state_dict()["model"])

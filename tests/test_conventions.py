@@ -36,7 +36,7 @@ CONTEXTS = {
     "dmc/cli/plan_source.py": "entry point",
     "dmc/cli/tune.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
-    "bench/calibrate_cpu.py": "compiles kernels apart from a step",
+    "dmc/calibration/cpu.py": "compiles kernels apart from a step",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
@@ -60,8 +60,9 @@ RANKS = {
     "executors": 7,
     "verification": 8,
     "api": 9,
-    "cli": 10,
-    "__main__": 11,
+    "calibration": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 
 
@@ -168,7 +169,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("errors", "observer", "program")
     if target == "runtime":
-        return package in ("executors", "verification", "api", "cli")
+        return package in ("executors", "verification", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]

@@ -6,10 +6,7 @@ Command-line options override the function's values.
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import dmc
 from dmc.cli.meshes import mesh_from, plan_from
 from dmc.cli.progress import shown
+from dmc.cli.source import function_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.program.tuning import TUNED
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from dmc.observer import Observer
     from dmc.runtime import Artifact
 
-_USAGE = "write it as in `dmc compile my_module:make_step`"
 # The keyword arguments of dmc.compile that are also command-line options.
 _KEYWORDS = ("mesh", "plan", "target", "executor", "machine", "memory_cap", "tuning", "dump_dir", "verify")
 
@@ -42,7 +39,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, for example, cpu:x86-64-v3")
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
-    parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan the step for, for example h200x4")
+    parser.add_argument(
+        "--machine", metavar="MACHINE", help="the machine to plan for: h200x4, or a file of dmc calibrate"
+    )
     parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
     table = f"a table of dmc tune, for code for a GPU; by default the output's name with {TUNED}, if that exists"
     parser.add_argument("--tuning", metavar="FILE", help=table)
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     if not output.resolve().parent.is_dir():
         raise DmcError(str(output), "its directory does not exist", hint="create the directory first")
-    make_step = _function(arguments.source)
+    make_step = function_of(arguments.source)
     with shown(arguments.quiet) as observer:
         observer.plan(["build model", "write"])
         with observer.stage("build model"):
@@ -72,25 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(artifact.signature.state)} state tensors")
     return 0
-
-
-def _function(source: str) -> Any:
-    module_name, _, name = source.partition(":")
-    if not module_name or not name:
-        raise DmcError(source, "is not module:function", hint=_USAGE)
-    # A user's module is found as by `python -m`: from the current directory.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # The error of a module that lacks one of its own imports names that import.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise DmcError(source, f"imports {error.name!r}, which is not installed", hint="install it") from error
-        raise DmcError(source, f"no module {error.name!r} from {os.getcwd()}", hint=_USAGE) from error
-    if not callable(function := getattr(module, name, None)):
-        raise DmcError(source, f"module {module_name!r} has no function {name!r}", hint=_USAGE)
-    return function
 
 
 def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> Artifact:

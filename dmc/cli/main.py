@@ -11,7 +11,10 @@ from collections.abc import Sequence
 import dmc
 from dmc.errors import DmcError
 
-_COMMANDS = ("compile", "run", "inspect", "ledger", "memory", "plan", "simulate", "tune")
+_COMMANDS = (
+    *("compile", "fit", "run", "inspect", "ledger", "memory", "plan", "simulate", "compare"),
+    *("tune", "calibrate"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dmc.cli.pace import Pace, late_ranks, shown
 from dmc.cli.saving import Saving, terminable
 from dmc.errors import InputError
 from dmc.runtime import Checkpoints, Step, load
@@ -45,6 +46,9 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="write checkpoints to this directory, at the end and every N steps; resume from the last one in it",
     )
+    parser.add_argument(
+        "--profile", type=Path, metavar="JSON", help="after training, time the step and, on a GPU, each of its commands"
+    )
     parser.set_defaults(command=run)
 
 
@@ -54,30 +58,46 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--save-every", "needs a file to write", hint="give -o FILE or --checkpoints DIR as well")
     step = load(arguments.file, arguments.device, arguments.verify)
     batches = read_batches(Path(arguments.batches), step)
-    say = print if step.is_first else _nothing
     first = step.steps_done + 1
     checkpoints = Checkpoints(step, arguments.checkpoints) if arguments.checkpoints else None
     saving = Saving(step, first - 1, arguments.output, arguments.save_every, checkpoints)
     saving.announce()
     done = saving.resume()
-    start = time.perf_counter()
+    pace, count = Pace.of(step), max(arguments.steps - done, 0)
     try:
-        with terminable():
-            for number, loss in _train(step, batches, arguments, saving, done):
-                say(f"step {first + number:>6}  loss {loss:.6f}", flush=True)
+        with terminable(), shown(pace, count, not step.is_first) as say:
+            for number, loss in _train(step, batches, arguments, saving, done, pace):
+                say(f"step {first + number:>6}  loss {loss:.6f}")
     except KeyboardInterrupt:
         saving.on_interrupt()
         raise
-    seconds, count = time.perf_counter() - start, max(arguments.steps - done, 0)
-    say(f"{count} steps, {seconds / max(count, 1) * 1e3:.2f} ms per step")
+    lines = [*_late(step, pace), *pace.summary()]
     if arguments.verify and count:
-        say(f"step {first + done} agrees with the CPU's result for the same plan")
+        lines.append(f"step {first + done} agrees with the CPU's result for the same plan")
     saving.at_end()
+    if step.is_first:
+        print("\n".join(lines), flush=True)
+    if arguments.profile:
+        _profile(step, pace, arguments.profile)
     return 0
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Says nothing."""
+def _profile(step: Step, pace: Pace, path: Path) -> None:
+    """Times further steps, whose results are not kept."""
+    profile = step.profile(pace.steps_ns)
+    if step.is_first:
+        profile.write(path)
+        print(f"note: {path} holds the profile; dmc compare shows it beside the prediction", file=sys.stderr)
+
+
+def _late(step: Step, pace: Pace) -> list[str]:
+    """Who waits for whom, where there are several processes."""
+    if step.peers is None:
+        return []
+    total = pace.ended[-1] - pace.ended[0]
+    own = f"{max(total - step.peers.waited_s, 0.0):.6f}".encode()
+    told = late_ranks([float(text) for text in step.peers.store.exchange("pace", own)], total)
+    return [] if told is None else [told]
 
 
 def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
@@ -104,7 +124,12 @@ def _typed(array: np.ndarray) -> np.ndarray:
 
 
 def _train(
-    step: Step, batches: Mapping[str, np.ndarray], arguments: argparse.Namespace, saving: Saving, done: int
+    step: Step,
+    batches: Mapping[str, np.ndarray],
+    arguments: argparse.Namespace,
+    saving: Saving,
+    done: int,
+    pace: Pace,
 ) -> Iterator[tuple[int, float]]:
     """Yields (number, loss) of the steps after the first `done`, which are done.
 
@@ -113,14 +138,15 @@ def _train(
     order = _order(len(next(iter(batches.values()))), arguments.shuffle)
     previous = None
     for number, index in itertools.islice(enumerate(order), done, arguments.steps):
-        result = step.call_flat({name: array[index] for name, array in batches.items()}, lr=arguments.lr)
+        batch = pace.read(lambda at=index: {name: array[at] for name, array in batches.items()}, previous)
+        result = step.call_flat(batch, lr=arguments.lr)
         loss = result if step.signature.aux is None else result[0]
         saving.after(number + 1)
         if previous is not None:
-            yield number - 1, float(previous)
+            yield number - 1, pace.known(previous)
         previous = loss
     if previous is not None:
-        yield arguments.steps - 1, float(previous)
+        yield arguments.steps - 1, pace.known(previous)
 
 
 def _order(count: int, seed: int | None) -> Iterator[int]:

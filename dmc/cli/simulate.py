@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "simulate", help="predict the time of a planned step on a machine", description=__doc__
     )
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
-    names = ", ".join(machine_names())
+    names = f"{', '.join(machine_names())}, or a file of dmc calibrate"
     parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to simulate: {names}")
     more = (
         "simulate this many ranks: groups along the data axis grow, and so do the times of their collectives; what "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dmc.machine import cost_table_hash, machine, machine_names
+from dmc.machine import Machine, cost_table_hash, machine, machine_names
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.signature import Signature
 from dmc.simulator import Simulation
@@ -12,17 +12,18 @@ from dmc.simulator import Simulation
 
 def notes(artifact: Artifact, simulation: Simulation) -> Iterator[str]:
     """Differences between the plan and what is simulated, as sentences; empty if there are none."""
-    yield from _of_machine(artifact, simulation.machine.name)
+    yield from _of_machine(artifact, simulation.machine)
     yield from _of_ranks(artifact.signature, simulation)
 
 
-def _of_machine(artifact: Artifact, played: str) -> Iterator[str]:
+def _of_machine(artifact: Artifact, played: Machine) -> Iterator[str]:
     planned = artifact.certificate.cost_table
-    if not planned or planned == cost_table_hash(machine(played)):
+    if not planned or planned == cost_table_hash(played):
         return
     known = [name for name in machine_names() if cost_table_hash(machine(name)) == planned]
     name = known[0] if known else "a machine with figures that are not known here"
-    yield f'planned for {name}: order and overlap suit that machine; compile with machine="{played}" to plan for it'
+    hint = f'compile with machine="{played.name}" to plan for it'
+    yield f"planned for {name}: order and overlap suit that machine; {hint}"
 
 
 def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:

@@ -21,7 +21,7 @@ from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL, Capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.objective import carries_gradient
-from dmc.importer.decompositions import decompositions
+from dmc.importer.decompositions import constants, decompositions
 from dmc.importer.forward import patterns
 from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.masks import recognise_masks
@@ -117,21 +117,8 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
     table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
-    _make_nothing(graph.graph)
+    constants.fold(graph.graph)
     return graph
-
-
-def _make_nothing(graph: fx.Graph) -> None:
-    """Tensors without elements are created where they are used: torch-mlir divides by their sizes in views."""
-    for node in list(graph.nodes):
-        value = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(value, Tensor) or value.numel():
-            continue
-        with graph.inserting_before(node):
-            made = graph.call_function(torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype})
-        made.meta.update(node.meta)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
 
 
 def _note_origins(graph: fx.Graph) -> None:

@@ -17,6 +17,8 @@ import dmc
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
 META_KEY = "dmc_origin"
+# The number of the checkpoint (torch.utils.checkpoint) of which an exported node is a part.
+CHECKPOINT_KEY = "dmc_checkpoint"
 
 Part = Literal["", "backward", "update"]
 
@@ -27,13 +29,21 @@ class Origin:
     and `line` the innermost line of user code.
 
     part: "backward" where the operation belongs to the gradient of that line; "update" where it belongs to the
-    optimizer, and `module` is the path of the parameter, or "optimizer".
+    optimizer, and `module` is the path of the parameter, or "optimizer". checkpoint: the number of the checkpoint of
+    which it is a part; 0 for none.
     """
 
     module: str
     file: str
     line: int
     part: Part = ""
+    checkpoint: int = 0
+
+    @property
+    def suffix(self) -> str:
+        """What follows the operation's name in its location."""
+        own = self.part or (f"checkpoint {self.checkpoint}" if self.checkpoint else "")
+        return f", {own}" if own else ""
 
     def __str__(self) -> str:
         if self.part == "update":
@@ -54,7 +64,8 @@ def of_exported_node(node: fx.Node, prefix: str) -> Origin:
     frames = [frame for frame in _FRAME.findall(node.meta.get("stack_trace") or "") if not frame[0].startswith("<")]
     own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
-    return Origin(_without_prefix(module, prefix), file, int(line))
+    checkpoint = (node.meta.get("custom") or {}).get(CHECKPOINT_KEY, 0)
+    return Origin(_without_prefix(module, prefix), file, int(line), checkpoint=checkpoint)
 
 
 def of_node(node: fx.Node) -> Origin:

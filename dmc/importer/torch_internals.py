@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as nn_module
+from torch.utils.checkpoint import _checkpoint_hook
 
 Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
@@ -21,6 +22,11 @@ REGISTRIES = ("_parameters", "_buffers")
 FUNCTION_BASE = _SingleLevelFunction
 # Normalisations: their schemas do not say that they write the running mean and variance.
 _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
+
+
+def is_of_checkpoint(hooks: object) -> bool:
+    """Whether hooks on saved tensors are those of `torch.utils.checkpoint`."""
+    return isinstance(hooks, _checkpoint_hook)
 
 
 def parameters_of(module: nn.Module) -> Registry:
@@ -60,16 +66,24 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
     return tuple(argument.name for argument in overload._schema.arguments)
 
 
-def may_write(target: Any) -> bool:
-    """Whether an operation changes one of its operands."""
-    schema = getattr(target, "_schema", None)
-    return updates_statistics(target) or (schema is not None and schema.is_mutable)
+def may_write(node: fx.Node) -> bool:
+    """Whether an operation, or one in its regions, changes one of its operands."""
+    schema = getattr(node.target, "_schema", None)
+    writes = updates_statistics(node.target) or (schema is not None and schema.is_mutable)
+    return writes or any(may_write(each) for region in regions(node) for each in region.graph.nodes)
+
+
+def regions(node: fx.Node) -> list[fx.GraphModule]:
+    """The graphs that an operation runs in another mode, as those of `torch.no_grad`."""
+    named = [each for each in node.args if isinstance(each, fx.Node) and each.op == "get_attr"]
+    values = [getattr(each.graph.owning_module, str(each.target)) for each in named]
+    return [value for value in values if isinstance(value, fx.GraphModule)]
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:
     """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
     found: set[fx.Node] = set()
-    pending = [node for node in graph.nodes if may_write(node.target)]
+    pending = [node for node in graph.nodes if may_write(node)]
     while pending:
         new = set(pending.pop().all_input_nodes) - found
         found |= new

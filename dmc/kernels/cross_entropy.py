@@ -1,7 +1,7 @@
 """Softmax cross entropy over logits: composites `softmax_cross_entropy` and its backward pass.
 
 `softmax_cross_entropy_both` computes both, for a loss whose own gradient is known in advance:
-(dloss, logits, target) -> (loss, logsumexp, scale, gradient), which reads the logits once. The gradient may replace the
+(dloss, logits, target) -> (loss, logsumexp, gradient), which reads the logits once. The gradient may replace the
 logits in place. Rows of logits and of the gradient may be padded (by their strides); padding is not touched. If the
 gradient has more columns than the logits, the others become zero.
 """
@@ -37,7 +37,6 @@ class CrossEntropyShape:
     gradient_stride: int
     ignore_index: int
     smoothing: float
-    mean: bool
     block: int
     whole: int
     tail_block: int
@@ -79,7 +78,6 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         gradient_stride=_gradient(problem).steps()[0],
         ignore_index=int(problem.get("ignore_index", -100)),
         smoothing=problem.number("label_smoothing"),
-        mean=bool(problem.get("mean", True)),
         block=chosen["block"],
         whole=whole,
         tail_block=max(16, 1 << max(0, width - whole - 1).bit_length()),
@@ -106,19 +104,18 @@ def _candidates(problem: Problem) -> tuple[Candidate, ...]:
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     logits, target = operands(0, 1)
-    loss, logsumexp, scale = results(0, 1, 2)
+    loss, logsumexp = results(0, 1)
     (losses,) = scratch(0)
     calls = (
-        Call("cross_entropy.count", 1, (target, scale), shape, warps=8),
         Call("cross_entropy.forward", shape.rows, (logits, target, logsumexp, losses), shape, chosen.warps),
-        Call("cross_entropy.total", 1, (losses, scale, loss), shape, warps=8),
+        Call("cross_entropy.total", 1, (losses, loss), shape, warps=8),
     )
     return Recipe(calls, (TensorType("f32", (shape.rows,)),))
 
 
 def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
-    buffers = (*operands(0, 1, 2, 3, 4), *results(0))
+    buffers = (*operands(0, 1, 2, 3), *results(0))
     call = Call("cross_entropy.backward", shape.rows, buffers, shape, chosen.warps)
     return Recipe((call,), in_place=((0, 1),))
 
@@ -126,15 +123,14 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
 def _both(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     dloss, logits, target = operands(0, 1, 2)
-    loss, logsumexp, scale, gradient = results(0, 1, 2, 3)
+    loss, logsumexp, gradient = results(0, 1, 2)
     (losses,) = scratch(0)
-    rows = (dloss, logits, target, scale, logsumexp, losses, gradient)
+    rows = (dloss, logits, target, logsumexp, losses, gradient)
     calls = (
-        Call("cross_entropy.count", 1, (target, scale), shape, warps=8),
         Call("cross_entropy.both", shape.rows, rows, shape, chosen.warps),
-        Call("cross_entropy.total", 1, (losses, scale, loss), shape, warps=8),
+        Call("cross_entropy.total", 1, (losses, loss), shape, warps=8),
     )
-    return Recipe(calls, (TensorType("f32", (shape.rows,)),), in_place=((3, 1),))
+    return Recipe(calls, (TensorType("f32", (shape.rows,)),), in_place=((2, 1),))
 
 
 def _cost(problem: Problem) -> Cost:

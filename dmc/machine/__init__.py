@@ -1,10 +1,20 @@
 """Machines as data, and the cost of kernels, moves and collectives on them. Independent of compiler and runtime."""
 
 from dmc.machine.collectives import collective_ns, links_of
-from dmc.machine.cost import kernel_key, kernel_ns, launch_ns, move_ns
+from dmc.machine.cost import at_peak_ns, kernel_ns, launch_ns, move_ns
+from dmc.machine.files import (
+    machine,
+    machine_for,
+    machine_names,
+    machine_of,
+    read_machine,
+    with_tuned,
+    write_machine,
+)
 from dmc.machine.machine import (
     Copying,
     Device,
+    Family,
     Floor,
     Link,
     Machine,
@@ -13,14 +23,12 @@ from dmc.machine.machine import (
     Rates,
     Shares,
     cost_table_hash,
-    machine,
-    machine_for,
-    machine_names,
 )
 
 __all__ = [
     "Copying",
     "Device",
+    "Family",
     "Floor",
     "Link",
     "Machine",
@@ -28,14 +36,18 @@ __all__ = [
     "Memory",
     "Rates",
     "Shares",
+    "at_peak_ns",
     "collective_ns",
     "cost_table_hash",
-    "kernel_key",
     "kernel_ns",
     "launch_ns",
     "links_of",
     "machine",
     "machine_for",
     "machine_names",
+    "machine_of",
     "move_ns",
+    "read_machine",
+    "with_tuned",
+    "write_machine",
 ]

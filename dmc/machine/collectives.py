@@ -70,8 +70,8 @@ def links_of(machine: Machine, ranks: Sequence[int]) -> tuple[Link, ...]:
 
 def _within(link: Link, kind: str, n: int, bytes: int) -> float:
     """Ranks that all reach each other over one link."""
-    sending = _sent(kind, n, bytes) / link.bandwidth[kind] * _NS
-    return link.start_ns + _hops(kind, n) * link.hop_ns + sending
+    sending = sent_bytes(kind, n, bytes) / link.bandwidth[kind] * _NS
+    return link.start_ns + hops_of(kind, n) * link.hop_ns + sending
 
 
 def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes: int) -> float:
@@ -89,13 +89,13 @@ def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes
         return start + network.hop_ns + bytes / network.bandwidth[kind] * _NS
     bandwidth = min(link.bandwidth[kind], members.local * network.bandwidth[kind])
     share = members.nodes / members.count  # of the hops of a ring that cross a border
-    hops = _hops(kind, members.count) * ((1 - share) * link.hop_ns + share * network.hop_ns)
-    tree = _hops(kind, members.nodes) * network.hop_ns + _hops(kind, members.count // members.nodes) * link.hop_ns
+    hops = hops_of(kind, members.count) * ((1 - share) * link.hop_ns + share * network.hop_ns)
+    tree = hops_of(kind, members.nodes) * network.hop_ns + hops_of(kind, members.count // members.nodes) * link.hop_ns
     latency = min(hops, tree) if kind in ("all_reduce", "broadcast") else hops
-    return start + latency + _sent(kind, members.count, bytes) / bandwidth * _NS
+    return start + latency + sent_bytes(kind, members.count, bytes) / bandwidth * _NS
 
 
-def _sent(kind: str, n: int, bytes: int) -> float:
+def sent_bytes(kind: str, n: int, bytes: int) -> float:
     """The bytes that a member sends: `bytes` is the size of the larger of its source and target."""
     match kind:
         case "all_reduce":
@@ -106,7 +106,7 @@ def _sent(kind: str, n: int, bytes: int) -> float:
             return bytes
 
 
-def _hops(kind: str, n: int) -> int:
+def hops_of(kind: str, n: int) -> int:
     """Sequential steps: of the tree or the ring, whichever has fewer if both apply."""
     match kind:
         case "all_reduce":

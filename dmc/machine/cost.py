@@ -7,7 +7,8 @@ import re
 
 from dmc.errors import DmcError
 from dmc.machine.machine import Machine
-from dmc.program import Kernel, Operand
+from dmc.program import Kernel
+from dmc.program.sizes import element_bytes
 
 _NS = 1e9
 
@@ -27,25 +28,18 @@ def kernel_ns(machine: Machine, kind: str, flops: int, traffic: int, dtype: str)
 
 
 def launch_ns(machine: Machine, kernel: Kernel) -> float:
-    """Nanoseconds of a launch of `kernel`: its entry in the machine's table, else `kernel_ns`."""
-    measured = machine.device.kernels.get(kernel_key(kernel))
-    if measured is not None:
+    """Nanoseconds of a launch of `kernel`: as measured, else by what its family attains, else `kernel_ns`."""
+    device = machine.device
+    if (measured := device.kernels.get(kernel.key)) is not None:
         return measured.ns
+    if (family := device.families.get(kernel.family)) is not None:
+        return family.ns + at_peak_ns(machine, kernel) / family.share
     return kernel_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
 
 
 def at_peak_ns(machine: Machine, kernel: Kernel) -> float:
     """Nanoseconds of a kernel that computes, or moves its bytes, at peak rate: whichever takes longer."""
     return _roofline_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
-
-
-def kernel_key(kernel: Kernel) -> str:
-    """Its key in a table of measured kernels: what it computes and its types; not its name, which is specific to a job.
-
-    `iree matmul 402653184 4x8xbf16,8x8xbf16->4x8xbf16`: implementation, kind, flops, operands and results.
-    """
-    types = f"{_types(kernel.reads)}->{_types(kernel.writes)}"
-    return f"{kernel.implementation} {kernel.kind} {kernel.flops} {types}"
 
 
 def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) -> float:
@@ -80,10 +74,10 @@ def _rate(machine: Machine, kind: str, dtype: str) -> float:
 
 
 def _computes_in(kernel: Kernel) -> str:
-    """The element type of the largest operand, floating point before integers: indices only select."""
+    """The element type: of a product, that of the narrowest floating-point matrix it reads; of anything else, that of
+    its largest operand, floating point before integers: indices only select."""
+    matrices = [each.dtype for each in kernel.reads if "f" in each.dtype and len(each.shape) > 1]
+    if kernel.kind == "matmul" and matrices:
+        return min(matrices, key=element_bytes)
     operands = kernel.reads + kernel.writes
     return max(operands, key=lambda operand: ("f" in operand.dtype, math.prod(operand.shape))).dtype
-
-
-def _types(operands: tuple[Operand, ...]) -> str:
-    return ",".join("x".join([*map(str, operand.shape), operand.dtype]) for operand in operands)

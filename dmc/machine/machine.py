@@ -1,4 +1,4 @@
-"""Descriptions of machines, read from the JSON files in `data/`: devices, links, and machines that combine them.
+"""Descriptions of machines: devices, links, and machines that combine them.
 
 Every figure carries its `source`: a measurement, a data sheet, or the word "assumed" if there is neither yet. Units:
 bytes, bytes per second, floating-point operations per second, nanoseconds.
@@ -7,8 +7,7 @@ bytes, bytes per second, floating-point operations per second, nanoseconds.
 from __future__ import annotations
 
 import hashlib
-from importlib import resources
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -59,12 +58,25 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
+class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What kernels of a family attain: a launch takes `ns`, plus its time at the peak ÷ `share`.
+
+    A share may exceed 1: what the caches hold does not come from memory.
+    """
+
+    share: float
+    ns: float
+    source: str
+
+
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The compute device of a rank.
 
     matrix, vector: peak rates; a type without matrix units multiplies at its vector rate. efficiency: by kernel kind.
-    copies: by "source>target". shared: whether all ranks of a node share this one device and its rate. kernels:
-    measured times by `kernel_key`; they override the model.
+    copies: by "source>target". shared: whether all ranks of a node share this one device and its rate. families: by
+    `Kernel.family`; they override the efficiency of a kind. kernels: measured times by `Kernel.key`; they override all.
+    sustained: what a launch takes under constant load, which draws more power, ÷ what `dmc tune` measures in bursts.
+    product: its name, as its driver reports it.
     """
 
     name: str
@@ -76,7 +88,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch: Floor
     copies: dict[str, Copying]
     shared: bool = False
+    families: dict[str, Family] = {}
     kernels: dict[str, Measured] = {}
+    sustained: float = 1.0
+    product: str = ""
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,60 +145,6 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 0 if self.ranks_per_node is None else rank // self.ranks_per_node
 
 
-class _Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of a machine's file: device and links by the names of their files."""
-
-    name: str
-    description: str
-    device: str
-    ranks_per_node: int | None
-    link: str | None = None
-    network: str | None = None
-
-
-_DATA = resources.files("dmc.machine") / "data"
-_Part = TypeVar("_Part", Device, Link, _Recipe)
-
-
-def machine_names() -> tuple[str, ...]:
-    """The names of all described machines, in alphabetical order."""
-    return tuple(sorted(file.name.removesuffix(".json") for file in (_DATA / "machines").iterdir()))
-
-
-def machine(name: str) -> Machine:
-    """The machine of that name; raises DmcError if there is none."""
-    if name not in machine_names():
-        raise DmcError(f"machine '{name}'", "is not described", hint=f"use one of {', '.join(machine_names())}")
-    recipe = _read("machines", name, _Recipe)
-    return Machine(
-        name=recipe.name,
-        description=recipe.description,
-        device=_read("devices", recipe.device, Device),
-        ranks_per_node=recipe.ranks_per_node,
-        link=_link(recipe.link),
-        network=_link(recipe.network),
-    )
-
-
 def cost_table_hash(machine: Machine) -> str:
     """SHA-256, in hexadecimal, of all figures that costs are computed from: equal tables, equal decisions."""
     return hashlib.sha256(msgspec.json.encode(machine, order="deterministic")).hexdigest()
-
-
-def _link(name: str | None) -> Link | None:
-    return None if name is None else _read("links", name, Link)
-
-
-def _read(folder: str, name: str, kind: type[_Part]) -> _Part:
-    return msgspec.json.decode((_DATA / folder / f"{name}.json").read_bytes(), type=kind)
-
-
-def machine_for(name: str, ranks: int) -> str:
-    """Of the machines with the device of machine `name` the smallest that has so many ranks; else `name` itself."""
-    device = machine(name).device
-    fitting = [
-        each
-        for each in map(machine, machine_names())
-        if each.device == device and (each.ranks is None or each.ranks >= ranks)
-    ]
-    return min(fitting, key=lambda each: (each.ranks is None, each.ranks or 0)).name if fitting else name

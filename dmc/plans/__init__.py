@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dmc.plans.builder import Plan, Recipe, recipe
+from dmc.plans.keeping import check_for_one_rank, keeping
 from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
 from dmc.plans.resolve import resolve
@@ -19,8 +20,10 @@ __all__ = [
     "Plan",
     "Recipe",
     "ResolvedPlan",
+    "check_for_one_rank",
     "data_parallel",
     "expert_parallel",
+    "keeping",
     "megatron_bert",
     "megatron_gpt2",
     "megatron_llama",

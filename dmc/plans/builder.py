@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
 from dmc.plans.rules import (
     DataParallel,
     ExpertParallel,
+    Keep,
+    Recompute,
     Replicate,
     ReplicateInput,
     Rule,
@@ -90,6 +92,18 @@ class Recipe:
             )
         return self._with(ExpertParallel(axis, "|".join(patterns), recipe=self.name))
 
+    def recompute(self, pattern: str) -> Self:
+        """Keeps only the outputs of the matching modules for the backward pass, and computes there again what it reads
+        of their inside, with the same bits.
+
+        Of nested modules that match, the outermost counts: "h.*" keeps what blocks pass on, and nothing else.
+        """
+        return self._with(Recompute(pattern, recipe=self.name))
+
+    def keep(self, pattern: str) -> Self:
+        """Keeps what the matching modules compute for the backward pass, whatever earlier rules or a cap say."""
+        return self._with(Keep(pattern, recipe=self.name))
+
     def use(self, recipe: Recipe) -> Self:
         """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""
         # A caller without a type checker may well pass `dmc.plans.zero2` itself.
@@ -126,9 +140,16 @@ class Plan(Recipe):
         return super()._with(*rules)
 
 
-def plan(mesh: Mesh) -> Plan:
-    """An empty plan over `mesh`: everything is replicated until rules say otherwise."""
-    return Plan(mesh=mesh)
+@overload
+def plan(mesh: Mesh) -> Plan: ...
+@overload
+def plan() -> Recipe: ...
+def plan(mesh: Mesh | None = None) -> Recipe:
+    """An empty plan over `mesh`: everything is replicated until rules say otherwise.
+
+    Without a mesh, a plan for one rank, which can say what is kept for the backward pass.
+    """
+    return Recipe() if mesh is None else Plan(mesh=mesh)
 
 
 def recipe(name: str) -> Recipe:

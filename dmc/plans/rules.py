@@ -107,6 +107,23 @@ class SequenceParallel(Rule):
     dim: int = 1
 
 
+@dataclass(frozen=True)
+class Recompute(Rule):
+    """What the matching modules compute inside is computed again for the backward pass, not kept."""
+
+    verb = "recompute"
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Keep(Rule):
+    """What the matching modules compute for the backward pass is kept: undoes earlier rules, and whatever a memory cap
+    suggests."""
+
+    verb = "keep"
+    pattern: str
+
+
 def _text(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_text, value))}]"

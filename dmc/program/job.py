@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from itertools import product
 
@@ -13,6 +14,7 @@ from dmc.program.program import Command, Program, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
+_NUMBER = re.compile(r"_\d+$")
 
 
 class Operand(msgspec.Struct, frozen=True, array_like=True):
@@ -20,6 +22,14 @@ class Operand(msgspec.Struct, frozen=True, array_like=True):
 
     dtype: str
     shape: tuple[int, ...]
+
+
+def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
+    """The types of a kernel, as text."""
+    given, made = (
+        ", ".join("x".join([*map(str, each.shape), each.dtype]) for each in side) for side in (reads, writes)
+    )
+    return f"{given} -> {made}"
 
 
 class Kernel(msgspec.Struct, frozen=True, array_like=True):
@@ -38,6 +48,16 @@ class Kernel(msgspec.Struct, frozen=True, array_like=True):
     scratch: int = 0
     implementation: str = "iree"
     kind: str = "other"
+
+    @property
+    def family(self) -> str:
+        """The implementation, and the name without its number: "triton attention_backward"."""
+        return f"{self.implementation} {_NUMBER.sub('', self.name)}"
+
+    @property
+    def key(self) -> str:
+        """What its time depends on, in any job: `triton matmul 4x8xbf16, 8x8xbf16 -> 4x8xbf16`."""
+        return f"{self.family} {types_of(self.reads, self.writes)}"
 
 
 class Channel(msgspec.Struct, frozen=True, array_like=True):

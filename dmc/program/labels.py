@@ -6,6 +6,11 @@ from __future__ import annotations
 GRADIENT = "gradient of "
 # Separates the names of tensors in one movement.
 SEPARATOR = "; "
+# The end of the label of a kernel of the backward pass; of an update; of a kernel of the forward pass that runs again
+# in the backward pass.
+BACKWARD = ", backward"
+UPDATE = ", update"
+RECOMPUTED = ", recomputed"
 # For more tensors, only the first and the last are named.
 _MOST = 3
 

@@ -9,7 +9,7 @@ import msgspec
 
 from dmc.errors import ArtifactError
 from dmc.program.code import ALGORITHM, CodeModule, Step
-from dmc.program.job import Operand
+from dmc.program.job import Kernel, Operand
 
 SCHEMA = 1
 # The file suffixes of a step's tuning table and of its candidates.
@@ -79,6 +79,13 @@ class Choice(msgspec.Struct, frozen=True):
         slowest = max(self.us.values())
         return f"{self.label}: {self.us[self.label]:.1f} us measured, others up to {slowest:.1f}"
 
+    @property
+    def key(self) -> str:
+        """`Kernel.key` of the kernel."""
+        # Only for products of the library is its own choice among the candidates.
+        implementation = "cublaslt" if HEURISTIC in self.us else "triton"
+        return f"{Kernel(self.kernel, (), (), 0, 0, implementation=implementation).family} {self.types}"
+
 
 class Table(msgspec.Struct, frozen=True):
     """Choices by the key of their kernel. device, versions: those of the measurement."""
@@ -110,14 +117,6 @@ class Table(msgspec.Struct, frozen=True):
             fact = f"is of schema {table.schema} for {table.architecture}, expected {SCHEMA} for {ARCHITECTURE}"
             raise ArtifactError(str(path), fact, hint="run dmc tune again")
         return table
-
-
-def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
-    """The types of a kernel, as text."""
-    given, made = (
-        ", ".join("x".join([*map(str, each.shape), each.dtype]) for each in side) for side in (reads, writes)
-    )
-    return f"{given} -> {made}"
 
 
 def label_of(algorithm: tuple[int, ...]) -> str:

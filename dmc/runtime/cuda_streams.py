@@ -223,15 +223,38 @@ class CudaStreams:
             end.synchronize()
         return 1e-3 * self._cuda.get_elapsed_time(begin, end)
 
+    def stamp(self, lane: int) -> Any:
+        """Records an event that takes the time, also as a node of a graph that is being captured."""
+        event, stream = self._cuda.Event(), self._streams[lane]
+        if self._capturing is None:
+            event.record(stream)
+            return event
+        self._capturing.append(event)
+        driver = self._driver
+        flag = driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+        (status,) = driver.cuEventRecordWithFlags(driver.CUevent(event.ptr), driver.CUstream(stream.ptr), int(flag))
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise DmcError("device 'cuda'", f"cannot time a step ({status})", hint="run without --profile")
+        return event
+
+    def elapsed_ns(self, begin: Any, end: Any) -> float:
+        """The time between two events of `stamp`, both past."""
+        with self._reported():
+            return 1e6 * self._cuda.get_elapsed_time(begin, end)
+
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         """At most so many algorithms of cuBLASLt for a product, the most promising first."""
         return open_library().algorithms(product, count)
 
+    @property
+    def name(self) -> str:
+        """The device's name, as its driver reports it."""
+        return self._runtime.getDeviceProperties(self._cuda.Device().id)["name"].decode()
+
     def versions(self) -> dict[str, str]:
         """The device's name, and the versions of what runs on it."""
-        name = self._runtime.getDeviceProperties(self._cuda.Device().id)["name"].decode()
         driver = self._runtime.driverGetVersion()
-        return {"device": name, "driver": str(driver), "cublaslt": str(open_library().version)}
+        return {"device": self.name, "driver": str(driver), "cublaslt": str(open_library().version)}
 
     @contextmanager
     def _reported(self) -> Generator[None]:

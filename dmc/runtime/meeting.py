@@ -20,9 +20,9 @@ def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> t
     ordinal: of the device. patience_s: the time within which ranks end after one of them is gone. Raises DmcError on
     all ranks if one has no such device, or is about to run something else.
     """
-    store = _store(world)
+    store = store_of(world)
     try:
-        device, communicators, trouble = open_device(ordinal), _communicators(world), ""
+        device, communicators, trouble = open_device(ordinal), communicators_of(world), ""
     except DmcError as error:
         device, communicators, trouble = None, None, str(error)
     agree(store, facts_of(artifact), trouble)
@@ -32,10 +32,12 @@ def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> t
 
 # Once per process: a second store would reuse the keys of the first.
 @cache
-def _store(world: World) -> Store:
+def store_of(world: World) -> Store:
+    """The store of this process."""
     return open_store(world)
 
 
 @cache
-def _communicators(world: World) -> NcclCommunicators:
-    return NcclCommunicators(_store(world))
+def communicators_of(world: World) -> NcclCommunicators:
+    """What makes communicators in this process."""
+    return NcclCommunicators(store_of(world))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmc.program import Await, Buffer, Job, Program, Range, Record, Space
-from dmc.program.labels import short
+from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE, short
 
 # In the order in which they are shown; the categories of `dmc.program.Buffer`, and their usual names.
 CATEGORIES = {
@@ -82,11 +82,25 @@ class RankMemory:
 
     def modules(self) -> dict[str, int]:
         """Bytes of activations at the peak by module, down to the first layer number of its path, largest first."""
-        found: Counter[str] = Counter()
-        for buffer in self.alive(self.peak_command):
-            if buffer.category == "activation":
-                found[module_of(buffer.label)] += buffer.range.length
-        return dict(found.most_common())
+        return _by_module(buffer for buffer in self.alive(self.peak_command) if buffer.category == "activation")
+
+    @property
+    def backward(self) -> int | None:
+        """The first command of the backward pass; None if there is none."""
+        return next((number for number, label in enumerate(self.labels) if label.endswith(BACKWARD)), None)
+
+    def kept(self) -> dict[str, int]:
+        """Bytes of activations by module that the forward pass leaves to the backward pass, largest first."""
+        alive = [] if self.backward is None else self.alive(self.backward)
+        return _by_module(
+            buffer
+            for buffer in alive
+            if buffer.category == "activation" and not buffer.label.endswith((BACKWARD, UPDATE, RECOMPUTED))
+        )
+
+    def recomputed(self) -> dict[str, int]:
+        """Bytes of activations by module that the backward pass computes again, largest first."""
+        return _by_module(buffer for buffer in self.buffers if buffer.label.endswith(RECOMPUTED))
 
 
 @dataclass(frozen=True)
@@ -115,6 +129,13 @@ def module_of(label: str) -> str:
     path = re.split(r"[,#( ]", label, maxsplit=1)[0]
     layer = _LAYER.match(path)
     return layer[0] if layer else path.partition(".")[0] or _NO_MODULE
+
+
+def _by_module(buffers: Iterable[Buffer]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for buffer in buffers:
+        found[module_of(buffer.label)] += buffer.range.length
+    return dict(found.most_common())
 
 
 def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:

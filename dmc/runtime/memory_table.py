@@ -21,8 +21,9 @@ def table(report: MemoryReport, width: int) -> str:
     text = io.StringIO()
     console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
     for memory in report.ranks:
-        for part in (head(memory), "", _categories(memory), "", _modules(memory), "", _largest(memory), ""):
+        for part in (head(memory), _categories(memory), _kept(memory), _modules(memory), _largest(memory)):
             console.print(part)
+            console.print()
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
 
 
@@ -61,6 +62,15 @@ def _categories(memory: RankMemory) -> Table:
     for name, size, most in rows(memory):
         share = f"{100 * size / memory.arena:.1f} %" if memory.arena else UNKNOWN
         made.add_row(name, f"{size:,} B", share, UNKNOWN if most is None else f"{most:,} B")
+    return made
+
+
+def _kept(memory: RankMemory) -> Table:
+    made = _table("activations for the backward pass, by module", "kept", "computed again")
+    kept, again = memory.kept(), memory.recomputed()
+    for module in dict.fromkeys((*kept, *again)):
+        made.add_row(module, f"{kept.get(module, 0):,} B", f"{again.get(module, 0):,} B")
+    made.add_row("all", f"{sum(kept.values()):,} B", f"{sum(again.values()):,} B")
     return made
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from dmc.program import Await, Collective, Launch, Move, Program, Range, Record, Space
+from dmc.program import Await, Collective, Launch, Move, Program, Range, Record, Space, Work
 from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place, Product
+
+# Called with the lane and the place of a command.
+Mark: TypeAlias = Callable[[int, int], None]
 
 
 class Streams(Protocol):
@@ -39,11 +42,13 @@ def issue(
     code: DeviceCode,
     bases: Mapping[Space, int],
     streams: Streams,
-    mark: Callable[[int, int], None] = lambda lane, place: None,
+    mark: Mark = lambda lane, place: None,
+    stamp: Mark = lambda lane, place: None,
 ) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
-    mark: called after each movement between ranks, with its lane and its place in the program.
+    mark: called after each movement between ranks, with its lane and its place in the program; stamp: before and after
+    each command that takes time.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
     stream.
@@ -56,20 +61,29 @@ def issue(
             streams.wait(lane, begun)
     for place, command in enumerate(program.commands):
         match command:
-            case Launch():
-                _launch(command, code, bases, streams)
-            case Move():
-                target, source = (_address(each, bases) for each in (command.target, command.source))
-                streams.copy(command.lane, target, source, command.source.length)
             case Record():
                 events[command.event] = streams.record(command.lane)
             case Await():
                 streams.wait(command.lane, events[command.event])
-            case Collective():
-                _collective(program.rank, command, bases, streams)
-                mark(command.lane, place)
+            case _:
+                stamp(command.lane, place)
+                _work(program.rank, command, code, bases, streams)
+                stamp(command.lane, place)
+                if isinstance(command, Collective):
+                    mark(command.lane, place)
     for lane in others:
         streams.wait(0, streams.record(lane))
+
+
+def _work(rank: int, command: Work, code: DeviceCode, bases: Mapping[Space, int], streams: Streams) -> None:
+    match command:
+        case Launch():
+            _launch(command, code, bases, streams)
+        case Move():
+            target, source = (_address(each, bases) for each in (command.target, command.source))
+            streams.copy(command.lane, target, source, command.source.length)
+        case Collective():
+            _collective(rank, command, bases, streams)
 
 
 def _collective(rank: int, command: Collective, bases: Mapping[Space, int], streams: Streams) -> None:

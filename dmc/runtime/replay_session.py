@@ -6,22 +6,28 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from itertools import repeat
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
 from dmc.program import Job, Slot, Space
 from dmc.program.code import DeviceCode
+from dmc.program.profile import Timed
 from dmc.runtime.calls import RUN_AHEAD, Output
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.signature import Signature
+from dmc.runtime.stamps import Stamps
 from dmc.runtime.world.peers import Peers
 
 _HOST: Space = "pinned_host"
+_Work: TypeAlias = Callable[..., None]
+# Steps that are queued to time one, and steps in which each command is timed.
+_QUEUED, _ROUNDS = 10, 5
 # Between two looks at a step that other ranks take part in.
 _PAUSE_S = 2e-5
 
@@ -53,7 +59,7 @@ class ReplaySession:
         program = job.programs[0 if peers is None else peers.world.rank]
         places = Places([program])
         self._device, self._peers = device, peers
-        self._closed = False
+        self._closed, self._rank = False, program.rank
         self._last = 0
         self._state = _slots(places, signature.state, SHARED)
         self._inputs = _slots(places, (*signature.controls, *signature.batch), _HOST)
@@ -62,6 +68,7 @@ class ReplaySession:
         self._arena = device.allocate(program.arenas[SHARED])
         self.write_state(state)
         self._flights: list[_Flight] = []
+        self._capture: Callable[[Callable[[], None]], Callable[[], None]] = device.captured if is_captured else _as_is
         for _ in range(RUN_AHEAD):
             host = device.allocate_pinned(program.arenas[_HOST])
             bases: dict[Space, int] = {SHARED: self._arena.ptr, _HOST: host.ptr}
@@ -69,7 +76,7 @@ class ReplaySession:
             if peers is not None:
                 progress = Progress(device, program)
                 work = partial(work, mark=progress.mark)
-            self._flights.append(_Flight(host, device.captured(work) if is_captured else work, progress))
+            self._flights.append(_Flight(host, work, self._capture(work), progress))
         if peers is not None:
             peers.follow(self._unfinished)
 
@@ -116,6 +123,48 @@ class ReplaySession:
         self._drain()
         slot = self._state[index]
         return typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+
+    @property
+    def device_name(self) -> str:
+        """The name of the GPU, as its driver reports it."""
+        return self._device.name
+
+    def timed(self) -> tuple[float, tuple[Timed, ...]]:
+        """Nanoseconds of a step, and of each of its commands, by the device's clock. All ranks ask at the same time.
+
+        Runs further steps on the last batch, which change the state. A step is one of several that are queued; its
+        commands are timed in other steps, which the events between them prolong. Raises DmcError before the first step.
+        """
+        self._drain()
+        if not self._last:
+            raise DmcError("step", "has no batch yet on which it could be timed", hint="run it once")
+        flight = self._flights[(self._last - 1) % len(self._flights)]
+        self._again(flight.launch, _QUEUED)
+        step = self._again(flight.launch, _QUEUED) / _QUEUED
+        stamps = Stamps(self._device, self._rank)
+
+        def work() -> None:
+            stamps.begin()
+            flight.work(stamp=stamps.stamp)
+
+        stamped = self._capture(work)
+        for _ in range(_ROUNDS):
+            # A device that rested before is faster.
+            self._again(flight.launch, _QUEUED, stamped)
+            stamps.read()
+        return step, stamps.commands()
+
+    def _again(self, launch: Callable[[], None], times: int, *others: Callable[[], None]) -> float:
+        """Nanoseconds of so many steps, and others, after one another."""
+        begin = self._device.stamp(0)
+        for each in (*repeat(launch, times), *others):
+            self._last += 1
+            if self._peers is not None:
+                self._peers.begin(self._last)
+            each()
+        end = self._device.stamp(0)
+        self._drain()
+        return self._device.elapsed_ns(begin, end)
 
     def gathered(self, index: int) -> list[np.ndarray]:
         """What every rank holds of one state tensor after all queued steps; all ranks ask for it at the same time."""
@@ -183,10 +232,12 @@ class ReplaySession:
 
 
 class _Flight:
-    """The resources of one step in flight: its pinned memory, what launches it, and its completion event."""
+    """The resources of one step in flight: its pinned memory, what issues and launches it, and its completion event."""
 
-    def __init__(self, host: Any, run: Callable[[], None], progress: Progress | None) -> None:
-        self._run, self._progress = run, progress
+    def __init__(
+        self, host: Any, work: Callable[..., None], run: Callable[[], None], progress: Progress | None
+    ) -> None:
+        self.work, self._run, self._progress = work, run, progress
         self.entry = 0
         self.done: Any = None
         self._memory = host
@@ -219,9 +270,13 @@ class _Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self._run
+        del self._bytes, self._memory, self._run, self.work
         # Another thread may be about to look at it.
         self._progress = None
+
+
+def _as_is(work: Callable[[], None]) -> Callable[[], None]:
+    return work
 
 
 def _slots(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -22,6 +23,7 @@ from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray, Loss
 from dmc.runtime.planned import PlannedSession
+from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature, TensorSpec
@@ -53,7 +55,8 @@ class Step:
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
     takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
-    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any.
+    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any. `device_bytes`: of
+    device memory, of the fullest rank.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Step:
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
-        self._verifies = False
+        self._verifies, self.device_bytes = False, artifact.job.peaks().get("device", 0)
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
 
     @classmethod
@@ -130,8 +133,7 @@ class Step:
 
     def outcome(self, batch: Mapping[str, Any], lr: float | Sequence[float] | None = None) -> dict[str, np.ndarray]:
         """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
-        outputs = self._issue(in_order(batch, self.signature), lr, check_finite=False)
-        return self._left(outputs)
+        return self._left(self._issue(in_order(batch, self.signature), lr, check_finite=False))
 
     def verify_next(self) -> None:
         """Compares the next call with the same plan executed on the CPU; the call waits for both.
@@ -143,8 +145,7 @@ class Step:
             fact = f"was compiled for {self._artifact.target}, and contains no CPU code to compare with"
             raise ArtifactError("the step", fact, hint='compile it with target="cpu+cuda"')
         if isinstance(self._session, PlannedSession):
-            fact = "already runs on the CPU, the reference of the comparison"
-            raise ArtifactError("the step", fact, hint='load it with device="cuda"')
+            raise ArtifactError("the step", "already runs on the CPU, the reference", hint='load it with device="cuda"')
         self._verifies = True
 
     def state_dict(self) -> StateDict:
@@ -180,12 +181,9 @@ class Step:
         if self.peers is not None:
             texts = self.peers.store.exchange("replicas", " ".join(own[0]).encode())
             own = [text.decode().split() for text in texts]
-        differing: list[str] = []
-        for index, spec in enumerate(specs):
-            replicas = self._ranks.spreads[spec.name].replicas
-            contents = [{own[rank][index] for rank in ranks} for ranks in replicas]
-            differing += [spec.name] if any(len(each) > 1 for each in contents) else []
-        return tuple(differing)
+        spreads = [self._ranks.spreads[spec.name] for spec in specs]
+        places = [(i, ranks) for i, spread in enumerate(spreads) for ranks in spread.replicas]
+        return tuple(dict.fromkeys(specs[i].name for i, ranks in places if len({own[rank][i] for rank in ranks}) > 1))
 
     def snapshot(self) -> Artifact:
         """The step and its current state as a value; waits for the steps in flight."""
@@ -202,6 +200,10 @@ class Step:
         else:
             self.peers.on_first(lambda: snapshot.write(path))
 
+    def profile(self, steps_ns: Sequence[float] = ()) -> Profile:
+        """What a step takes, and on a GPU each of its commands. Collective; runs steps that change the state."""
+        return profile(self._artifact.job, self._session, self.peers, steps_ns)
+
     def close(self) -> None:
         """Waits for the steps in flight and frees the device memory; the step cannot be used again."""
         self._session.close()
@@ -210,8 +212,9 @@ class Step:
 
     def own_state(self) -> list[np.ndarray]:
         """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
-        read = self._whole if self._ranks.is_all else self._session.read_state
-        return [read(index) for index in range(len(self.signature.state))]
+        return list(
+            map(self._whole if self._ranks.is_all else self._session.read_state, range(len(self.signature.state)))
+        )
 
     def _run(self, values: Sequence[Any], lr: float | Sequence[float] | None, check_finite: bool) -> Any:
         outputs, aux = self._issue(values, lr, check_finite), self.signature.aux
@@ -245,11 +248,8 @@ class Step:
     def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """The CPU's outcome of this step."""
         before = self.snapshot()
-        other = Step(before, "cpu")
-        try:
+        with contextlib.closing(Step(before, "cpu")) as other:
             left = other._left(other._issue(batch, rates.tolist(), check_finite))
-        finally:
-            other.close()
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")
@@ -296,5 +296,5 @@ class Step:
         return self._session.read_state(index * len(self._ranks.held) + self._ranks.held.index(rank))
 
     def _digests(self, rank: int) -> list[str]:
-        parts = (self._part(index, rank) for index in range(len(self.signature.state)))
-        return [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
+        count = len(self.signature.state)
+        return [hashlib.sha256(self._part(index, rank).tobytes()).hexdigest() for index in range(count)]

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from msgspec.structs import replace
+
 from dmc.errors import DmcError
-from dmc.machine import Machine, kernel_key
+from dmc.machine import Machine
 from dmc.program import Collective, Command, Job, Launch, Move, Program
 
 _PAIRWISE = ("permute", "recv", "send")
@@ -131,7 +133,7 @@ def _sketch(job: Job, grown: Grown, command: Command) -> object:
     """The properties that determine when a command runs and how long it takes."""
     match command:
         case Launch():
-            return command.lane, kernel_key(job.kernels[command.kernel])
+            return command.lane, replace(job.kernels[command.kernel], name="")
         case Move():
             return command.lane, command.source.space, command.target.space, command.source.length
         case Collective():

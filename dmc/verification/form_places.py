@@ -105,9 +105,8 @@ def _first(values: Placed, module: Watched, tolerance: Tolerance) -> str:
 def _key(node: fx.Node) -> str:
     """The place of a node, as `place_of` names it in the imported form."""
     place = origin.of_node(node)
-    part = f", {place.part}" if place.part else ""
     line = f" ({place.file}:{place.line})" if place.file else ""
-    return f"{place.module}#{origin.op_name(node.target)}{part}{line}"
+    return f"{place.module}#{origin.op_name(node.target)}{place.suffix}{line}"
 
 
 def _told(program: Program, launch: Launch) -> str:

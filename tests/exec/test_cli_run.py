@@ -196,3 +196,17 @@ def test_saves_every_so_many_steps_and_when_interrupted(
     assert signal.getsignal(signal.SIGTERM) == handler
     assert written == [2, 4, 5]
     assert load(trained).steps_done == 5
+
+
+def test_a_profile_is_compared_with_the_prediction(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches, profile = _write(tmp_path / "b.npz", 3), tmp_path / "run.json"
+    assert main(["run", str(path), "--steps", "4", "--batches", str(batches), "--profile", str(profile)]) == 0
+    out, told = capsys.readouterr()
+    assert "samples/s" in out
+    assert "run.json holds the profile" in told
+    assert main(["compare", str(path), str(profile)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("step on cpu: predicted ")
+    assert "in training, from step to step: " in out

@@ -90,6 +90,27 @@ def _own_statistics(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
 
 
+def _row_of_an_expansion(x: torch.Tensor) -> torch.Tensor:
+    rows = x[0].expand(4, FEATURES)
+    return rows[1].mul_(2.0)
+
+
+def _expansion_in_a_region(x: torch.Tensor) -> torch.Tensor:
+    row = x.detach().clone()[0].expand(4, FEATURES)[1]
+    with torch.no_grad():
+        return row.add_(1.0)
+
+
+def _overlapping_windows(x: torch.Tensor) -> torch.Tensor:
+    windows = x.detach().clone().as_strided((2, 3), (2, 1))
+    return windows[0].add_(1.0)
+
+
+def _unsigned_in_a_region(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return x.to(torch.uint8).float()
+
+
 def _hardly_dropped(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.dropout(x, 1e-6)
 
@@ -111,6 +132,13 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "sparse": (_sparse, "sparse"),
     "svd": (_svd, r"no lowering for 'aten\._linalg_svd'"),
     "to-unsigned": (_to_unsigned, "unsigned"),
+    "unsigned-in-a-region": (_unsigned_in_a_region, r"aten\.to\S* computes with unsigned"),
+    "row-of-an-expansion": (_row_of_an_expansion, r"aten\.mul_\S* writes into a tensor whose elements share memory"),
+    "expansion-in-a-region": (
+        _expansion_in_a_region,
+        r"aten\.add_\S* writes into a tensor whose elements share memory",
+    ),
+    "overlapping-windows": (_overlapping_windows, r"aten\.add_\S* writes into a tensor whose elements share memory"),
     "another-layout": (_columns_as_strided, "is not contiguous"),
     "unique": (_unique, "unique"),
     "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 in"),

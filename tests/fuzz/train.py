@@ -149,14 +149,14 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def by_interpreter(case: Case, steps: int = STEPS) -> list[Trace]:
+def by_interpreter(case: Case, steps: int = STEPS, precision: Precision = Precision.FP32) -> list[Trace]:
     """What the interpreter leaves, on form imported."""
     case = case.fresh()
     with ir.Context() as context, ir.Location.unknown(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dialect.load(context)
         given = (case.module, objective, case.optimizer, case.example)
-        step = import_step(*given, Precision.FP32, 1, 0, context)
+        step = import_step(*given, precision, 1, 0, context)
         return _interpreted(step, case, steps)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from typing import Protocol
 
 from tests.fuzz.check import Verdict, Way, check
 from tests.fuzz.train import PLAIN, Mode
@@ -27,22 +28,48 @@ class Request:
     way: Way = "interpreter"
     mode: Mode = PLAIN
 
+    @property
+    def patience(self) -> float:
+        """As `Task` says."""
+        return PATIENCE[self.way]
+
+    def verdict(self) -> Verdict:
+        """As `Task` says."""
+        return check(self.text, self.way, self.mode)
+
+
+class Task(Protocol):
+    """What a process is asked; it is sent to it."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may take on a machine of its own."""
+        ...
+
+    def verdict(self) -> Verdict:
+        """The answer."""
+        ...
+
 
 @dataclass
 class Worker:
-    """A process that answers one request after another; it is renewed when it dies."""
+    """A process that answers one request after another; it is renewed when it dies.
 
+    preload: a module that is imported before.
+    """
+
+    preload: str = "tests.fuzz.check"
     process: BaseProcess | None = None
     connection: Connection | None = None
     served: int = 0
 
-    def check(self, request: Request) -> Verdict:
-        """The verdict on a program, whatever happens to the process."""
+    def check(self, request: Task) -> Verdict:
+        """The verdict on a task, whatever happens to the process."""
         connection = self._ready()
         self.served += 1
         try:
             connection.send(request)
-            if not connection.poll(patience := _patience(request.way)):
+            if not connection.poll(patience := _patience(request)):
                 self.close()
                 return Verdict("hangs", f"no answer within {patience:.0f} s", "hangs")
             return connection.recv()
@@ -76,7 +103,7 @@ class Worker:
     def _start(self) -> None:
         # Forked from a process that has imported everything, and has no threads yet.
         context = get_context("forkserver")
-        context.set_forkserver_preload(["tests.fuzz.check"])
+        context.set_forkserver_preload([self.preload])
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
@@ -86,9 +113,9 @@ class Worker:
         self.connection.recv()
 
 
-def _patience(way: Way) -> float:
+def _patience(request: Task) -> float:
     """Seconds for one request: on a machine that others use, too, a process gets its share of them."""
-    return PATIENCE[way] * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return request.patience * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _serve(connection: Connection) -> None:
@@ -101,7 +128,7 @@ def _serve(connection: Connection) -> None:
     connection.send("ready")
     while True:
         try:
-            request: Request = connection.recv()
+            request: Task = connection.recv()
         except EOFError:
             return
-        connection.send(check(request.text, request.way, request.mode))
+        connection.send(request.verdict())

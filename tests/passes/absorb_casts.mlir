@@ -9,9 +9,9 @@
 // CHECK-SAME: %[[LOGITS:[^:]+]]: tensor<2x16x256xbf16>
 // CHECK-NOT: arith.extf
 // CHECK: "dm.composite"(%{{.*}}, %{{.*}}) {decomposition = @loss_narrow, kind = "softmax_cross_entropy"
-// CHECK-SAME: (tensor<32x256xbf16>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>, tensor<f32>)
+// CHECK-SAME: (tensor<32x256xbf16>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
 // CHECK: %[[G:.*]] = "dm.composite"({{.*}}) {decomposition = @gradient_narrow, kind = "softmax_cross_entropy_backward"
-// CHECK-SAME: (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>, tensor<f32>) -> tensor<32x256xbf16>
+// CHECK-SAME: (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xbf16>
 // CHECK-NOT: arith.truncf
 // CHECK: return %{{.*}}, %[[G]]
 // CHECK: func.func private @loss_narrow(%{{.*}}: tensor<32x256xbf16>
@@ -35,12 +35,12 @@ func.func @step(%logits: tensor<2x16x256xbf16>, %target: tensor<32xi64>) -> (ten
       linalg.yield %b : f32
   } -> tensor<2x16x256xf32>
   %rows = tensor.collapse_shape %wide [[0, 1], [2]] : tensor<2x16x256xf32> into tensor<32x256xf32>
-  %loss, %level, %scale = "dm.composite"(%rows, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
-      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64, mean = true}}
-      : (tensor<32x256xf32>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>, tensor<f32>)
-  %gradient = "dm.composite"(%loss, %rows, %target, %level, %scale) {kind = "softmax_cross_entropy_backward",
+  %loss, %level = "dm.composite"(%rows, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<32x256xf32>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
+  %gradient = "dm.composite"(%loss, %rows, %target, %level) {kind = "softmax_cross_entropy_backward",
       decomposition = @gradient, parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
-      : (tensor<f32>, tensor<32x256xf32>, tensor<32xi64>, tensor<32xf32>, tensor<f32>) -> tensor<32x256xf32>
+      : (tensor<f32>, tensor<32x256xf32>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xf32>
   %out = tensor.empty() : tensor<32x256xbf16>
   %narrow = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
       ins(%gradient : tensor<32x256xf32>) outs(%out : tensor<32x256xbf16>) {
@@ -50,13 +50,13 @@ func.func @step(%logits: tensor<2x16x256xbf16>, %target: tensor<32xi64>) -> (ten
   } -> tensor<32x256xbf16>
   return %loss, %narrow : tensor<f32>, tensor<32x256xbf16>
 }
-func.func private @loss(%x: tensor<32x256xf32>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>, tensor<f32>) {
+func.func private @loss(%x: tensor<32x256xf32>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>) {
   %0 = tensor.empty() : tensor<f32>
   %1 = tensor.empty() : tensor<32xf32>
-  return %0, %1, %0 : tensor<f32>, tensor<32xf32>, tensor<f32>
+  return %0, %1 : tensor<f32>, tensor<32xf32>
 }
-func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xf32>, %t: tensor<32xi64>, %n: tensor<32xf32>,
-    %s: tensor<f32>) -> tensor<32x256xf32> {
+func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xf32>, %t: tensor<32xi64>, %n: tensor<32xf32>)
+    -> tensor<32x256xf32> {
   return %x : tensor<32x256xf32>
 }
 
@@ -82,12 +82,12 @@ func.func @step(%logits: tensor<32x256xbf16>, %target: tensor<32xi64>)
       %c = arith.mulf %b, %b : f32
       linalg.yield %c : f32
   } -> tensor<32x256xf32>
-  %loss, %level, %scale = "dm.composite"(%rows, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
-      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64, mean = true}}
-      : (tensor<32x256xf32>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>, tensor<f32>)
-  %gradient = "dm.composite"(%loss, %rows, %target, %level, %scale) {kind = "softmax_cross_entropy_backward",
+  %loss, %level = "dm.composite"(%rows, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<32x256xf32>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
+  %gradient = "dm.composite"(%loss, %rows, %target, %level) {kind = "softmax_cross_entropy_backward",
       decomposition = @gradient, parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
-      : (tensor<f32>, tensor<32x256xf32>, tensor<32xi64>, tensor<32xf32>, tensor<f32>) -> tensor<32x256xf32>
+      : (tensor<f32>, tensor<32x256xf32>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xf32>
   %other = arith.negf %gradient : tensor<32x256xf32>
   %out = tensor.empty() : tensor<32x256xbf16>
   %narrow = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
@@ -98,12 +98,12 @@ func.func @step(%logits: tensor<32x256xbf16>, %target: tensor<32xi64>)
   } -> tensor<32x256xbf16>
   return %loss, %narrow, %other : tensor<f32>, tensor<32x256xbf16>, tensor<32x256xf32>
 }
-func.func private @loss(%x: tensor<32x256xf32>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>, tensor<f32>) {
+func.func private @loss(%x: tensor<32x256xf32>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>) {
   %0 = tensor.empty() : tensor<f32>
   %1 = tensor.empty() : tensor<32xf32>
-  return %0, %1, %0 : tensor<f32>, tensor<32xf32>, tensor<f32>
+  return %0, %1 : tensor<f32>, tensor<32xf32>
 }
-func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xf32>, %t: tensor<32xi64>, %n: tensor<32xf32>,
-    %s: tensor<f32>) -> tensor<32x256xf32> {
+func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xf32>, %t: tensor<32xi64>, %n: tensor<32xf32>)
+    -> tensor<32x256xf32> {
   return %x : tensor<32x256xf32>
 }

@@ -65,15 +65,14 @@ func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %b: tensor<32xf32> {dm.name 
 
 // -----
 
-// What waits for a movement waits for one only, and what a movement waits for waits for nothing else.
+// What nothing reads, such as new state, may wait for two movements: nothing is delayed. What two movements read is
+// ready at once.
 // CHECK-LABEL: func.func @step
-// CHECK: "dm.kernel"(%arg0)
-// CHECK: "dm.kernel"(%arg1)
-// CHECK: "dm.all_reduce"
-// CHECK: "dm.kernel"({{[^,]+}}) {body
-// CHECK: "dm.all_reduce"
-// CHECK: "dm.kernel"({{[^,]+}}) {body
-// CHECK: return
+// CHECK: %[[U:.+]]:2 = "dm.kernel"(%arg0, %arg1)
+// CHECK: %[[R:.+]] = "dm.all_reduce"(%[[U]]#0)
+// CHECK: %[[S:.+]] = "dm.all_reduce"(%[[U]]#1)
+// CHECK: %[[P:.+]]:2 = "dm.kernel"(%[[R]], %[[S]])
+// CHECK: return %[[P]]#0, %[[P]]#1
 module attributes {dm.target = "cuda"} {
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cuda">,
              links = [#dm.link<"memory">]} : () -> ()
@@ -88,5 +87,43 @@ func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %b: tensor<64xf32> {dm.name 
       : (tensor<64xf32>) -> tensor<64xf32>
   %q = math.tanh %s : tensor<64xf32>
   return %p, %q : tensor<64xf32>, tensor<64xf32>
+}
+}
+
+// -----
+
+// Near misses: what one movement reads is ready before what another reads, and the readers of what waits for one
+// movement do not wait for the other.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.kernel"(%arg0) {body = @elementwise_0
+// CHECK: %[[R:.+]] = "dm.all_reduce"
+// CHECK: %[[V:.+]] = "dm.kernel"(%{{[^,]+}}) {body = @elementwise_2
+// CHECK: %[[S:.+]] = "dm.all_reduce"(%[[V]])
+// CHECK: "dm.kernel"(%[[R]]) {body = @elementwise_2
+// CHECK: "dm.kernel"(%[[S]]) {body = @elementwise_0
+module attributes {dm.target = "cuda"} {
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cuda">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %x: tensor<32768xf32> {dm.name = "x"},
+                %y: tensor<64x64xf32> {dm.name = "y"}, %z: tensor<64x64xf32> {dm.name = "z"})
+    -> (tensor<1x64xf32> {dm.name = "p"}, tensor<1x64xf32> {dm.name = "q"}, tensor<32768xf32> {dm.name = "w"}) {
+  %u = math.tanh %a : tensor<64xf32>
+  %r = "dm.all_reduce"(%u) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<64xf32>) -> tensor<64xf32>
+  %w = math.sin %x : tensor<32768xf32>
+  %part = tensor.extract_slice %w[0] [64] [1] : tensor<32768xf32> to tensor<64xf32>
+  %v = math.exp %part : tensor<64xf32>
+  %s = "dm.all_reduce"(%v) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<64xf32>) -> tensor<64xf32>
+  %c = math.exp %r : tensor<64xf32>
+  %d = math.tanh %s : tensor<64xf32>
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<1x64xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<1x64xf32>) -> tensor<1x64xf32>
+  %e = tensor.expand_shape %c [[0, 1]] output_shape [1, 64] : tensor<64xf32> into tensor<1x64xf32>
+  %p = linalg.matmul ins(%e, %y : tensor<1x64xf32>, tensor<64x64xf32>) outs(%1 : tensor<1x64xf32>) -> tensor<1x64xf32>
+  %f = tensor.expand_shape %d [[0, 1]] output_shape [1, 64] : tensor<64xf32> into tensor<1x64xf32>
+  %q = linalg.matmul ins(%f, %z : tensor<1x64xf32>, tensor<64x64xf32>) outs(%1 : tensor<1x64xf32>) -> tensor<1x64xf32>
+  return %p, %q, %w : tensor<1x64xf32>, tensor<1x64xf32>, tensor<32768xf32>
 }
 }

@@ -143,22 +143,22 @@ func.func @step(%one: tensor<f32> {dm.name = "one"}, %l: tensor<8x128xf32> {dm.n
     -> (tensor<8x128xf32> {dm.name = "a"}, tensor<8x128xf32> {dm.name = "b"}, tensor<8x67xf32> {dm.name = "c"}) {
   %zero = arith.constant 0.0 : f32
   %logits = tensor.extract_slice %l[0, 0] [8, 67] [1, 1] : tensor<8x128xf32> to tensor<8x67xf32>
-  %g = "dm.composite"(%one, %logits, %target, %level, %one) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
+  %g = "dm.composite"(%one, %logits, %target, %level) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
       parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
-      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xf32>
+      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x67xf32>
   %a = tensor.pad %g low[0, 0] high[0, 61] {
     ^bb0(%i: index, %j: index):
       tensor.yield %zero : f32
   } : tensor<8x67xf32> to tensor<8x128xf32>
-  %h = "dm.composite"(%one, %logits, %target, %level, %one) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
+  %h = "dm.composite"(%one, %logits, %target, %level) {kind = "softmax_cross_entropy_backward", decomposition = @backward,
       parameters = {ignore_index = -100 : i64, label_smoothing = 0.1 : f64}}
-      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xf32>
+      : (tensor<f32>, tensor<8x67xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x67xf32>
   %b = tensor.pad %h low[0, 0] high[0, 61] {
     ^bb0(%i: index, %j: index):
       tensor.yield %zero : f32
   } : tensor<8x67xf32> to tensor<8x128xf32>
   return %a, %b, %h : tensor<8x128xf32>, tensor<8x128xf32>, tensor<8x67xf32>
 }
-func.func private @backward(%one: tensor<f32>, %l: tensor<8x67xf32>, %t: tensor<8xi64>, %v: tensor<8xf32>, %s: tensor<f32>) -> tensor<8x67xf32> {
+func.func private @backward(%one: tensor<f32>, %l: tensor<8x67xf32>, %t: tensor<8xi64>, %v: tensor<8xf32>) -> tensor<8x67xf32> {
   return %l : tensor<8x67xf32>
 }

@@ -41,11 +41,11 @@ func.func @step(%x: tensor<8x16xbf16>, %w: tensor<67x16xbf16>, %target: tensor<8
       %b = arith.truncf %a : f32 to bf16
       linalg.yield %b : bf16
   } -> tensor<8x67xbf16>
-  %loss:3 = "dm.composite"(%logits, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
-      : (tensor<8x67xbf16>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-  %g = "dm.composite"(%one, %logits, %target, %loss#1, %loss#2)
+  %loss:2 = "dm.composite"(%logits, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x67xbf16>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %g = "dm.composite"(%one, %logits, %target, %loss#1)
       {kind = "softmax_cross_entropy_backward", decomposition = @backward, parameters = {}}
-      : (tensor<f32>, tensor<8x67xbf16>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xbf16>
+      : (tensor<f32>, tensor<8x67xbf16>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x67xbf16>
   %4 = tensor.empty() : tensor<8x16xf32>
   %5 = linalg.fill ins(%zero : f32) outs(%4 : tensor<8x16xf32>) -> tensor<8x16xf32>
   %dx = linalg.matmul ins(%g, %w : tensor<8x67xbf16>, tensor<67x16xbf16>) outs(%5 : tensor<8x16xf32>) -> tensor<8x16xf32>
@@ -64,8 +64,8 @@ func.func @step(%x: tensor<8x16xbf16>, %w: tensor<67x16xbf16>, %target: tensor<8
   return %loss#0, %logits, %g, %dx, %dw
       : tensor<f32>, tensor<8x67xbf16>, tensor<8x67xbf16>, tensor<8x16xf32>, tensor<67x16xbf16>
 }
-func.func private @loss(tensor<8x67xbf16>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-func.func private @backward(tensor<f32>, tensor<8x67xbf16>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x67xbf16>
+func.func private @loss(tensor<8x67xbf16>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+func.func private @backward(tensor<f32>, tensor<8x67xbf16>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x67xbf16>
 
 // -----
 
@@ -82,17 +82,17 @@ func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x72xf32>, %v: tensor<16x10xf3
   %2 = tensor.empty() : tensor<8x10xf32>
   %3 = linalg.fill ins(%zero : f32) outs(%2 : tensor<8x10xf32>) -> tensor<8x10xf32>
   %q = linalg.matmul ins(%x, %v : tensor<8x16xf32>, tensor<16x10xf32>) outs(%3 : tensor<8x10xf32>) -> tensor<8x10xf32>
-  %aligned:3 = "dm.composite"(%p, %target) {kind = "softmax_cross_entropy", decomposition = @a, parameters = {}}
-      : (tensor<8x72xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-  %few:3 = "dm.composite"(%q, %target) {kind = "softmax_cross_entropy", decomposition = @b, parameters = {}}
-      : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-  %other:3 = "dm.composite"(%given, %target) {kind = "softmax_cross_entropy", decomposition = @c, parameters = {}}
-      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
+  %aligned:2 = "dm.composite"(%p, %target) {kind = "softmax_cross_entropy", decomposition = @a, parameters = {}}
+      : (tensor<8x72xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %few:2 = "dm.composite"(%q, %target) {kind = "softmax_cross_entropy", decomposition = @b, parameters = {}}
+      : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %other:2 = "dm.composite"(%given, %target) {kind = "softmax_cross_entropy", decomposition = @c, parameters = {}}
+      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
   return %aligned#0, %few#0, %other#0 : tensor<f32>, tensor<f32>, tensor<f32>
 }
-func.func private @a(tensor<8x72xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-func.func private @b(tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-func.func private @c(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
+func.func private @a(tensor<8x72xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+func.func private @b(tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+func.func private @c(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
 
 // -----
 
@@ -125,10 +125,10 @@ func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x67xf32>, %b: tensor<67xf32>,
       %s = arith.mulf %a, %c : f32
       linalg.yield %s : f32
   } -> tensor<8x67xf32>
-  %first:3 = "dm.composite"(%sum, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
-      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
-  %second:3 = "dm.composite"(%masked, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
-      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
+  %first:2 = "dm.composite"(%sum, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %second:2 = "dm.composite"(%masked, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
   return %first#0, %second#0 : tensor<f32>, tensor<f32>
 }
-func.func private @loss(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>, tensor<f32>)
+func.func private @loss(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)

@@ -33,11 +33,11 @@ def _written_through_a_view(_: Tensor) -> Tensor:
     return mask
 
 
-def _written_after_it_was_combined(x: Tensor) -> Tensor:
-    mask = x[:, :, None, :, 0] > 0
-    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
-    mask.mul_(False)
-    return both
+def _written_in_a_region(_: Tensor) -> Tensor:
+    mask = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()
+    with torch.no_grad():
+        mask.view(-1).mul_(True)
+    return mask
 
 
 CAUSAL: dict[str, Mask] = {
@@ -47,6 +47,15 @@ CAUSAL: dict[str, Mask] = {
     "added": lambda x: torch.where(_lower(), 0.0, -math.inf),
     "of packed sequences": lambda x: _lower() & (torch.zeros(SIZE)[None, :] == torch.zeros(SIZE).cumsum(0)[:, None]),
 }
+
+
+def _written_after_it_was_combined(x: Tensor) -> Tensor:
+    mask = x[:, :, None, :, 0] > 0
+    both = mask & torch.ones(1, 1, SIZE, 1, dtype=torch.bool)
+    mask.mul_(False)
+    return both
+
+
 LEFT: dict[str, Mask] = {
     "of the input": lambda x: _lower() & (x[0, 0, :, :1] > 0).t(),
     "strictly above": lambda x: torch.ones(SIZE, SIZE, dtype=torch.bool).tril(-1),
@@ -54,6 +63,7 @@ LEFT: dict[str, Mask] = {
     "a large number, not infinity": lambda x: torch.where(_lower(), 0.0, -1e9),
     "written": _written,
     "written through a view": _written_through_a_view,
+    "written in a region of another mode": _written_in_a_region,
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
     "written after it was combined": _written_after_it_was_combined,
 }

@@ -144,3 +144,26 @@ def test_inspect_tells_what_a_planned_step_holds() -> None:
     assert (held["gradients"], held["activations"]) == (memory.most["gradient"], memory.most["activation"])
     assert held["gradients"] > 0
     assert held["activations"] > 0
+
+
+def test_what_is_kept_and_what_is_computed_again() -> None:
+    def buffer(label: str, first: int, last: int) -> Buffer:
+        return Buffer(label, "activation", Range("device", 256 * first, 100), first, last)
+
+    buffers = (
+        buffer("h.0.mlp", 0, 2),
+        buffer("h.1.mlp", 1, 1),
+        buffer("h.1.mlp, recomputed", 3, 4),
+        buffer("h.1.mlp, backward", 2, 4),
+    )
+    labels = ("h.0.mlp", "h.1.mlp", "h.1.mlp, backward", "h.1.mlp, recomputed", "h.0.mlp, backward")
+    launches = tuple(Launch(0, "k", (), (), label=label) for label in labels)
+    program = Program(0, {"device": 2048}, (Lane("compute", "compute"),), (), launches, buffers)
+    made = report(Job({"dp": 1}, (), {"k": _KERNEL}, (program,)))
+    (memory,) = made.ranks
+    assert (memory.kept(), memory.recomputed()) == ({"h.0": 100}, {"h.1": 100})
+    text = table(made, 100)
+    assert [line.split() for line in text.splitlines() if line.startswith(("h.0  ", "h.1  "))][:2] == [
+        ["h.0", "100", "B", "0", "B"],
+        ["h.1", "0", "B", "100", "B"],
+    ]

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.errors import DmcError
-from dmc.program import Collective, Command, Job, Lane, Program, Range, Slot
+from dmc.program import Collective, Command, Job, Lane, Move, Program, Range, Slot
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
@@ -242,3 +242,57 @@ def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyP
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["cuda"]
     assert {"cuda-bindings", "cupy-cuda13x"} <= {line.partition(">")[0] for line in extra}
+
+
+class Clock(Device):
+    """A device whose events take the times of `ticks`, in milliseconds, in the order in which they are recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+        self.cuda.Event = self._event
+        self.cuda.get_elapsed_time = lambda begin, end: end.at - begin.at
+        self.cuda.runtime.getDeviceProperties = lambda number: {"name": b"a GPU"}
+        self.cuda.Device = lambda: SimpleNamespace(id=0)
+
+    def _event(self, disable_timing: bool = False) -> Any:
+        event = SimpleNamespace(at=0.0, done=True, ptr=3, synchronize=self._synchronize)
+
+        def record(*_: Any) -> None:
+            self.events += 1
+            event.at = float(self.events)
+
+        event.record = record
+        return event
+
+
+def test_every_command_of_a_step_is_timed() -> None:
+    move = Move(0, Range("pinned_host", 0, 8), Range("device", 64, 8))
+    session = _session(Clock(), None, False, move, move)
+    with pytest.raises(DmcError, match=r"has no batch yet on which it could be timed"):
+        session.timed()
+    _step(session)
+    step, commands = session.timed()
+    # A tick passes between two events, so that an event itself takes one, and so does a step without events.
+    assert step == pytest.approx(1e6 / 10)
+    assert [(each.command, each.start, each.end) for each in commands] == [(0, 2e6, 2e6), (1, 4e6, 4e6)]
+    assert session.device_name == "a GPU"
+
+
+def test_an_event_of_a_capture_becomes_a_node_of_the_graph() -> None:
+    asked: list[Any] = []
+    results = SimpleNamespace(CUDA_SUCCESS=0)
+    driver = SimpleNamespace(
+        CUevent=int,
+        CUstream=int,
+        CUresult=results,
+        CUevent_record_flags=SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1),
+        cuEventRecordWithFlags=lambda *given: (asked.append(given), (len(asked) - 1,))[1],
+    )
+    device = Clock()
+    streams = CudaStreams(device, driver)
+    streams.prepare(1, DeviceCode({}, {}))
+    streams.captured(lambda: streams.stamp(0))
+    assert asked == [(3, 7, 1)]
+    with pytest.raises(DmcError, match="cannot time a step"):
+        streams.captured(lambda: streams.stamp(0))

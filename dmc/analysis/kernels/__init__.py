@@ -9,5 +9,6 @@
 * problems: composites as problems for `dmc.kernels`
 * reads: operations' reads from memory
 * clusters: merging nodes of an acyclic graph
+* waits: which movements kernels wait for
 * fusion: which are merged: greedily, by bytes saved
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -12,6 +12,7 @@ from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.reads import ORDER, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
+from dmc.analysis.kernels.waits import Waits
 from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
@@ -65,6 +66,10 @@ class _Group:
     reads: set[ir.Value]
     writes: set[ir.Value]
 
+    def is_quick(self) -> bool:
+        """Whether it takes no longer than its launch."""
+        return self.loops is not None and not self.loops.product and prod(self.loops.over) <= _SMALL
+
 
 class _Merging:
     def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
@@ -85,6 +90,7 @@ class _Merging:
         for group in self.groups.values():
             group.writes = {value for value in group.writes if value in self.held or self.readers.get(value)}
         self.clusters = Clusters(after)
+        self.waits = Waits(self.clusters, [graph.ops[number].name for number in self.nodes], self.groups)
 
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
@@ -165,6 +171,8 @@ class _Merging:
         if second not in self.clusters.after[first] and not self._are_siblings(first, second):
             return "no loops in common"
         reads, writes = self._joined(first, second)
+        if self._delays(first, second) or self._delays(second, first):
+            return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
         if any(not loops.may_give(prod(value.type.shape)) for value in writes):
@@ -177,6 +185,13 @@ class _Merging:
         if (loops.rows or loops.columns) and any(value in self.turning for value in writes):
             return ORDER
         return ""
+
+    def _delays(self, early: int, late: int) -> bool:
+        """Whether others that read the results of one kernel would wait for a movement for which the other waits."""
+        if not self.waits.is_more(late, early):
+            return False
+        readers = {each for value in self.groups[early].writes for each in self.readers.get(value, ())}
+        return any(self.waits.is_more(late, each) for each in readers - {early, late})
 
     def _are_siblings(self, first: int, second: int) -> bool:
         """Whether two independent kernels iterate over one tensor in the same loops."""
@@ -215,6 +230,7 @@ class _Merging:
         if pair is None:
             return None
         kept, gone = pair
+        self.waits.merge(kept, gone)
         one, other = self.groups[kept], self.groups.pop(gone)
         assert one.loops is not None and other.loops is not None
         loops = one.loops.joined(other.loops)
@@ -237,31 +253,35 @@ class _Merging:
                 self.apart.setdefault((node, kept), self.apart[node, gone])
 
     def join(self, most_values: int) -> None:
-        """Joins small kernels over the same loops that are independent of each other, up to so many values in each."""
-        open_: dict[Loops, int] = {}
-        for node in sorted(self.groups, key=self.clusters.order.__getitem__):
-            group = self.groups[node]
-            if group.loops is None or not self._is_small(node):
+        """Joins small kernels over the same loops that are independent of each other and ready, or needed, together.
+
+        A kernel then has at most so many values.
+        """
+        quick = {node for node, group in self.groups.items() if group.is_quick()}
+        ends = self.waits.ends(quick)
+        open_: dict[Hashable, int] = {}
+        for node in sorted(quick, key=self.clusters.order.__getitem__):
+            if not self._may_join(node):
                 continue
-            other = open_.get(group.loops)
+            key = self.groups[node].loops, self.waits.when(node, ends)
+            other = open_.get(key)
             merged = None if other is None else self._join(other, node, most_values)
-            open_[group.loops] = node if merged is None else merged
+            open_[key] = node if merged is None else merged
 
     def _join(self, first: int, second: int, most_values: int) -> int | None:
         is_after = second in self.clusters.after[first]
         reads, writes = self._joined(first, second)
         return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
 
-    def _is_small(self, node: int) -> bool:
-        """Whether a kernel takes no longer than its launch, and no movement before or behind it would have to wait."""
+    def _may_join(self, node: int) -> bool:
+        """Whether a quick kernel can compute more, and is not beside a kernel of a whole composite."""
         group = self.groups[node]
         values = group.reads | group.writes
-        assert group.loops is not None
-        if group.loops.product or not 1 < prod(group.loops.over) <= _SMALL:
+        if group.loops is None or prod(group.loops.over) == 1:
             return False
         if any(not _is_float(value.type) for value in values) or any(value in self.turning for value in values):
             return False
-        return all(each in self.groups for each in self.clusters.before[node] | self.clusters.after[node])
+        return not self.waits.composites & (self.clusters.before[node] | self.clusters.after[node])
 
     def refusals(self) -> Iterator[Refusal]:
         """What stopped the remaining fusions."""

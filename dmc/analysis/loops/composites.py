@@ -127,9 +127,14 @@ def _attention_names(op: ir.Operation, first: int) -> tuple[Names, Names, list[N
     return names, names, [[WHOLE if size == 1 else name for name, size in zip(own, bias, strict=True)]]
 
 
+@_rule("softmax_cross_entropy")
+def _cross_entropy(op: ir.Operation) -> Loops:
+    return _loops(op, [["n", WHOLE], ["n"]], [[], ["n"]], sums=["n"])
+
+
 @_rule("softmax_cross_entropy_backward")
 def _cross_entropy_backward(op: ir.Operation) -> Loops:
-    return _loops(op, [[], ["n", WHOLE], ["n"], ["n"], []], [["n", WHOLE]])
+    return _loops(op, [[], ["n", WHOLE], ["n"], ["n"]], [["n", WHOLE]])
 
 
 @_rule("embedding")

@@ -9,19 +9,19 @@ from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.memory.buffers import Held, buffers_of
 from dmc.analysis.memory.packing import Block, live_bytes
 from dmc.analysis.storage.storages import DEVICE
-from dmc.errors import DmcError
+from dmc.errors import MemoryCapError
 from dmc.program.labels import short
 
 UNKNOWN = "-"
 _SHOWN = 20  # the number of buffers named in the error
 
 
-def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> DmcError:
+def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> MemoryCapError:
     """The error for a step, placed by dm-plan-memory, that needs more than `cap` bytes, with its contents at the
     peak."""
     fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
     # The location of @step does not help: it is the line of its signature.
-    return DmcError("the step", fact, hint)
+    return MemoryCapError("the step", fact, hint, needed)
 
 
 def peak_position(held: Sequence[Held]) -> int:

@@ -3,5 +3,6 @@
 * settings: target, machine, memory cap
 * plan: the plan's placements of arguments of `@step`
 * values: the plan's placements of values in `@step`
+* keeping: what is kept for the backward pass by the user's word
 * modules: inputs and outputs of the user's modules
 """

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from dmc._mlir import func, ir
+from dmc.program.labels import BACKWARD, UPDATE
 from dmc.walk import walk
 
 # The suffix of an operation's name in the location of its gradient, or of an optimizer's update.
-NOT_FORWARD = (", backward", ", update")
+NOT_FORWARD = (BACKWARD, UPDATE)
 # A module and its side, "input" or "output".
 Side = tuple[str, str]
 

@@ -41,11 +41,12 @@ class TaskCosts:
         """The time of a `dm.kernel`. Raises DmcError if it does not state its `flops` and `bytes`."""
         if op.flops is None or op.bytes is None:
             raise DmcError(op.operation, "does not state its flops and bytes", "run dm-form-kernels")
-        key = (op.body.value, op.flops.value, op.bytes.value)
+        key = (op.body.value, op.flops.value, op.bytes.value, op.implementation)
         if key not in self._known:
             reads, writes = (tuple(operand_of(value.type) for value in values) for values in (op.inputs, op.outputs))
             kind = self.kinds.get(op.body.value, "other")
-            kernel = Kernel(op.body.value, reads, writes, op.flops.value, op.bytes.value, kind=kind)
+            by = "iree" if op.implementation is None else op.implementation.value
+            kernel = Kernel(op.body.value, reads, writes, op.flops.value, op.bytes.value, implementation=by, kind=kind)
             self._known[key] = launch_ns(self.machine, kernel)
         return self._known[key]
 

@@ -5,5 +5,6 @@
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
 * checks: what an exported graph may contain
+* overlaps: writes into tensors whose elements share memory
 * indices: inputs that are read as indices
 """

@@ -16,6 +16,7 @@ from dmc.importer.capture import tree
 from dmc.importer.capture.checks import check_hooks, check_nodes, check_tensors
 from dmc.importer.capture.export import export
 from dmc.importer.capture.objective import Loss, Objective, describe, registered
+from dmc.importer.capture.overlaps import check_overlaps
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
@@ -82,6 +83,7 @@ def capture(model: nn.Module, loss: Loss | None, example: Any, dtype: torch.dtyp
     finally:
         python_state.restore()
     check_nodes(program.graph_module, MODEL)
+    check_overlaps(program.graph_module, MODEL)
     check_tensors("parameter", state)
     return Capture(
         program.graph_module,

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.forward.randomness import draws_numbers, undrawable
-from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation
+from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation, regions
 
 _UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
@@ -35,6 +35,8 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
     for node in graph.graph.nodes:
         if node.op != "call_function":
             continue
+        for region in regions(node):
+            check_nodes(region, model)
         place = origin.of_exported_node(node, model)
         values = node.meta.get("val")
         for value in values if isinstance(values, tuple | list) else [values]:

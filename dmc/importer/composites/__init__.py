@@ -11,7 +11,7 @@
 * lstm_cell: one step of an LSTM
 * layer_norm: normalisation by mean and variance
 * rms_norm: normalisation by the root mean square
-* max_pool2d: the largest of each window
+* max_pool: the largest of each window
 * optimizer_update: one step of an optimizer, for one tensor
 * sum_of_squares: for norms
 """
@@ -25,7 +25,7 @@ from dmc.importer.composites import (
     gru_cell,
     layer_norm,
     lstm_cell,
-    max_pool2d,
+    max_pool,
     optimizer_update,
     rms_norm,
     sum_of_squares,
@@ -40,7 +40,7 @@ __all__ = [
     "gru_cell",
     "layer_norm",
     "lstm_cell",
-    "max_pool2d",
+    "max_pool",
     "optimizer_update",
     "rms_norm",
     "sum_of_squares",

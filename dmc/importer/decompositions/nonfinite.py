@@ -1,7 +1,7 @@
 """Decompositions of operations that torch-mlir lowers correctly for finite numbers only.
 
 With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. In maxima and bounds
-torch-mlir selects the other way round, and it folds x == x to true.
+torch-mlir selects the other way round, and it folds x == x to true. The sign of a zero, too, is PyTorch's here.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def _clamp_tensors(x: Tensor, low: Tensor | None = None, high: Tensor | None = N
     return x if high is None else torch.minimum(x, high)
 
 
+def _relu(x: Tensor) -> Any:
+    return _clamp(x, 0)
+
+
 def _hardtanh(x: Tensor, low: Number = -1.0, high: Number = 1.0) -> Any:
     return _clamp(x, low, high)
 
@@ -105,6 +109,11 @@ def _elu_backward(dy: Tensor, alpha: float, scale: float, input_scale: float, is
     return torch.where(wide > 0.0, slope * scale, slope * input_scale * below).to(dy.dtype)
 
 
+def _shrink_backward(dy: Tensor, x: Tensor, width: float) -> Tensor:
+    wide = x.float()
+    return torch.where((wide >= -width) & (wide <= width), 0.0, dy).to(dy.dtype)
+
+
 def _smooth_l1_backward(dy: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     slope = dy / x.numel() if reduction == 1 else dy
     error = x - target
@@ -127,7 +136,12 @@ def _fmod(x: Tensor, y: Tensor | Number) -> Any:
     # The magnitude of the least integer does not fit its type.
     x = x.to(dtype)
     rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
-    return torch.where(x < 0.0, -rest, rest)
+    # Zero minus zero has the sign of the first.
+    return torch.where(x < 0.0, -rest, torch.where(x == 0.0, x - rest, rest))
+
+
+def _trunc(x: Tensor) -> Any:
+    return torch.where(x < 0.0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else NotImplemented
 
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
@@ -148,6 +162,16 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | (1 / x < 0)
 
 
+def _copysign(x: Tensor, y: Tensor | Number) -> Tensor:
+    """The sign of NaN is taken for positive."""
+    size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
+    if not isinstance(y, Tensor):
+        return -size if math.copysign(1.0, y) < 0.0 else size
+    dtype = torch.result_type(x, y)
+    size = size.to(dtype if dtype.is_floating_point else torch.get_default_dtype())
+    return torch.where(_is_negative(y), -size, size)
+
+
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     """Floor division via the remainder, as in Python: infinity divided this way is NaN."""
     dtype = torch.result_type(x, y)
@@ -163,7 +187,9 @@ def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None
     below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
     # An integer up to rounding.
     quotient = torch.round((x - rest) / y) - below.to(x.dtype)
-    return torch.where(_as_tensor(y, x) == 0.0, x / y, quotient)
+    # A quotient of zero has the sign of the fraction.
+    signed = torch.where(quotient == 0.0, 0.0 * (x / y), quotient)
+    return torch.where(_as_tensor(y, x) == 0.0, x / y, signed)
 
 
 def _as_tensor(value: Tensor | Number, like: Tensor) -> Tensor:
@@ -174,28 +200,34 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.isfinite.default: _isfinite,
     aten.isnan.default: _isnan,
     aten.eq.Tensor: _equal,
-    aten.maximum.default: _chooser(lambda a, b: (a > b) | is_nan(a)),
-    aten.minimum.default: _chooser(lambda a, b: (a < b) | is_nan(a)),
+    aten.maximum.default: _chooser(lambda a, b: (a >= b) | is_nan(a)),
+    aten.minimum.default: _chooser(lambda a, b: (a <= b) | is_nan(a)),
     # Given a number and NaN, these return the number.
-    aten.fmax.default: _chooser(lambda a, b: (a > b) | is_nan(b)),
-    aten.fmin.default: _chooser(lambda a, b: (a < b) | is_nan(b)),
+    aten.fmax.default: _chooser(lambda a, b: (a >= b) | is_nan(b)),
+    aten.fmin.default: _chooser(lambda a, b: (a <= b) | is_nan(b)),
     aten.clamp.default: _clamp,
     aten.clamp.Tensor: _clamp_tensors,
     aten.clamp_min.default: _clamp,
     aten.clamp_min.Tensor: torch.maximum,
     aten.clamp_max.default: _clamp_max,
     aten.clamp_max.Tensor: torch.minimum,
+    aten.relu.default: _relu,
     aten.hardtanh.default: _hardtanh,
     aten.hardtanh_backward.default: _hardtanh_backward,
     aten.hardsigmoid.default: _hardsigmoid,
     aten.hardswish_backward.default: _hardswish_backward,
     aten.elu_backward.default: _elu_backward,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
     aten.smooth_l1_loss_backward.default: _smooth_l1_backward,
     aten.sign.default: _sign,
     aten.sgn.default: _sign,
     aten.fmod.Tensor: _fmod,
     aten.fmod.Scalar: _fmod,
+    aten.trunc.default: _trunc,
     aten.atan2.default: _atan2,
+    aten.copysign.Scalar: _copysign,
+    aten.copysign.Tensor: _copysign,
     aten.div.Tensor_mode: _divide,
     aten.div.Scalar_mode: _divide,
 }

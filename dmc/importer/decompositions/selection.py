@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.errors import ImportFailure
-
 aten = torch.ops.aten
 MAX_ROUNDS = 64
 
@@ -22,9 +20,7 @@ MAX_ROUNDS = 64
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     """The first k elements of each row, in order, and their indices; ties go to the lowest index."""
     if k > MAX_ROUNDS:
-        raise ImportFailure(
-            None, f"selecting {k} elements of a row in order is not supported", hint=f"{MAX_ROUNDS} are"
-        )
+        return _ranked(x, dim, range(k), largest)
     if x.dim() == 0:
         return x.expand([]), torch.zeros([], dtype=torch.int64, device=x.device)
     order = Order.of(x, dim % x.dim(), largest, nan_first=largest)
@@ -37,6 +33,70 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
         places.append(order.first(free))
         free = free & (places[-1] != order.places)
     return torch.cat([order.value(place) for place in places], order.dim), torch.cat(places, order.dim)
+
+
+def ranks(x: Tensor, largest: bool = False) -> Tensor:
+    """How many elements come before each of a row, the last dimension, when it is sorted; NaN is larger than all."""
+    mine, other = x.unsqueeze(-1), x.unsqueeze(-2)
+    above, below = (other > mine, other < mine) if largest else (other < mine, other > mine)
+    if x.is_floating_point():
+        no_number, is_number = (mine != mine, other == other)
+        above, below = (
+            (above | (other != other) & ~no_number, below | no_number & is_number)
+            if largest
+            else (above | no_number & is_number, below | (other != other) & ~no_number)
+        )
+    place = torch.arange(x.shape[-1], device=x.device)
+    earlier = place < place.unsqueeze(1)
+    return (above | ~below & earlier).to(torch.int64).sum(-1)
+
+
+def _ranked(x: Tensor, dim: int, wanted: range, largest: bool) -> tuple[Tensor, Tensor]:
+    """The elements of these ranks in each row, and their indices; in a long row, comparing all with all."""
+    row = x.movedim(dim, -1)
+    hit = ranks(row, largest).unsqueeze(-2) == torch.arange(wanted.start, wanted.stop, device=x.device).unsqueeze(1)
+    values = torch.where(hit, row.unsqueeze(-2), torch.zeros([], dtype=x.dtype)).sum(-1).to(x.dtype)
+    places = torch.where(hit, torch.arange(row.shape[-1], device=x.device), 0).sum(-1)
+    return values.movedim(-1, dim), places.movedim(-1, dim)
+
+
+def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower of the middle elements of each row, or its first NaN, and its index."""
+    return _middle(x, dim, keepdim, skips_nan=False)
+
+
+def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The same, of the elements that are not NaN."""
+    return _middle(x, dim, keepdim, skips_nan=True)
+
+
+def _middle(x: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tensor, Tensor]:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros([], dtype=torch.int64, device=x.device)
+    row = x.movedim(dim, -1)
+    count = (row == row).to(torch.int64).sum(-1, keepdim=True)
+    wanted = (count - 1).clamp(min=0) // 2
+    if not skips_nan:
+        # NaN comes after all numbers: its first one is the median where there is one.
+        wanted = torch.where(count < row.shape[-1], count, wanted)
+    hit = ranks(row) == wanted
+    value = torch.where(hit, row, torch.zeros([], dtype=x.dtype)).sum(-1, keepdim=True).to(x.dtype)
+    place = torch.where(hit, torch.arange(row.shape[-1], device=x.device), 0).sum(-1, keepdim=True)
+    value, place = (each.movedim(-1, dim) for each in (value, place))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The most frequent element of each row, the least of several, and its last index."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros([], dtype=torch.int64, device=x.device)
+    row = x.movedim(dim, -1)
+    count = (row.unsqueeze(-1) == row.unsqueeze(-2)).to(torch.int64).sum(-1)
+    often = count == count.amax(-1, keepdim=True)
+    value = torch.where(often, row, worst(x.dtype, largest=False)).to(x.dtype).amin(-1, keepdim=True)
+    place = torch.where(row == value, torch.arange(row.shape[-1], device=x.device), -1).amax(-1, keepdim=True)
+    value, place = (each.movedim(-1, dim) for each in (value, place))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
@@ -53,7 +113,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
     """The k-th element of each row in order, and its index."""
     if x.dim() == 0:
         return topk(x, 1)
-    value, place = (each.narrow(dim, k - 1, 1) for each in topk(x, k, dim, largest=False))
+    value, place = _ranked(x, dim, range(k - 1, k), largest=False)
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
@@ -115,7 +175,7 @@ class Order:
 
     def _is_best(self, x: Tensor, among: Tensor) -> Tensor:
         # Nothing is below the least integer: elements not `among` are masked again in the search for the best.
-        candidates = torch.where(among, x, _worst(x.dtype, self.largest)).to(x.dtype)
+        candidates = torch.where(among, x, worst(x.dtype, self.largest)).to(x.dtype)
         reduce = torch.amax if self.largest else torch.amin
         return x == reduce(candidates, self.dim, keepdim=True)
 
@@ -126,7 +186,8 @@ class Order:
         return torch.where(mask, self.places, self.x.shape[self.dim]).amin(self.dim, keepdim=True)
 
 
-def _worst(dtype: torch.dtype, largest: bool) -> float:
+def worst(dtype: torch.dtype, largest: bool) -> float:
+    """What no element is less than, or, of the smallest, more."""
     if dtype.is_floating_point:
         return -math.inf if largest else math.inf
     if dtype == torch.bool:
@@ -155,6 +216,11 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.sort.default: sort,
     aten.sort.stable: stable_sort,
     aten.kthvalue.default: kthvalue,
+    aten.median.default: lambda x: median_dim(x.reshape(-1), 0)[0],
+    aten.median.dim: median_dim,
+    aten.nanmedian.default: lambda x: nanmedian_dim(x.reshape(-1), 0)[0],
+    aten.nanmedian.dim: nanmedian_dim,
+    aten.mode.default: mode,
     aten.max.dim: max_dim,
     aten.min.dim: min_dim,
     aten.argmax.default: argmax,

@@ -64,6 +64,15 @@ def _variance_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: bool
     return aten.var.correction(x, dim, keepdim=keepdim, **correction), aten.mean.dim(x, dim, keepdim)
 
 
+def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Times zero, `x` does not count, even where it is not finite."""
+    product = matrix @ vector
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return product + (x if beta == 1 else x * beta)
+
+
 def _trilinear(
     a: Tensor,
     b: Tensor,
@@ -107,5 +116,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.norm.ScalarOpt_dim: _norm,
     aten.var.correction: _variance,
     aten.var_mean.correction: _variance_and_mean,
+    aten.addmv.default: _addmv,
     aten._trilinear.default: _trilinear,
 }

@@ -5,9 +5,13 @@
 * forward: runs the graph
 * memory_layout: results have eager's strides
 * precision: the type in which each operation runs
+* expansion: expansions that repeat nothing, as views
 * randomness: separate draws for each place that draws
+* registry: the table of rules
 * rules: ATen operations → composites
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
-* upsampling: nearest-neighbour upsampling
+* distances: between rows
+* pooling: means and maxima of windows
+* upsampling: nearest neighbours and polynomials
 """

@@ -46,7 +46,7 @@ class Forward(fx.Interpreter):
             result = super().run_node(n)
             if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
                 result = as_in_eager(result, n.meta.get("val"))
-            if n.op == "call_function" and may_write(n.target):
+            if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:
             if error.place or n.op != "call_function":

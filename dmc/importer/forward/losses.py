@@ -1,4 +1,4 @@
-"""Losses against class indices that the cross-entropy composite cannot express.
+"""Losses against classes: those that the cross-entropy composite cannot express.
 
 A target out of range, which PyTorch refuses at run time, makes the loss NaN.
 """
@@ -10,6 +10,10 @@ import math
 import torch
 from torch import Tensor
 
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.registry import rule
+
+aten = torch.ops.aten
 _MEAN, _SUM = 1, 2
 
 
@@ -31,6 +35,47 @@ def cross_entropy(
         smooth = torch.where(target != ignore_index, -every.sum(dim), 0.0)
         terms = (1.0 - smoothing) * terms + smoothing / x.shape[dim] * smooth
     return _reduced(terms, weights, reduction)
+
+
+@rule(aten.multi_margin_loss.default)
+def _multi_margin(
+    random: Randomness,
+    x: Tensor,
+    target: Tensor,
+    p: float = 1,
+    margin: float = 1,
+    weight: Tensor | None = None,
+    reduction: int = _MEAN,
+) -> Tensor:
+    """Each class but the target's own counts where it is not below that by the margin."""
+    rows = x if x.dim() > 1 else x.reshape(1, -1)
+    own = target.reshape(-1, 1) == torch.arange(rows.shape[1], device=x.device)
+    picked = torch.where(own, rows, 0.0).sum(1, keepdim=True)
+    over = (margin - picked + rows).clamp(min=0.0)
+    over = over * over if p == 2 else over
+    if weight is not None:
+        over = over * torch.where(own, weight, 0.0).sum(1, keepdim=True)
+    terms = torch.where(own, 0.0, over).sum(1) / rows.shape[1]
+    known = (target.reshape(-1) >= 0) & (target.reshape(-1) < rows.shape[1])
+    terms = torch.where(known, terms, math.nan)
+    if reduction == _MEAN:
+        return terms.mean()
+    return terms.sum() if reduction == _SUM else terms.reshape(target.shape)
+
+
+@rule(aten.multilabel_margin_loss.default)
+def _multilabel_margin(random: Randomness, x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
+    """The targets of a row end at the first -1; every other class counts against each of them."""
+    rows, labels = (each if each.dim() > 1 else each.reshape(1, -1) for each in (x, target))
+    counted = (labels < 0).to(torch.int64).cumsum(1) == 0
+    hit = counted.unsqueeze(2) & (labels.unsqueeze(2) == torch.arange(rows.shape[1], device=x.device))
+    picked = torch.where(hit, rows.unsqueeze(1), 0.0).sum(2)
+    over = (1.0 - picked.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
+    against = counted.unsqueeze(2) & ~hit.any(1, keepdim=True)
+    terms = torch.where(against, over, 0.0).sum((1, 2)) / rows.shape[1]
+    if reduction == _MEAN:
+        return terms.mean()
+    return terms.sum() if reduction == _SUM else terms.reshape(x.shape[:-1])
 
 
 def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor]:

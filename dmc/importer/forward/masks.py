@@ -120,5 +120,5 @@ def _is_plain(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     value = node.meta.get("val")
-    is_pure = not may_write(node.target) and not draws_numbers(node.target)
+    is_pure = not may_write(node) and not draws_numbers(node.target)
     return is_pure and isinstance(value, torch.Tensor) and value.numel() <= _MOST_ELEMENTS

@@ -16,7 +16,7 @@ from torch import fx
 
 from dmc.importer import composites
 from dmc.importer.forward.randomness import draws_numbers
-from dmc.importer.torch_internals import may_write
+from dmc.importer.torch_internals import may_write, regions
 
 __all__ = ["composites", "fuse", "whole_rms_norm"]
 
@@ -39,11 +39,11 @@ def fuse(graph: fx.GraphModule) -> None:
     """Rewrites RMS normalisation and tanh-GELU in place of their parts; unused nodes are erased."""
     nodes = list(graph.graph.nodes)
     # By node, the number of earlier nodes that wrote to a tensor.
-    writes = dict(zip(nodes, itertools.accumulate((may_write(node.target) for node in nodes), initial=0), strict=False))
+    writes = dict(zip(nodes, itertools.accumulate((may_write(node) for node in nodes), initial=0), strict=False))
     for node in nodes:
         call = _rms_norm(node) or _tanh_gelu(node)
         # Between x and its last reader, x or its aliases may have been written.
-        if call is None or writes[node] != writes[call.x] + may_write(call.x.target):
+        if call is None or writes[node] != writes[call.x] + may_write(call.x):
             continue
         with graph.graph.inserting_after(node):
             fused = graph.graph.call_function(call.target, (call.x, *call.others))
@@ -187,15 +187,7 @@ def _erase_unused(graph: fx.Graph) -> None:
 def _has_effect(node: fx.Node) -> bool:
     # In-place operations on buffers have no users but must stay, including in regions of another mode; so must draws,
     # which are counted.
-    regions = [region for argument in node.args if (region := _region(argument)) is not None]
-    inner = [child for region in regions for child in region.graph.nodes if child.op == "call_function"]
-    has_own = may_write(node.target) or draws_numbers(node.target)
-    return node.op in ("placeholder", "output") or has_own or any(map(_has_effect, inner))
-
-
-def _region(argument: Any) -> fx.GraphModule | None:
-    """The graph of a region, as of `torch.no_grad`, that is an argument of the node."""
-    if not isinstance(argument, fx.Node) or argument.op != "get_attr":
-        return None
-    value = getattr(argument.graph.owning_module, str(argument.target))
-    return value if isinstance(value, fx.GraphModule) else None
+    if node.op in ("placeholder", "output") or may_write(node) or draws_numbers(node.target):
+        return True
+    inner = [child for region in regions(node) for child in region.graph.nodes if child.op == "call_function"]
+    return any(map(_has_effect, inner))

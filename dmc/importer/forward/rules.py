@@ -1,15 +1,11 @@
-"""ATen operations of the forward pass → composites: a table from operation to rule.
-
-A rule takes the source of random draws and the operation's arguments. It returns `DECLINE` where the composite does not
-mean what the operation does; PyTorch then decomposes the operation.
-"""
+"""ATen operations of the forward pass → composites."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,28 +13,15 @@ from torch._ops import OpOverload
 
 from dmc.errors import ImportFailure
 from dmc.importer import composites
-from dmc.importer.forward import losses, rnn, upsampling
+from dmc.importer.composites.cross_entropy import cross_entropy
+from dmc.importer.forward import distances, expansion, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
+from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "Randomness", "composites"]
+__all__ = ["DECLINE", "RULES", "composites", "distances", "pooling", "upsampling"]
 
 aten = torch.ops.aten
-DECLINE: Final = object()
-
-Rule = Callable[..., Any]
-RULES: dict[Any, Rule] = {}
-
-
-def rule(*targets: Any) -> Callable[[Rule], Rule]:
-    """Registers a rule for each of `targets`."""
-
-    def register(function: Rule) -> Rule:
-        for target in targets:
-            RULES[target] = function
-        return function
-
-    return register
 
 
 @rule(aten.dropout.default)
@@ -164,9 +147,7 @@ def _cross_entropy(
     if weight is not None or reduction == 0 or logits.dim() < 2:
         return losses.cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
     flat = logits.movedim(1, -1).reshape(-1, logits.shape[1])
-    return torch.ops.dmc.softmax_cross_entropy(
-        flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1
-    )[0]
+    return cross_entropy(flat, target.reshape(-1), ignore_index, float(label_smoothing), reduction == 1)
 
 
 @rule(aten._weight_norm.default)
@@ -209,58 +190,42 @@ def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_gr
 
 @rule(aten.index_select.default)
 def _index_select(random: Randomness, x: Tensor, dim: int, index: Tensor) -> Any:
+    if x.dim() == 0:
+        return x.clone()
+    index = index.reshape(-1)
     safe, in_range = _in_range(index, x.shape[dim], wraps=False)
     view = [1] * x.dim()
     view[dim] = index.numel()
     return _or_nan(in_range.view(view), aten.index_select.default(x, dim, safe))
 
 
+@rule(aten.take.default)
+def _take(random: Randomness, x: Tensor, index: Tensor) -> Any:
+    return _index(random, x.reshape(-1), [index])
+
+
 @rule(aten.index.Tensor)
 def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
-    leading = all(index is not None for index in indices[: len(given)])
-    if not leading or any(index.dtype == torch.bool for index in given):
+    if any(index.dtype == torch.bool for index in given):
         return DECLINE
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    x = x.movedim(dims, list(range(len(dims))))
     pairs = [_in_range(index, size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
     in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
     inside = functools.reduce(torch.logical_and, in_range)
     rows = aten.index.Tensor(x, [safe for safe, _ in pairs])
-    return _or_nan(inside.view(*inside.shape, *[1] * (rows.dim() - inside.dim())), rows)
+    rows = _or_nan(inside.view([*inside.shape, *[1] * (rows.dim() - inside.dim())]), rows)
+    # Indices side by side give their dimensions where they stand; others give them first.
+    return rows.movedim(list(range(inside.dim())), list(range(first, first + inside.dim())))
 
 
-@rule(aten.expand.default, aten.expand_as.default)
-def _expand(random: Randomness, x: Tensor, to: Tensor | Sequence[int], *, implicit: bool = False) -> Any:
-    """A view where nothing is repeated. A write through an expansion is functionalised as adding a difference, which
-    rounds, and turns infinities into NaN.
-    """
-    expanded = x.expand_as(to) if isinstance(to, Tensor) else x.expand(to)
-    return x.view(expanded.shape) if expanded.numel() == x.numel() else DECLINE
+def _expansion(operation: OpOverload) -> Rule:
+    return lambda random, *given, **options: expansion.expanded(operation, *given, **options)
 
 
-@rule(aten.max_pool2d.default)
-def _max_pool2d(
-    random: Randomness,
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    ceil_mode: bool = False,
-) -> Any:
-    if ceil_mode or x.dim() != 4:
-        return DECLINE
-    kernel = _pair(kernel)
-    return torch.ops.dmc.max_pool2d(x, kernel, _pair(stride or kernel), _pair(padding), _pair(dilation))
-
-
-@rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
-def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
-    return upsampling.nearest(x, size, scales, offset=0.0)
-
-
-@rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
-def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
-    return upsampling.nearest(x, size, scales, offset=0.5)
+RULES.update({operation: _expansion(operation) for operation in expansion.OPERATIONS})
 
 
 @rule(aten.lstm.input)
@@ -273,6 +238,36 @@ def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor],
 @rule(aten.gru.input)
 def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
     return rnn.gru(x, h0, params, rnn.Stack(*options), random.dropout)
+
+
+@rule(aten.linalg_inv.default, aten.inverse.default)
+def _inverse(random: Randomness, a: Tensor) -> Tensor:
+    # Where eager raises, of a singular matrix, this gives infinities or NaN.
+    return aten.linalg_inv_ex.default(a)[0]
+
+
+@rule(aten.linalg_solve.default)
+def _solve(random: Randomness, a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
+    return aten.linalg_solve_ex.default(a, b, left=left)[0]
+
+
+@rule(aten.linalg_cholesky.default)
+def _cholesky(random: Randomness, a: Tensor, *, upper: bool = False) -> Tensor:
+    return aten.linalg_cholesky_ex.default(a, upper=upper)[0]
+
+
+@rule(aten.linalg_lu_factor.default)
+def _lu_factor(random: Randomness, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
+    return aten.linalg_lu_factor_ex.default(a, pivot=pivot)[:2]
+
+
+@rule(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def _replication_pad(random: Randomness, x: Tensor, padding: Sequence[int]) -> Tensor:
+    for number in range(len(padding) // 2):
+        dim, (first, last) = x.dim() - 1 - number, padding[2 * number : 2 * number + 2]
+        place = torch.arange(-first, x.shape[dim] + last, device=x.device)
+        x = x.index_select(dim, place.clamp(0, x.shape[dim] - 1))
+    return x
 
 
 def _in_range(index: Tensor, size: int, wraps: bool) -> tuple[Tensor, Tensor]:
@@ -290,7 +285,3 @@ def _or_nan(in_range: Tensor, value: Tensor) -> Tensor:
 def _repeat_heads(x: Tensor, times: int) -> Tensor:
     *batch, heads, length, width = x.shape
     return x.unsqueeze(-3).expand(*batch, heads, times, length, width).reshape(*batch, heads * times, length, width)
-
-
-def _pair(values: Sequence[int]) -> list[int]:
-    return [int(values[0]), int(values[-1])]

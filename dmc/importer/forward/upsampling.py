@@ -1,4 +1,4 @@
-"""Nearest-neighbour upsampling, dimension by dimension, whose gradient needs no scatter."""
+"""Upsampling, dimension by dimension: nearest neighbours, whose gradient needs no scatter, and by polynomials."""
 
 from __future__ import annotations
 
@@ -9,9 +9,75 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dmc.importer.decompositions.functions import NARROW
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.registry import rule
+
+aten = torch.ops.aten
+# Of the cubic convolution through which PyTorch interpolates (Keys, 1981).
+_CUBIC = -0.75
 # Up to this height plus width PyTorch keeps or doubles the size of an image exactly, whatever the scale; beyond, only
 # with channels last, if there are more than three.
 _SMALL = 128
+
+
+@rule(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def _nearest(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return nearest(x, size, scales, offset=0.0)
+
+
+@rule(aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact2d.vec, aten._upsample_nearest_exact3d.vec)
+def _nearest_exact(random: Randomness, x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    return nearest(x, size, scales, offset=0.5)
+
+
+@rule(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
+def _linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+    return _interpolated(x, size, aligned, scales, cubic=False)
+
+
+@rule(aten.upsample_bicubic2d.vec)
+def _bicubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+    return _interpolated(x, size, aligned, scales, cubic=True)
+
+
+def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None, cubic: bool) -> Tensor:
+    lengths, wide = x.shape[2:], x.float() if x.dtype in NARROW else x
+    wanted = size or [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
+    for dim in reversed(range(2, x.dim())):
+        length, count = x.shape[dim], wanted[dim - 2]
+        if length == count:
+            continue
+        ratio = 1.0 / scales[dim - 2] if scales else length / count
+        if aligned:
+            ratio = (length - 1) / (count - 1) if count > 1 else 0.0
+        place = torch.arange(count, device=x.device, dtype=torch.float32)
+        place = place * ratio if aligned else (place + 0.5) * ratio - 0.5
+        taps = _cubic_taps(place) if cubic else _linear_taps(place.clamp(min=0.0))
+        row = wide.movedim(dim, -1)
+        parts = [_Taken.apply(row, index.clamp(0, length - 1)) * weight for index, weight in taps]
+        wide = sum(parts[1:], parts[0]).movedim(-1, dim)
+    return wide.to(x.dtype)
+
+
+def _linear_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Which elements a place lies between, and what each counts."""
+    first = torch.floor(place)
+    return [(first.long(), 1.0 - (place - first)), (first.long() + 1, place - first)]
+
+
+def _cubic_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
+    first = torch.floor(place)
+    rest = place - first
+
+    def near(t: Tensor) -> Tensor:
+        return ((_CUBIC + 2.0) * t - (_CUBIC + 3.0)) * t * t + 1.0
+
+    def far(t: Tensor) -> Tensor:
+        return ((_CUBIC * t - 5.0 * _CUBIC) * t + 8.0 * _CUBIC) * t - 4.0 * _CUBIC
+
+    weights = [far(rest + 1.0), near(rest), near(1.0 - rest), far(2.0 - rest)]
+    return [(first.long() + number - 1, weight) for number, weight in enumerate(weights)]
 
 
 def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None, offset: float) -> Tensor:

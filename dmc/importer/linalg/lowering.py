@@ -115,8 +115,7 @@ class _LocatedCache(ContextCache):
     def get_node_location(self, node: fx.Node) -> ir.Location:
         place = origin.of_node(node)
         line = ir.Location.file(place.file, place.line, 0, self._c) if place.file else ir.Location.unknown(self._c)
-        suffix = f", {place.part}" if place.part else ""
-        return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{suffix}", line, self._c)
+        return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{place.suffix}", line, self._c)
 
 
 def _erase_asserts(module: ir.Module) -> None:

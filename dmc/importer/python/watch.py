@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -11,21 +11,26 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.fx import traceback
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
-from dmc.importer.torch_internals import FUNCTION_BASE, caller, version
+from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, version
 
 
 @dataclass
 class Watch:
-    """One trace. calls: recorded during it. registered: parameters and buffers by name, while the model runs."""
+    """One trace. calls: recorded during it. registered: parameters and buffers by name, while the model runs.
+
+    checkpoints: how many parts of the model were checkpointed.
+    """
 
     calls: PythonCalls = field(default_factory=PythonCalls)
     registered: Mapping[str, Tensor] = field(default_factory=dict)
+    checkpoints: int = 0
 
     @property
     def is_active(self) -> bool:
@@ -54,11 +59,19 @@ class Watch:
             yield
 
     def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
-        """A checkpointed part of the model: recomputation gives the same values, so it is simply run."""
+        """A checkpointed part of the model."""
         before = self._versions()
-        result = run(*args)
+        with self._checkpoint():
+            result = run(*args)
         self._check_versions(before)
         return result
+
+    @contextmanager
+    def _checkpoint(self) -> Generator[None]:
+        """Marks operations as parts of one checkpoint: what the backward pass reads of them is computed again there."""
+        self.checkpoints += 1
+        with traceback.preserve_node_meta(), traceback.annotate({origin.CHECKPOINT_KEY: self.checkpoints}):
+            yield
 
     def _enter_saved(self, enter: Callable[[Any], None]) -> Callable[[Any], None]:
         def checked(hooks: Any) -> None:
@@ -67,7 +80,9 @@ class Watch:
                 raise ImportFailure(
                     None, "hooks on saved tensors are not supported", hint="write an autograd.Function that saves them"
                 )
-            hooks.dmc_versions = self._versions()
+            hooks.dmc_versions, hooks.dmc_checkpoint = self._versions(), ExitStack()
+            if is_of_checkpoint(hooks):
+                hooks.dmc_checkpoint.enter_context(self._checkpoint())
             enter(hooks)
 
         return checked
@@ -75,6 +90,7 @@ class Watch:
     def _exit_saved(self, leave: Callable[..., None]) -> Callable[..., None]:
         def checked(hooks: Any, *error: Any) -> None:
             leave(hooks, *error)
+            hooks.dmc_checkpoint.close()
             self._check_versions(hooks.dmc_versions)
 
         return checked

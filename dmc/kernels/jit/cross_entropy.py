@@ -96,17 +96,17 @@ def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
 
 
 @triton.jit
-def backward(dloss, logits, target, logsumexp, scale, gradient, c: tl.constexpr):
+def backward(dloss, logits, target, logsumexp, gradient, c: tl.constexpr):
     """The gradient of one row."""
     row = tl.program_id(0)
-    factor = tl.load(dloss).to(tl.float32) * tl.load(scale)
+    factor = tl.load(dloss).to(tl.float32)
     place = logits + row.to(tl.int64) * c.logits_stride
     out = gradient + row.to(tl.int64) * c.gradient_stride
     _gradient(place, out, tl.load(target + row), tl.load(logsumexp + row), factor, c)
 
 
 @triton.jit
-def both(dloss, logits, target, scale, logsumexp, losses, gradient, c: tl.constexpr):
+def both(dloss, logits, target, logsumexp, losses, gradient, c: tl.constexpr):
     """`forward` and `backward` of one row, if the gradient of the loss is known in advance."""
     row = tl.program_id(0)
     wanted = tl.load(target + row)
@@ -117,25 +117,15 @@ def both(dloss, logits, target, scale, logsumexp, losses, gradient, c: tl.conste
     # Otherwise a thread that writes the gradient over the logits could overtake one that still reads its target's
     # logit.
     tl.debug_barrier()
-    factor = tl.load(dloss).to(tl.float32) * tl.load(scale)
+    factor = tl.load(dloss).to(tl.float32)
     _gradient(place, gradient + row.to(tl.int64) * c.gradient_stride, wanted, level, factor, c)
 
 
 @triton.jit
-def count(target, scale, c: tl.constexpr):
-    """1 ÷ the number of targets that are not ignored for a mean, else 1. One program."""
-    counted = tl.full([c.sum_block], 0.0, tl.float32)
-    for first in range(0, c.rows, c.sum_block):
-        row = first + tl.arange(0, c.sum_block)
-        counted += (tl.load(target + row, mask=row < c.rows, other=c.ignore_index) != c.ignore_index).to(tl.float32)
-    tl.store(scale, 1.0 / tl.sum(counted, 0) if c.mean else 1.0)
-
-
-@triton.jit
-def total(losses, scale, loss, c: tl.constexpr):
+def total(losses, loss, c: tl.constexpr):
     """The loss of all rows, summed in a fixed order. One program."""
     summed = tl.full([c.sum_block], 0.0, tl.float32)
     for first in range(0, c.rows, c.sum_block):
         row = first + tl.arange(0, c.sum_block)
         summed += tl.load(losses + row, mask=row < c.rows, other=0.0)
-    tl.store(loss, (tl.sum(summed, 0) * tl.load(scale)).to(loss.dtype.element_ty))
+    tl.store(loss, tl.sum(summed, 0).to(loss.dtype.element_ty))

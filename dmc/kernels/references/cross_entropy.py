@@ -11,7 +11,7 @@ from dmc.kernels.references.draws import Draws
 
 
 def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`loss`, `logsumexp` and `scale` of (logits, target)."""
+    """`loss` and `logsumexp` of (logits, target)."""
     logits, target = operands
     wide = logits.double()
     # `torch.logsumexp` is infinite where a logit is, but the softmax of such a row is NaN.
@@ -24,13 +24,12 @@ def forward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...
         loss = (1.0 - smoothing) * loss + smoothing * (level - wide.mean(1))
     counted = target != _ignored(problem)
     loss = torch.where(counted, torch.where(valid, loss, float("nan")), 0.0)
-    scale = 1.0 / counted.double().sum() if problem.get("mean", True) else torch.ones([], device=target.device).double()
-    return loss.sum() * scale, level, scale
+    return loss.sum(), level
 
 
 def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The gradient of (dloss, logits, target, logsumexp, scale), padded with zeros if it is wider."""
-    dloss, logits, target, level, scale = operands
+    """The gradient of (dloss, logits, target, logsumexp), padded with zeros if it is wider."""
+    dloss, logits, target, level = operands
     smoothing, classes = problem.number("label_smoothing"), logits.shape[1]
     gradient = (logits.double() - level.double().unsqueeze(1)).exp_()
     gradient -= smoothing / classes
@@ -38,15 +37,15 @@ def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ..
     place = torch.where(valid, target, 0).unsqueeze(1)
     gradient.scatter_add_(1, place, torch.where(valid, smoothing - 1.0, 0.0).double().unsqueeze(1))
     counted = (target != _ignored(problem)).unsqueeze(1)
-    gradient *= torch.where(counted, dloss.double() * scale.double(), 0.0)
+    gradient *= torch.where(counted, dloss.double(), 0.0)
     return (pad(gradient, (0, problem.results[-1].shape[1] - classes)),)
 
 
 def both(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`loss`, `logsumexp`, `scale` and the gradient of (dloss, logits, target)."""
+    """`loss`, `logsumexp` and the gradient of (dloss, logits, target)."""
     dloss, logits, target = operands
-    loss, level, scale = forward(problem, (logits, target))
-    return loss, level, scale, *backward(problem, (dloss, logits, target, level, scale))
+    loss, level = forward(problem, (logits, target))
+    return loss, level, *backward(problem, (dloss, logits, target, level))
 
 
 def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
@@ -58,10 +57,10 @@ def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
     """Random operands of the backward pass, with the results of the forward pass."""
-    dloss, logits, target, level, scale = problem.operands
+    dloss, logits, target, level = problem.operands
     given = sample(Problem(problem.kind, (logits, target), (), problem.parameters), draws)
-    _, levels, scales = forward(problem, given)
-    return (draws.normal(dloss, mean=2.0), *given, draws.filled(level, levels), draws.filled(scale, scales))
+    _, levels = forward(problem, given)
+    return (draws.normal(dloss, mean=2.0), *given, draws.filled(level, levels))
 
 
 def sample_both(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:

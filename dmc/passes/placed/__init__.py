@@ -5,4 +5,5 @@
 * partition: `@step` for one rank, with a reshard at each change of placement
 * lower_reshard: reshards become the cheapest collectives
 * fold_collectives: pairs of collectives become one that moves fewer bytes
+* narrow_collectives: values move in the narrowest type they have
 """

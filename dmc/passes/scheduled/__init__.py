@@ -13,6 +13,7 @@
 * bucket: equal movements share one
 * select_kernels: the code of each kernel
 * assign_queues: a communicator per group, and an order where two may not run concurrently
+* keep: what the backward pass reads is kept, or computed again
 * hoist_start: movements start as early as they can
 * sink_wait: and are waited for as late as they can
 * schedule: the order of issue, under a memory cap

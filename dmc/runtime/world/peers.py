@@ -61,6 +61,11 @@ class Peers:
         self.check()
         self._recorder.begin(step)
 
+    @property
+    def waited_s(self) -> float:
+        """How long this process has waited for steps, in seconds."""
+        return self._recorder.waited_s
+
     def follow(self, unfinished: Callable[[], tuple[int, int] | None]) -> None:
         """unfinished: tells the first step, and the place of its first command, that the device has not ended."""
         self._recorder.unfinished = unfinished

@@ -32,7 +32,7 @@ class Position(msgspec.Struct, frozen=True):
 
 @dataclass
 class Recorder:
-    """Written by the main thread of a rank, read by any thread.
+    """Written by the main thread of a rank, read by any thread. waited_s: how long its host has waited, in total.
 
     unfinished: what a device that runs steps by itself says: the first step, and the place of its first movement
     between ranks, that have not ended.
@@ -41,6 +41,7 @@ class Recorder:
     program: Program
     step: int = 0
     has_left: bool = False
+    waited_s: float = 0.0
     unfinished: Callable[[], tuple[int, int] | None] = lambda: None
     _command: int | None = None
     _began: float = field(default_factory=time.monotonic)
@@ -65,6 +66,7 @@ class Recorder:
         try:
             yield
         finally:
+            self.waited_s += self.waits_for_s()
             self._waits_since = None
 
     def waits_for_s(self) -> float:

@@ -15,6 +15,8 @@ from dmc.passes.shared.report import named
 
 # Operands and results of a kernel that packs or unpacks: a dispatch binds at most 32 buffers.
 MAX_PORTS = 24
+# A kernel copies no more bytes of a member into or out of a bucket unless the member would be late alone.
+MAX_COPIED = 1 << 20
 
 
 @dataclass
@@ -85,12 +87,16 @@ class Filler:
         movement = member.movement.operation
         if current.bytes + member.bytes > self.limit:
             return f"{self.limit:,} bytes"
-        if LAYOUTS[movement.name].copies and len(current.members) + 2 > MAX_PORTS:
+        copies = LAYOUTS[movement.name].copies
+        if copies and len(current.members) + 2 > MAX_PORTS:
             return f"{MAX_PORTS} operands and results of a kernel"
         if max(current.ready, member.ready) >= current.reader:
             return f"{named(self._reader(current.reader))}, before {named(movement)} is ready"
         if max(current.ready, member.ready) >= member.reader:
             return f"{named(self._reader(member.reader))}, before the others are ready"
+        copied = max(member.bytes, *(each.bytes for each in current.members)) if copies else 0
+        if copied > MAX_COPIED and timing is not None and timing.apart <= timing.wanted:
+            return f"a copy of {copied:,} bytes, which is not needed to be in time"
         if self.times is not None and timing is not None:
             late = self.times.arrival(timing, member) - max(timing.apart, timing.wanted)
             if late > 0:

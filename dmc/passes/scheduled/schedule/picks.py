@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dmc.analysis.tasks.graph import Followers, TaskGraph
@@ -47,7 +48,10 @@ def picks_within(graph: TaskGraph, base: Sequence[int], followers: Followers, ca
 
 
 class _Ahead:
-    """turn: the first place of `base` whose kernel has not run. A kernel may run before its turn."""
+    """turn: the first place of `base` whose kernel has not run. A kernel may run before its turn.
+
+    left: for each storage that no movement touches and that ends with a kernel, the kernels that have yet to touch it.
+    """
 
     def __init__(self, graph: TaskGraph, base: Sequence[int], followers: Followers, cap: int) -> None:
         self.graph, self.base, self.cap = graph, base, cap
@@ -55,6 +59,16 @@ class _Ahead:
         self.lives, self.room = lives_of(graph, base, bounds_of(graph, base, followers))
         self.turn = 0
         self.has_run = [False] * len(base)
+        self.left = self._touches()
+
+    def _touches(self) -> Counter[int]:
+        left: Counter[int] = Counter()
+        moved = set(self.graph.kept)
+        for task in self.graph.tasks:
+            touched = {*task.reads, *task.writes}
+            moved.update(touched if task.is_movement else ())
+            left.update(touched)
+        return Counter({storage: count for storage, count in left.items() if storage not in moved})
 
     def fits(self, index: int) -> bool:
         """Whether there is room for it to run now."""
@@ -78,6 +92,17 @@ class _Ahead:
         self.has_run[self.position[index]] = True
         while self.turn < len(self.base) and self.has_run[self.turn]:
             self.turn += 1
+        task = self.graph.tasks[index]
+        for storage in dict.fromkeys((*task.reads, *task.writes)):
+            if storage in self.left:
+                self._touch(storage)
+
+    def _touch(self, storage: int) -> None:
+        """Frees a storage behind its last kernel, which may be earlier than in `base`."""
+        self.left[storage] -= 1
+        now, (_, end) = 2 * self.turn, self.lives[storage]
+        if not self.left[storage] and now <= end:
+            self.room.add(now, end + 1, -self.graph.sizes[storage])
 
     def take_turn(self, queue: list[tuple[float, int]]) -> int | None:
         """The kernel whose turn it is, if it is ready but too far back to be tried."""

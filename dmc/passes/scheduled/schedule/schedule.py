@@ -37,7 +37,8 @@ class Schedule(Pass):
     them. Candidates are the given order, that of FSDP, and several list schedules, each with its movements started and
     waited for as the cap allows. The timing model of one rank (`dmc/analysis/tasks/timeline.py`, costs of `machine`)
     chooses, so the result is never slower than the input. algorithm: "asis" moves views only; "prefetch" gathers a
-    layer's parameters while the layer before it runs, like FSDP, for comparison.
+    layer's parameters while the layer before it runs, like FSDP, for comparison; "frugal" runs what frees
+    memory as early as possible, without overlap that takes memory.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. Over the cap,
     the orders that need the least memory are tried, too. Without a cap a list schedule takes no more memory than the
@@ -47,7 +48,7 @@ class Schedule(Pass):
     """
 
     name = "dm-schedule"
-    algorithm: Literal["list", "asis", "prefetch"] = "list"
+    algorithm: Literal["list", "asis", "prefetch", "frugal"] = "list"
     memory_cap: int = 0
     machine: str = ""
     reasons: bool = False
@@ -106,6 +107,8 @@ class Schedule(Pass):
                 return given
             case "prefetch":
                 return _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), graph.followers()))
+            case "frugal":
+                return _frugal(graph, given)[-1]
             case "list":
                 return _best(graph, given, cap)
 

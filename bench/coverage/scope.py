@@ -1,0 +1,58 @@
+"""What no step contains today, told from what a call does in eager: complex numbers, sparse tensors, shapes that depend
+on data. Random draws of PyTorch's own have no reference to be compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.fuzz.train import Case
+
+_TAGS = {
+    torch.Tag.dynamic_output_shape: "a shape depends on data",
+}
+
+
+class _Watch(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.reasons += [reason for tag, reason in _TAGS.items() if tag in func.tags]
+        for leaf in pytree.tree_leaves((args, kwargs, result)):
+            if isinstance(leaf, Tensor):
+                self.reasons += _of_tensor(leaf)
+        return result
+
+
+def _of_tensor(tensor: Tensor) -> list[str]:
+    if tensor.is_complex():
+        return ["complex numbers"]
+    if tensor.layout != torch.strided:
+        return ["sparse tensors"]
+    return ["quantised tensors"] if tensor.is_quantized else []
+
+
+def out_of_scope(case: Case) -> tuple[str, bool]:
+    """Why a refusal of a case is expected, or nothing; and whether it can be compared with eager at all.
+
+    Forward and backward are looked at.
+    """
+    case, seed = case.fresh(), torch.get_rng_state()
+    with _Watch() as watch:
+        try:
+            loss, _ = case.module(*case.inputs)
+        except Exception as error:  # Calls that PyTorch refuses are no cases.
+            return watch.reasons[0] if watch.reasons else f"eager: {str(error).splitlines()[0]}", False
+        if not loss.requires_grad:
+            return watch.reasons[0] if watch.reasons else "no gradient", False
+        loss.backward()
+    if not torch.equal(seed, torch.get_rng_state()):
+        return "draws random numbers", False
+    return watch.reasons[0] if watch.reasons else "", True

@@ -1,0 +1,172 @@
+"""What the models of the GPU benchmarks need of an H200's memory, and what a step takes under tighter caps.
+
+`python -m bench.memory_caps` plans each model's step (bf16-mixed, AdamW with clipping, dropout as its users train it)
+for an H200 without a cap, and under caps of 0.75, 0.5 and 0.35 of that peak; it prints bytes and predicted times, and
+writes `bench/results/memory_caps.json`. A cap that cannot be met has the smallest one that can. Nothing is run, and
+nothing of this needs a GPU. Models are not initialised, so that even the largest takes little memory. A torch peak is
+PyTorch's with torch.compile, of the same step on one H200 (PyTorch 2.11, measured).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from rich.console import Console
+from rich.table import Table
+
+from bench.cases import own_optimizer
+from bench.gpu_models import MODELS, Model
+from bench.record import write_record
+from dmc import dialect, pipeline
+from dmc._mlir import ir
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.requests.settings import write_settings
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import timeline
+from dmc.dialect.labels import kernel_label_of
+from dmc.errors import MemoryCapError
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
+from dmc.machine import machine
+from dmc.passes.base import parse_pipeline, run_passes
+from dmc.program.labels import RECOMPUTED
+from dmc.step_function import find_step
+from tests.models.case import image_batch
+
+MACHINE = "h200"
+SHARES = (0.75, 0.5, 0.35)
+RESULTS = Path(__file__).parent / "results" / "memory_caps.json"
+# GiB at the peak of torch.compile.
+TORCH = {
+    "gpt2_124m": 11.9,
+    "gpt2_355m": 23.8,
+    "bert_large": 49.1,
+    "llama_1b": 26.1,
+    "vit_b": 13.3,
+    "resnet_50": 5.6,
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step under a cap (0: none). bytes: of its arena, or of the smallest found if it does not fit. ms: predicted.
+
+    kernels, ms_again: those that run again, and their time. seconds: of dm-keep and dm-schedule.
+    """
+
+    cap: int
+    bytes: int
+    fits: bool
+    ms: float = 0.0
+    kernels: int = 0
+    ms_again: float = 0.0
+    seconds: float = 0.0
+
+
+def _resnet(_: float) -> torch.nn.Module:
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=1000)).train()
+
+
+def _images(seed: int) -> dict[str, torch.Tensor]:
+    images, labels = image_batch(seed, 128, 224, 1000)
+    return {"pixel_values": images, "labels": labels}
+
+
+CASES = {**MODELS, "resnet_50": Model(_resnet, _images, 0.0, dropout=0.0)}
+
+
+def plan_all(name: str) -> list[Planned]:
+    """The step of a model without a cap, and under each share of what it needs then."""
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        text = _kernels(name, context)
+        free = _planned(text, 0)
+        return [free, *(_planned(text, int(share * free.bytes)) for share in SHARES)]
+
+
+def _kernels(name: str, context: ir.Context) -> str:
+    """The step with its kernels chosen, before it is decided what is kept."""
+    model = CASES[name]
+    with torch.device("meta"):
+        module = model.build(model.dropout)
+    module.to_empty(device="cpu")
+    if hasattr(module, "tie_weights"):
+        module.tie_weights()
+    precision = Precision("bf16-mixed")
+    imported = import_step(module, model.loss, own_optimizer(), model.batch(0), precision, 1, 0, context)
+    write_settings(imported.module, "cuda", MACHINE, 0)
+    pipeline.run(imported.module, to_form="placed")
+    scheduled = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled")
+    names = [str(each) for each in scheduled.passes]
+    run_passes(imported.module, scheduled.passes[: names.index("dm-keep")])
+    return imported.module.operation.get_asm(enable_debug_info=True)
+
+
+def _planned(text: str, cap: int) -> Planned:
+    module, begin = ir.Module.parse(text), time.perf_counter()
+    limit = f"{{memory_cap={cap}}}"
+    try:
+        run_passes(module, parse_pipeline(f"dm-keep{limit},dm-hoist-start,dm-sink-wait,dm-schedule{limit}"))
+    except MemoryCapError as error:
+        return Planned(cap, error.needed, fits=False, seconds=time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    graph = read_tasks(module, TaskCosts.of(module, machine(MACHINE)))
+    again = [task.ns for task in graph.tasks if kernel_label_of(task.op).endswith(RECOMPUTED)]
+    bytes_ = plan_memory(find_step(module)).arenas[DEVICE].bytes
+    total = timeline(graph, graph.order).total
+    return Planned(cap, bytes_, True, total / 1e6, len(again), sum(again) / 1e6, seconds)
+
+
+def _show(record: dict[str, Any]) -> None:
+    columns = ("model", "cap", "GB planned", "of torch.compile", "ms predicted", "of no cap", "kernels again")
+    table = Table(*columns, box=None)
+    for name, plans in record["models"].items():
+        free = plans[0]
+        for share, each in zip(("none", *map(str, SHARES)), plans, strict=True):
+            torch_share = f"{each['bytes'] / (TORCH[name] * 2**30):.2f}"
+            ends = (f"{each['ms']:.1f}", f"{each['ms'] / free['ms']:.3f}", str(each["kernels"]))
+            needed = f"{each['bytes'] / 1e9:.2f}" if each["fits"] else f"needs {each['bytes'] / 1e9:.2f}"
+            table.add_row(name, share, needed, torch_share, *(ends if each["fits"] else ("-", "-", "-")))
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    """Plans all models, each in a process of its own, and prints what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = plan_all(arguments.one)
+        print(json.dumps([asdict(each) for each in found]))
+        return
+    known = json.loads(RESULTS.read_text(encoding="utf-8"))["models"] if RESULTS.exists() else {}
+    for name in arguments.models:
+        command = [sys.executable, "-m", "bench.memory_caps", "--one", name]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        known[name] = json.loads(done.stdout.splitlines()[-1])
+        record = {
+            "machine": MACHINE,
+            "torch_gib": TORCH,
+            "models": {each: known[each] for each in CASES if each in known},
+        }
+        write_record(RESULTS, record)
+        _show(record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The plots of `docs/performance.md`: `python -m bench.plots` draws `docs/performance/*.svg` from `bench/results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parents[1] / "docs" / "performance"
+_OURS, _OTHERS = "#2a6f97", "#c0c5ce"
+_SYSTEMS = {"dmc": "dmc", "hand": "PyTorch by hand", "compile": "torch.compile", "eager": "PyTorch eager"}
+_MOST_KERNELS = 14
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "dmc", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+
+
+def results(name: str) -> list[dict[str, Any]]:
+    """The results in a file."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["results"]
+
+
+def steps() -> Figure:
+    """Milliseconds of a step on one GPU by system, the fastest run of each, with and without dropout."""
+    found = results("gpu_step")
+    figure, axes = _figure(2, "ms a step")
+    for ax, dropout in zip(axes, (0.0, 0.1), strict=True):
+        best = {
+            system: min(r["step_ms"] for r in found if (r["system"], r["dropout"]) == (system, dropout))
+            for system in _SYSTEMS
+        }
+        _bars(ax, [(_SYSTEMS[system], ms) for system, ms in best.items()], "dmc")
+        ax.set_title(f"GPT-2 124M on one H100, dropout {dropout:g}")
+    return figure
+
+
+def kernels() -> Figure:
+    """What the kernels of a step take, and the least that they could take."""
+    rows = sorted(results("gpu_profile"), key=lambda row: -row["us"])[:_MOST_KERNELS]
+    figure, (ax,) = _figure(1, "ms in a step")
+    names = [f"{row['kernel'].rpartition('_')[0]}: {row['label'].removeprefix('transformer.')}" for row in rows]
+    places = range(len(rows))
+    ax.barh(places, [row["us"] / 1e3 for row in rows], color=_OTHERS, label="measured")
+    ax.barh(places, [row["floor_us"] / 1e3 for row in rows], color=_OURS, height=0.4, label="least")
+    ax.set_yticks(list(places), names)
+    ax.invert_yaxis()
+    ax.legend(frameon=False)
+    ax.set_title("GPT-2 124M with dropout on one H100: the longest kernels")
+    return figure
+
+
+def scaling() -> Figure:
+    """Milliseconds of a step with as many samples per GPU on 1, 2 and 4 GPUs."""
+    figure, (ax,) = _figure(1, "GPUs")
+    found = [each for each in results("multi_gpu") if each["batch_per_rank"] == 16]
+    for name, color, plans in (("dmc", _OURS, ("alone", "dp")), ("ddp", _OTHERS, ("alone", "dp"))):
+        points = sorted((r["ranks"], r["step_ms"]) for r in found if r["system"] == name and r["plan"] in plans)
+        label = {"dmc": "dmc, data parallel", "ddp": "DDP + torch.compile"}[name]
+        ax.plot(*zip(*points, strict=True), marker="o", color=color, label=label)
+    ax.set_ylabel("ms a step")
+    ax.set_ylim(0)
+    ax.set_xticks([1, 2, 4])
+    ax.legend(frameon=False)
+    ax.set_title("GPT-2 124M on H200s, 16 × 1024 tokens per GPU")
+    return figure
+
+
+def prediction() -> Figure:
+    """Predicted beside measured steps."""
+    rows = results("gpu_prediction")
+    figure, (ax,) = _figure(1, "ms a step")
+    names = [f"{row['model']}, {row['ranks']} × {row['device'].removeprefix('NVIDIA ').split()[0]}" for row in rows]
+    for offset, key, color in ((-0.2, "predicted_ms", _OURS), (0.2, "measured_ms", _OTHERS)):
+        places = [index + offset for index in range(len(rows))]
+        ax.barh(places, [row[key] for row in rows], height=0.38, color=color, label=key.removesuffix("_ms"))
+    for index, row in enumerate(rows):
+        end = max(row["predicted_ms"], row["measured_ms"])
+        ax.annotate(f"{row['error']:+.1%}", (end, index), xytext=(4, -3), textcoords="offset points")
+    ax.set_yticks(range(len(rows)), names)
+    ax.invert_yaxis()
+    ax.legend(frameon=False)
+    ax.set_title("Steps, predicted and measured")
+    return figure
+
+
+PLOTS: tuple[Callable[[], Figure], ...] = (steps, kernels, scaling, prediction)
+
+
+def main() -> None:
+    """Draws all."""
+    DOCS.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(_STYLE):
+        for draw in PLOTS:
+            draw().savefig(DOCS / f"{draw.__name__}.svg", metadata={"Date": None})
+
+
+def _figure(count: int, label: str) -> tuple[Figure, Sequence[Any]]:
+    figure = Figure(figsize=(8.5, 3.2 if count > 1 else 4), layout="constrained")
+    axes = list(_axes(figure, count))
+    for ax in axes:
+        ax.set_xlabel(label)
+    return figure, axes
+
+
+def _axes(figure: Figure, count: int) -> Iterator[Any]:
+    for place in range(count):
+        yield figure.add_subplot(1, count, place + 1)
+
+
+def _bars(ax: Any, values: Sequence[tuple[str, float]], ours: str) -> None:
+    names = [name for name, _ in values]
+    colors = [_OURS if name == ours else _OTHERS for name in names]
+    made = ax.barh(names, [value for _, value in values], color=colors)
+    ax.bar_label(made, fmt="%.1f", padding=3)
+    ax.invert_yaxis()
+
+
+if __name__ == "__main__":
+    main()

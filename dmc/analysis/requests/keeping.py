@@ -1,0 +1,40 @@
+"""What of the forward pass is kept or computed again by the user's word, as an attribute of the module.
+
+`dm.keeping = ["recompute h.*", "keep h.*.attn"]`: in the order given; of several that match, the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from dmc._mlir import ir
+from dmc.plans.patterns import matcher
+from dmc.plans.rules import Keep, Recompute
+
+KEEPING = "dm.keeping"
+
+Word: TypeAlias = Recompute | Keep
+
+
+def write_keeping(module: ir.Module, words: Sequence[Word]) -> None:
+    """States requests, if there are any."""
+    if words:
+        texts = [ir.StringAttr.get(f"{word.verb} {word.pattern}", module.context) for word in words]
+        module.operation.attributes[KEEPING] = ir.ArrayAttr.get(texts, module.context)
+
+
+def keeping_of(module: ir.Module) -> tuple[Word, ...]:
+    """The requests that the module states."""
+    attributes = module.operation.attributes
+    texts = [ir.StringAttr(each).value for each in attributes[KEEPING]] if KEEPING in attributes else []
+    kinds: dict[str, type[Recompute] | type[Keep]] = {Recompute.verb: Recompute, Keep.verb: Keep}
+    return tuple(kinds[verb](pattern) for verb, _, pattern in (text.partition(" ") for text in texts))
+
+
+def root_of(word: Word, module: str) -> str | None:
+    """The outermost of a module and the modules around it that a request means; None if it means none of them."""
+    matches = [matcher(each.strip()) for each in word.pattern.split("|")]
+    names = module.split(".")
+    prefixes = (".".join(names[:end]) for end in range(1, len(names) + 1))
+    return next((prefix for prefix in prefixes if any(match(prefix) for match in matches)), None)

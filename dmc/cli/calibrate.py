@@ -1,0 +1,63 @@
+"""`dmc calibrate -o machine.json`: measures this machine in under two minutes, for `--machine` and `dmc simulate`.
+
+On a GPU: the rates of products, the bandwidth of memory and copies, and the nodes of a graph; of compiled steps of one
+rank what each family of their kernels attains. `torchrun --nproc-per-node 2 -m dmc calibrate` also measures what
+movements between the GPUs take, and how much they slow down kernels. With `--device cpu`: the rates and the memory of
+this processor, and the share of them that steps attain, which are compiled for it, or given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from dmc.errors import DmcError
+from dmc.machine import Machine, cost_table_hash, machine, with_tuned, write_machine
+from dmc.program.tuning import Table
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.world.launch import World, world_from_environment
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("calibrate", help="measure this machine for predictions", description=__doc__)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="compiled steps of one rank, to be timed")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="what to measure (default: cuda)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("machine.json"), metavar="JSON", help="what to write")
+    parser.add_argument("--tuning", type=Path, metavar="FILE", help="a table that dmc tune made here: times of kernels")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError."""
+    world = world_from_environment(os.environ)
+    if arguments.device == "cpu" and world is not None:
+        raise DmcError(world.launcher, "starts several processes", hint="start dmc calibrate --device cpu alone")
+    found = _cpu(arguments.files) if arguments.device == "cpu" else _gpu(world, arguments.files)
+    if arguments.tuning is not None:
+        found = replace(found, device=with_tuned(found.device, Table.read(arguments.tuning).choices))
+    if world is None or world.rank == 0:
+        write_machine(found, arguments.output)
+        print(f"{arguments.output}: {found.description}; cost table {cost_table_hash(found)[:12]}")
+    return 0
+
+
+def _gpu(world: World | None, files: Sequence[Path]) -> Machine:
+    # Only here is a GPU needed.
+    from dmc.calibration import calibrate_gpu
+
+    return calibrate_gpu(world, files)
+
+
+def _cpu(files: Sequence[Path]) -> Machine:
+    # Only here is the compiler needed.
+    from dmc.calibration.cpu import measured
+    from dmc.calibration.samples import samples
+
+    given = [Artifact.read(path) for path in files]
+    return measured(machine("cpu"), given or samples())

@@ -1,0 +1,109 @@
+"""`dmc fit my_module:make_step --cap 80GiB`: the largest batch that fits, with predicted times; nothing is run.
+
+The function returns keyword arguments of dmc.compile, whose example is one batch. Batches that fit only if activations
+are computed again in the backward pass are planned so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmc.cli.progress import shown
+from dmc.cli.source import function_of
+from dmc.errors import DmcError
+
+if TYPE_CHECKING:
+    from dmc.fit import Search
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?$")
+_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+# Columns without a terminal.
+_WIDE = 120
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the `dmc` parser."""
+    parser = commands.add_parser("fit", help="find the largest batch that fits into memory", description=__doc__)
+    parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
+    parser.add_argument("--cap", required=True, metavar="SIZE", help="device memory of a rank, for example 80GiB")
+    parser.add_argument("--target", metavar="TARGET", help="as for dmc compile")
+    parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan for, for example h200")
+    parser.add_argument("--plot", metavar="PNG", help="write a plot of time per sample over batch, named *.png")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command; raises DmcError."""
+    cap = size_of(arguments.cap)
+    made = function_of(arguments.source)()
+    if not isinstance(made, Mapping):
+        fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
+        raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
+    given = {name: value for name in ("target", "machine") if (value := getattr(arguments, name)) is not None}
+    # The compiler takes a while to load, and only some commands need it.
+    from dmc.fit import Fit, find, planner
+
+    with shown(arguments.quiet) as observer:
+        plan, batch, step = planner({**made, **given}, cap)
+
+        def watched(count: int) -> Fit:
+            with observer.stage(f"batch {count}"):
+                return plan(count)
+
+        search = find(watched, batch, step, cap)
+    if arguments.plot:
+        _plot(search, arguments.plot)
+    _print(search, cap)
+    return 0
+
+
+def size_of(text: str) -> int:
+    """The bytes of a size such as 80GiB, 24G or 4096. Raises DmcError."""
+    found = _SIZE.match(text.strip())
+    if found is None or not float(found[1]):
+        raise DmcError(f"--cap {text}", "is not a size in bytes", hint="write it as in 80GiB, 24G or 4096")
+    return int(float(found[1]) * _UNITS.get(found[2] or "", 1))
+
+
+def _print(search: Search, cap: int) -> None:
+    # Rich takes a while to load, and only this needs it.
+    from rich.console import Console
+    from rich.table import Table
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    table = Table("batch", "device memory", "kernels again", "ms a step", "µs a sample", box=None)
+    for each in search.fits:
+        times = (f"{each.ns / 1e6:.3f}", f"{each.per_sample_ns / 1e3:.2f}")
+        table.add_row(str(each.batch), f"{each.bytes:,} B", str(each.recomputed), *times)
+    console.print(table)
+    if search.refused is not None:
+        batch, needed = search.refused
+        console.print(f"batch {batch} needs {needed:,} B, more than the cap of {cap:,} B")
+    if search.fits:
+        fastest = min(search.fits, key=lambda each: each.per_sample_ns)
+        console.print(f"largest: {search.fits[-1].batch}; fastest per sample: {fastest.batch}")
+
+
+def _plot(search: Search, path: str) -> None:
+    if Path(path).suffix.lower() != ".png":
+        raise DmcError(path, "is not the name of a PNG", hint="use the suffix .png")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axis: Any = figure.subplots()
+    batches = [each.batch for each in search.fits]
+    axis.plot(batches, [each.per_sample_ns / 1e3 for each in search.fits], "o-", label="µs a sample")
+    axis.set(xlabel="batch", ylabel="predicted µs a sample", xlim=(0, None), ylim=(0, None))
+    other = axis.twinx()
+    other.plot(batches, [each.bytes / 1e9 for each in search.fits], "s--", color="tab:orange", label="GB")
+    other.set(ylabel="GB planned", ylim=(0, None))
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    figure.savefig(path, dpi=150, format="png")

@@ -1,0 +1,115 @@
+"""Special functions, of f32: by recurrence to large operands, and asymptotic series there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmc.importer.decompositions.functions import widened
+
+aten = torch.ops.aten
+# From here on the series are exact in f32, and so many terms lead there.
+_SHIFT = 8
+_TERMS = 20
+# The Bernoulli numbers of even index, from the second on.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
+# By which the inverse of the error function is approached: near zero, and near one (Giles, 2012, as in PyTorch).
+_NEAR_TOP, _NEAR_BOTTOM = (
+    (0.886226899, -1.645349621, 0.914624893, -0.140543331),
+    (1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801),
+)
+_FAR_TOP, _FAR_BOTTOM = (-1.970840454, -1.624906493, 3.429567803, 1.641345311), (1.0, 3.543889200, 1.637067800)
+_NEAR = 0.7
+
+
+def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    total = torch.full_like(x, coefficients[-1])
+    for each in reversed(coefficients[:-1]):
+        total = total * x + each
+    return total
+
+
+def _lgamma(x: Tensor) -> Tensor:
+    """Of a negative number by that of its reflection; infinite at zero and the negative integers."""
+    below = x < 0.5
+    z = torch.where(below, 1.0 - x, x)
+    product, large = torch.ones_like(z), z
+    for _ in range(_SHIFT):
+        small = large < _SHIFT
+        product, large = torch.where(small, product * large, product), torch.where(small, large + 1.0, large)
+    square = 1.0 / (large * large)
+    series = _polynomial(square, [each / (2 * i * (2 * i - 1)) for i, each in enumerate(_BERNOULLI[:4], 1)]) / large
+    value = (large - 0.5) * large.log() - large + 0.5 * math.log(2 * math.pi) + series - product.log()
+    value = torch.where(z == math.inf, math.inf, value)
+    turned = math.log(math.pi) - _sin_of_pi(x).abs().log() - value
+    return torch.where(below, torch.where(x == -math.inf, math.inf, turned), value)
+
+
+def _sin_of_pi(x: Tensor) -> Tensor:
+    # Whole numbers give zero, so that poles are infinite.
+    rest = x - 2.0 * torch.floor(0.5 * x + 0.5)
+    near = torch.where(rest > 0.5, 1.0 - rest, torch.where(rest < -0.5, -1.0 - rest, rest))
+    return torch.sin(math.pi * near)
+
+
+def _digamma(x: Tensor) -> Tensor:
+    below = x < 0.0
+    z = torch.where(below, 1.0 - x, x)
+    less, large = torch.zeros_like(z), z
+    for _ in range(_SHIFT):
+        small = large < _SHIFT
+        less, large = torch.where(small, less + 1.0 / large, less), torch.where(small, large + 1.0, large)
+    square = 1.0 / (large * large)
+    series = square * _polynomial(square, [each / (2 * i) for i, each in enumerate(_BERNOULLI[:4], 1)])
+    value = large.log() - 0.5 / large - series - less
+    # The cotangent of a whole number is none.
+    rest = x - torch.floor(x + 0.5)
+    turned = torch.where(rest == 0.0, math.nan, value - math.pi / torch.tan(math.pi * rest))
+    return torch.where(below, turned, torch.where(x == 0.0, -1.0 / x, value))
+
+
+def _polygamma(n: int, x: Tensor) -> Any:
+    if n == 0:
+        return torch.digamma(x)
+    return (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x)
+
+
+def _zeta(s: int, x: Tensor) -> Tensor:
+    """Σ 1 / (x + i)ˢ over all i ≥ 0 (Hurwitz): the first terms, and the rest by Euler and Maclaurin.
+
+    So many terms reach the rest from -_TERMS + _SHIFT; below that it is NaN.
+    """
+    total = torch.zeros_like(x)
+    for i in range(_TERMS):
+        total = total + (x + i) ** -s
+    a = x + _TERMS
+    rest = a ** (1 - s) / (s - 1) + 0.5 * a**-s
+    factor = float(s)
+    for i, bernoulli in enumerate(_BERNOULLI, 1):
+        rest = rest + bernoulli / math.factorial(2 * i) * factor * a ** (1 - s - 2 * i)
+        factor *= (s + 2 * i - 1) * (s + 2 * i)
+    total = torch.where(a < _SHIFT, math.nan, total + rest)
+    return torch.where((x <= 0.0) & (torch.floor(x) == x), math.inf, total)
+
+
+def _erfinv(y: Tensor) -> Tensor:
+    square, size = y * y, y.abs()
+    near = y * _polynomial(square, _NEAR_TOP) / _polynomial(square, _NEAR_BOTTOM)
+    root = torch.sqrt(-torch.log((1.0 - size) / 2.0))
+    far = y.sign() * _polynomial(root, _FAR_TOP) / _polynomial(root, _FAR_BOTTOM)
+    x = torch.where(size <= _NEAR, near, far)
+    for _ in range(2):
+        x = x - (torch.erf(x) - y) / (2.0 / math.sqrt(math.pi) * torch.exp(-x * x))
+    return torch.where(size == 1.0, y * math.inf, torch.where(size > 1.0, math.nan, x))
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.lgamma.default: widened(_lgamma),
+    aten.digamma.default: widened(_digamma),
+    aten.polygamma.default: lambda n, x: widened(lambda each: _polygamma(n, each))(x),
+    aten.erfinv.default: widened(_erfinv),
+}

@@ -1,0 +1,109 @@
+"""dm-keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc._mlir import ir
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.requests.keeping import keeping_of
+from dmc.analysis.requests.settings import machine_of, memory_cap_of
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.errors import MemoryCapError
+from dmc.machine import machine
+from dmc.passes.base import Pass, parse_pipeline, run_passes
+from dmc.passes.scheduled.keep.choice import choose
+from dmc.passes.scheduled.keep.replay import replay
+from dmc.passes.scheduled.keep.report import print_reasons
+from dmc.passes.scheduled.keep.rewrite import rewrite
+from dmc.passes.scheduled.keep.step import Again, Step, step_of
+from dmc.passes.scheduled.keep.words import Wanted, wanted
+from dmc.step_function import find_step
+
+_TRIES = 4  # at most this many choices are planned until one fits
+
+
+@dataclass(frozen=True)
+class Keep(Pass):
+    """Decides which activations are kept for the backward pass, and which are computed again there.
+
+    `%y = kernel @f(%x); …; kernel @g(%y)` becomes `%y = kernel @f(%x); …; %z = kernel @f(%x); kernel @g(%z)`, so that
+    %y is not held in between. The same code runs on the same operands, so bits do not change, dropout's draws
+    included. Collectives do not run again; what they deliver is kept.
+
+    All is kept, except for what the module's `dm.keeping` requests, unless no schedule fits under the cap. Then the
+    kernels that free the most bytes at the peak per nanosecond run again (`choice.py`), no more than necessary.
+
+    memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. machine: whose
+    times count; the module's, if empty. reasons: print what is held at the peak with its bytes, the time to compute it
+    again, and the decision, on stderr.
+    """
+
+    name = "dm-keep"
+    memory_cap: int = 0
+    machine: str = ""
+    reasons: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for operations that do not belong to form scheduled."""
+        cap = memory_cap_of(module, self.memory_cap)
+        is_full = cap > 0 and not self._fits(module, cap)
+        if is_full:
+            self._schedule(module, "algorithm=frugal")
+        step = self._read(module)
+        requested = wanted(step, keeping_of(module))
+        again = self._within(module, step, requested, cap) if is_full else requested.again
+        if self.reasons:
+            print_reasons(step, requested, again)
+        rewrite(step, again)
+
+    def _read(self, module: ir.Module) -> Step:
+        return step_of(read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine)))))
+
+    def _schedule(self, module: ir.Module, options: str) -> None:
+        run_passes(module, parse_pipeline(f"dm-schedule{{{options} machine={machine_of(module, self.machine)}}}"))
+
+    def _fits(self, module: ir.Module, cap: int) -> bool:
+        """Whether dm-schedule finds an order under the cap, with only what is requested computed again."""
+        copy = _copy_of(module)
+        step = self._read(copy)
+        rewrite(step, wanted(step, keeping_of(module)).again)
+        try:
+            self._schedule(copy, f"memory_cap={cap}")
+        except MemoryCapError:
+            return False
+        return True
+
+    def _within(self, module: ir.Module, step: Step, requested: Wanted, cap: int) -> Again:
+        """The kernels that run again so that the step can be placed under the cap, or else in the least memory found.
+
+        What dm-plan-memory needs more than live bytes (fragmentation) or less (kernels that work in place) is likely to
+        recur, so each try takes it into account.
+        """
+        again, peak = requested.again, replay(step, requested.again).peak
+        for _ in range(_TRIES):
+            limit = peak * cap // self._planned_bytes(module, again)
+            choice = choose(step, requested, limit)
+            again, peak = choice.again, choice.peak
+            if peak > limit:
+                break
+            if self._planned_bytes(module, again) <= cap:
+                return again
+        return choose(step, requested, 0).again
+
+    def _planned_bytes(self, module: ir.Module, again: Again) -> int:
+        copy = _copy_of(module)
+        # Its tasks have the same numbers.
+        rewrite(self._read(copy), again)
+        return plan_memory(find_step(copy)).arenas[DEVICE].bytes
+
+
+def _copy_of(module: ir.Module) -> ir.Module:
+    copy = ir.Module.create(module.operation.location)
+    for name in module.operation.attributes:
+        copy.operation.attributes[name] = module.operation.attributes[name]
+    for op in module.body.operations:
+        copy.body.append(op.operation.clone())
+    return copy

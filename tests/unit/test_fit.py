@@ -1,0 +1,64 @@
+"""`dmc fit`: the search for the largest batch, and what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from dmc.cli.fit import size_of
+from dmc.errors import DmcError, MemoryCapError
+from dmc.fit import Fit, find, planner
+
+STATE, SAMPLE = 1000, 37
+
+
+def _plan(cap: int, tried: list[int]) -> Any:
+    def plan(batch: int) -> Fit:
+        tried.append(batch)
+        needed = STATE + SAMPLE * batch
+        if needed > cap:
+            raise MemoryCapError("the step", "is too large", "", needed)
+        return Fit(batch, needed, 0, 100.0 + batch)
+
+    return plan
+
+
+@pytest.mark.parametrize("cap", [1040, 1500, 5000, 100_000])
+@pytest.mark.parametrize("step", [1, 4])
+def test_the_largest_batch_is_found_in_few_plans(cap: int, step: int) -> None:
+    tried: list[int] = []
+    search = find(_plan(cap, tried), 8, step, cap)
+    largest = (cap - STATE) // SAMPLE // step * step
+    assert len(tried) == len(set(tried)) <= 8
+    assert all(batch % step == 0 for batch in tried)
+    assert search.refused is not None and search.refused[1] == STATE + SAMPLE * search.refused[0] > cap
+    if largest and largest <= 8 * 2**5:
+        assert 0 <= largest - search.fits[-1].batch <= max(step, largest // 8)
+    assert [each.batch for each in search.fits] == sorted(each.batch for each in search.fits)
+
+
+def test_a_batch_that_needs_more_is_computed_again_in_part() -> None:
+    torch.manual_seed(0)
+    layers = [each for _ in range(6) for each in (nn.Linear(64, 64), nn.GELU())]
+    model = nn.Sequential(nn.Linear(16, 64), *layers, nn.Linear(64, 4))
+    loss, example = nn.functional.mse_loss, (torch.zeros(64, 16), torch.zeros(64, 4))
+    keywords = {"model": model, "loss": loss, "optimizer": dmc.optim.SGD(lr=0.1), "example": example}
+    plan, batch, step = planner(keywords, 1 << 30)
+    assert (batch, step) == (64, 1)
+    roomy = plan(128)
+    assert roomy.recomputed == 0 and roomy.bytes > plan(64).bytes
+    tight, _, _ = planner(keywords, roomy.bytes * 7 // 10)
+    again = tight(128)
+    assert again.recomputed > 0 and again.bytes <= roomy.bytes * 7 // 10
+    assert again.ns > roomy.ns and again.per_sample_ns == again.ns / 128
+
+
+def test_sizes() -> None:
+    assert [size_of(text) for text in ("80GiB", "24G", "4096", "1.5 kB")] == [80 * 2**30, 24 * 10**9, 4096, 1500]
+    for text in ("many", "0", "-1G"):
+        with pytest.raises(DmcError, match="is not a size in bytes"):
+            size_of(text)

@@ -1,0 +1,201 @@
+"""dm-keep: what it may never do, whatever it is given."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmc
+from dmc import dialect as dm
+from dmc import plans
+from dmc._mlir import ir
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.requests.keeping import keeping_of, root_of, write_keeping
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.footprint import footprint
+from dmc.analysis.tasks.graph import TaskGraph
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.dialect.labels import kernel_label_of
+from dmc.errors import MemoryCapError, PlanError
+from dmc.interpreter import spmd
+from dmc.machine import machine
+from dmc.passes.scheduled.keep import Keep
+from dmc.passes.scheduled.keep.choice import choose
+from dmc.passes.scheduled.keep.replay import replay
+from dmc.passes.scheduled.keep.rewrite import rewrite
+from dmc.passes.scheduled.keep.step import step_of
+from dmc.passes.scheduled.keep.words import Wanted
+from dmc.passes.scheduled.schedule import Schedule
+from dmc.program.labels import RECOMPUTED
+from dmc.step_function import find_step
+from tests.meanings import said
+from tests.random_scheduled import random_scheduled
+
+MACHINE = "h200x4"
+NOTHING = Wanted({}, frozenset())
+
+
+def _module(seed: int, operations: int) -> ir.Module:
+    return ir.Module.parse(random_scheduled(Random(seed).randrange, operations))
+
+
+def _graph(module: ir.Module) -> TaskGraph:
+    return read_tasks(module, TaskCosts.of(module, machine(MACHINE)))
+
+
+def _arena(module: ir.Module) -> int:
+    return plan_memory(find_step(module)).arenas[DEVICE].bytes
+
+
+def _bytes(module: ir.Module) -> list[list[bytes]]:
+    """The results of all ranks, for arguments that differ between them."""
+    values = np.random.default_rng(0)
+    types = [argument.type.shape[0] for argument in find_step(module).arguments]
+    given_ = [[values.standard_normal(size).astype(np.float32) for size in types] for _ in range(4)]
+    return [[result.tobytes() for result in own] for own in spmd.run(module, "step", given_).results]
+
+
+def _recomputed(module: ir.Module) -> list[ir.Operation]:
+    ops = [view.operation for view in find_step(module).entry_block.operations]
+    return [op for op in ops if kernel_label_of(op).endswith(RECOMPUTED)]
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(16))
+def test_any_kernels_may_run_again(seed: int) -> None:
+    module = _module(seed, 20 + seed)
+    step, expected, meant = step_of(_graph(module)), _bytes(module), said(module)
+    random = Random(seed).randrange
+    again = {each: random(len(step.graph.order)) for each in step.kernels() if random(2)}
+    predicted = replay(step, again).peak
+    rewrite(step, again)
+    module.operation.verify()
+    dm.verify_symbols(module)
+    assert _bytes(module) == expected
+    assert said(module).differences(meant) == []
+    after = _graph(module)
+    # State that is read again may not be replaced in place; a value with fewer readers may be reduced in place.
+    assert predicted == pytest.approx(footprint(after, after.order).peak, abs=2 * 4 * 2048)
+    assert len(_recomputed(module)) <= len(again)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), percent=st.integers(40, 110))
+def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) -> None:
+    with ir.Context() as context, ir.Location.unknown():
+        dm.load(context)
+        module = _module(seed, 40)
+        expected, cap = _bytes(module), _arena(module) * percent // 100
+        text = str(module)
+        try:
+            _fitted(module, cap)
+        except MemoryCapError as error:
+            cap = int(error.hint.split("memory_cap=")[1].split(",")[0])
+            module = ir.Module.parse(text)
+            _fitted(module, cap)
+        assert _arena(module) <= cap
+        assert _bytes(module) == expected
+
+
+def _fitted(module: ir.Module, cap: int) -> None:
+    Keep(machine=MACHINE, memory_cap=cap).run(module)
+    Schedule(machine=MACHINE, memory_cap=cap).run(module)
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", range(8))
+def test_no_choice_is_in_vain(seed: int) -> None:
+    module = _module(seed, 60)
+    step = step_of(_graph(module))
+    lowest = choose(step, NOTHING, 0).peak
+    cap = (lowest + replay(step, {}).peak) // 2
+    found = choose(step, NOTHING, cap)
+    assert found.peak == replay(step, found.again).peak
+    if found.peak <= cap:
+        for each in found.again:
+            assert replay(step, {kernel: found.again[kernel] for kernel in found.again if kernel != each}).peak > cap
+    pinned = frozenset(list(found.again)[:1])
+    assert choose(step, Wanted({}, pinned), cap).again.keys().isdisjoint(pinned)
+
+
+# Two layers of a dropout by draw 0 or 1, and a statistic of what comes in; the backward pass reads all four.
+LAYERS = """
+func.func private @draw_0(%s: T) -> T {
+  %c = arith.constant dense<2.0> : T
+  %m = arith.mulf %s, %c : T
+  return %m : T
+}
+func.func private @draw_1(%s: T) -> T {
+  %c = arith.constant dense<3.0> : T
+  %m = arith.mulf %s, %c : T
+  return %m : T
+}
+func.func private @statistic(%x: T) -> T {
+  %y = arith.addf %x, %x : T
+  return %y : T
+}
+func.func private @layer(%x: T, %m: T, %s: T) -> T {
+  %y = arith.mulf %x, %m : T
+  %z = arith.addf %y, %s : T
+  return %z : T
+}
+func.func @step(%w: T {dm.name = "w", dm.role = "parameter"}, %seed: T {dm.name = "seed", dm.role = "seed"})
+    -> (T {dm.name = "w"}, T {dm.name = "loss"}) {
+  %m0 = "dm.kernel"(%seed) {body = @draw_0, COST} : (T) -> T
+  %s0 = "dm.kernel"(%w) {body = @statistic, COST} : (T) -> T
+  %h = "dm.kernel"(%w, %m0, %s0) {body = @layer, COST} : (T, T, T) -> T
+  %m1 = "dm.kernel"(%seed) {body = @draw_1, COST} : (T) -> T
+  %s1 = "dm.kernel"(%h) {body = @statistic, COST} : (T) -> T
+  %loss = "dm.kernel"(%h, %m1, %s1) {body = @layer, COST} : (T, T, T) -> T
+  %d1 = "dm.kernel"(%w, %m1, %s1) {body = @layer, COST} : (T, T, T) -> T
+  %d0 = "dm.kernel"(%d1, %m0, %s0) {body = @layer, COST} : (T, T, T) -> T
+  return %d0, %loss : T, T
+}""".replace("COST", "flops = 8 : i64, bytes = 64 : i64").replace("T", "tensor<8xf32>")
+
+
+@pytest.mark.usefixtures("context")
+def test_recomputing_something_else_is_seen() -> None:
+    """V9 sees another draw, and a statistic of another value."""
+    module = ir.Module.parse(LAYERS)
+    meant, step = said(module), step_of(_graph(module))
+    # All runs again behind the forward pass.
+    rewrite(step, dict.fromkeys(step.kernels(), 5))
+    again = {op.attributes["body"].value: op for op in _recomputed(module)}
+    assert again.keys() == {"draw_0", "draw_1", "statistic", "layer"}
+    assert said(module).differences(meant) == []
+    draw, statistic = again["draw_0"], again["statistic"]
+    draw.attributes["body"] = ir.FlatSymbolRefAttr.get("draw_1")
+    assert said(module).differences(meant) == ["w"]
+    draw.attributes["body"] = ir.FlatSymbolRefAttr.get("draw_0")
+    own = statistic.operands[0]
+    statistic.operands[0] = find_step(module).arguments[1]
+    assert said(module).differences(meant) == ["w"]
+    statistic.operands[0] = own
+    assert said(module).differences(meant) == []
+
+
+def test_requests_are_read_back(context: Any) -> None:
+    words = dmc.plan().recompute("h.*|ln_f").keep("h.*.attn").rules
+    modules = ("transformer.h.3", "transformer.h.3.attn", "transformer.ln_f")
+    with ir.Location.unknown(context):
+        module = ir.Module.create()
+        write_keeping(module, plans.keeping(words, modules))
+        stated = keeping_of(ir.Module.parse(str(module)))
+    assert stated == words
+    assert root_of(stated[0], "transformer.h.3.attn.c_attn") == "transformer.h.3"
+    assert root_of(stated[0], "transformer.ln_f") == "transformer.ln_f"
+    assert root_of(stated[0], "transformer.wte") is None
+
+
+def test_requests_for_nothing_and_without_a_mesh_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"""recompute\("g.\*"\): 'g.\*' matches no module\n  hint: the closest are"""):
+        plans.keeping(dmc.plan().recompute("g.*").rules, ("h.0", "h.1"))
+    rules = dmc.plan().keep("h.*").shard("w", dim=0, axis="tp").rules
+    with pytest.raises(PlanError, match=r"""shard\("w", dim=0, axis="tp"\): requires a mesh"""):
+        plans.check_for_one_rank(rules)
