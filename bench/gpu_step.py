@@ -186,7 +186,7 @@ def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Resul
     ready = time.perf_counter() - begin
     state = step.state_dict()
     state["model"].update(start(model))
-    step.load_state_dict({**state, "optimizer": _zero(state["optimizer"])})
+    step.load_state_dict({**state, "optimizer": _zero(state["optimizer"]), "step": 0})
     losses = tuple(float(step.call_flat(arrays[index % BATCHES])) for index in range(COMPARED))
     result = _measured(model, "dmc", dropout, losses, ready, lambda index: step.call_flat(arrays[index % BATCHES]))
     left, _ = torch.cuda.mem_get_info()
