@@ -3,9 +3,9 @@
 `python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, and the candidates for its kernels, on any
 machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
 machine, which needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for
-each model and system the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s, peak memory, the host's
-time, and how long the first step takes to be ready. Each model has a GPU of the machine for itself, and all its systems
-run there, one after another.
+each model that was prepared, and each system, the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s,
+peak memory, the host's time, and how long the first step takes to be ready. Each model has a GPU of the machine for
+itself, and all its systems run there, one after another. Batches come from the host, for PyTorch from pinned memory.
 
 Without dropout the losses of the first steps are compared with eager's, from the same parameters. With dropout, where
 they differ by chance, their mean is.
@@ -31,7 +31,7 @@ import torch
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
-from bench.packed import PACKED, load_packed, write_candidates, write_packed
+from bench.packed import PACKED, load_packed, write_packed
 from bench.record import write_record
 from bench.side_by_side import run_each
 from dmc.program.tuning import CANDIDATES
@@ -76,6 +76,7 @@ def main() -> int:
         results = run(*cases[0], options.systems, options.directory)
         options.out.write_text(json.dumps([asdict(result) for result in results]))
         return 0
+    cases = [case for case in cases if (options.directory / case_name(*case)).with_suffix(PACKED).exists()]
     results = [result for part in _side_by_side(cases, options) for result in part]
     write_record(options.out, {"device": torch.cuda.get_device_name(), "results": results})
     is_whole = len(results) >= len(cases) * len(set(options.systems) - {"hand"})
@@ -112,6 +113,7 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
     """Compiles a model and the candidates for its kernels, and prints how long that took and how large they are."""
     import dmc
     from dmc.api import compile_artifact
+    from dmc.cli.tune import write_candidates
 
     begin = time.perf_counter()
     net = MODELS[model].build(dropout)
@@ -128,6 +130,9 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
         tuning=tuning,
         verify=False,
     )
+    left = [name for name, kernel in artifact.job.kernels.items() if kernel.implementation == "iree"]
+    if left:
+        raise SystemExit(f"{model}: left to IREE: {', '.join(left)}")
     path = directory / case_name(model, dropout)
     write_packed(artifact, path.with_suffix(PACKED))
     compiled = time.perf_counter() - begin
@@ -181,7 +186,7 @@ def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Resul
     ready = time.perf_counter() - begin
     state = step.state_dict()
     state["model"].update(start(model))
-    step.load_state_dict({**state, "optimizer": _zero(state["optimizer"])})
+    step.load_state_dict({**state, "optimizer": _zero(state["optimizer"]), "step": 0})
     losses = tuple(float(step.call_flat(arrays[index % BATCHES])) for index in range(COMPARED))
     result = _measured(model, "dmc", dropout, losses, ready, lambda index: step.call_flat(arrays[index % BATCHES]))
     left, _ = torch.cuda.mem_get_info()
@@ -201,12 +206,17 @@ def _peer(system: str, model: str, dropout: float, batches: Batches) -> Result:
     step, net = peer(system, model, dropout)
     if system != "hand":
         _load(net, start(model))
-    on_gpu = [{name: value.cuda() for name, value in batch.items()} for batch in batches]
-    losses = [float(step(on_gpu[0]))]
+    pinned = [{name: value.pin_memory() for name, value in batch.items()} for batch in batches]
+
+    def run(index: int) -> torch.Tensor:
+        batch = pinned[index % BATCHES]
+        return step({name: value.cuda(non_blocking=True) for name, value in batch.items()})
+
+    losses = [float(run(0))]
     ready = time.perf_counter() - begin
-    losses += [float(step(on_gpu[index % BATCHES])) for index in range(1, COMPARED)]
+    losses += [float(run(index)) for index in range(1, COMPARED)]
     torch.cuda.reset_peak_memory_stats()
-    result = _measured(model, system, dropout, tuple(losses), ready, lambda index: step(on_gpu[index % BATCHES]))
+    result = _measured(model, system, dropout, tuple(losses), ready, run)
     return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
 
 

@@ -38,16 +38,3 @@ def read_packed(path: Path) -> Artifact:
 def load_packed(path: Path) -> Step:
     """The step on the GPU."""
     return Step(read_packed(path), "cuda")
-
-
-def write_candidates(artifact: Artifact, path: Path) -> None:
-    """Compiles what `dmc tune` times for a step: the candidates for its kernels."""
-    from dmc import dialect
-    from dmc._mlir import ir
-    from dmc.forms import PLANNED
-    from dmc.lowering.candidates import candidates_of
-    from dmc.pipeline import stem
-
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        path.write_bytes(candidates_of(ir.Module.parse(artifact.ir[stem(PLANNED)]), artifact.job).to_bytes())

@@ -53,22 +53,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _prepare(path: Path) -> int:
-    """Compiles the candidates of the kernels of a step."""
+    artifact = Artifact.read(path, to_run=False)
+    if artifact.code is None:
+        raise DmcError(str(path), f"is for {artifact.target}", hint='compile the step with target="cuda"')
+    side = path.with_suffix(CANDIDATES)
+    found = write_candidates(artifact, side)
+    count = sum(len(each.candidates) for each in found.tunables)
+    print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {side.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def write_candidates(artifact: Artifact, side: Path) -> Candidates:
+    """Compiles the candidates for the kernels of a step, and writes them to the file `side`."""
     from dmc import dialect
     from dmc._mlir import ir
     from dmc.forms import PLANNED
     from dmc.lowering.candidates import candidates_of
     from dmc.pipeline import stem
 
-    artifact = Artifact.read(path, to_run=False)
-    if artifact.code is None:
-        raise DmcError(str(path), f"is for {artifact.target}", hint='compile the step with target="cuda"')
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        module = ir.Module.parse(artifact.ir[stem(PLANNED)])
-        found = candidates_of(module, artifact.job)
-    side = path.with_suffix(CANDIDATES)
+        found = candidates_of(ir.Module.parse(artifact.ir[stem(PLANNED)]), artifact.job)
     side.write_bytes(found.to_bytes())
-    count = sum(len(each.candidates) for each in found.tunables)
-    print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {side.stat().st_size / 1e6:.1f} MB")
-    return 0
+    return found

@@ -48,6 +48,12 @@ def test_elements(context: Any, rows: int, columns: int, special: bool) -> None:
     assert_right(shaped("elements", r=rows, c=columns, n=rows * columns), special=special)
 
 
+@pytest.mark.parametrize("half", [1, 5, 32])
+def test_halves_that_change_places(context: Any, half: int) -> None:
+    generated = assert_right(shaped("halves", r=33, c=2 * half, h=half), special=True)
+    assert all(len(recipe.calls) == 1 for recipe in generated.recipes)
+
+
 @FEW
 @given(st.integers(32, 70), st.sampled_from([2, 3, 64, 100, 600]), st.booleans())
 def test_rows(context: Any, rows: int, columns: int, special: bool) -> None:
@@ -68,6 +74,11 @@ def test_few_rows_that_wait_for_another_reduction(context: Any) -> None:
 @given(st.sampled_from([1, 5, 64, 300]), st.sampled_from([1, 3, 64, 70]), st.booleans())
 def test_columns(context: Any, rows: int, columns: int, special: bool) -> None:
     assert_right(shaped("columns", r=rows, c=columns), special=special)
+
+
+def test_shallow_columns_fill_a_tile(context: Any) -> None:
+    generated = assert_right(shaped("columns", r=4, c=5000))
+    assert all(call.programs <= 10 for recipe in generated.recipes for call in recipe.calls)
 
 
 def test_columns_shared_by_programs(context: Any) -> None:
@@ -120,6 +131,14 @@ def test_a_factor_that_is_read_again_is_not_overwritten(context: Any, monkeypatc
     module = region(SQUARE)
     recipe = generate(regions_of(module)["region"]).recipes[0]
     assert recipe.calls[0].views and not recipe.in_place
+
+
+def test_several_programs_of_a_processor_take_turns(context: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)
+    monkeypatch.setattr(tiles, "COPIED", tuple(each for each in tiles.COPIED if each["resident"] == 2)[:1])
+    generated = assert_right(shaped("product", m=520, n=520, k=72, type="bf16"), every=False)
+    (call,) = generated.recipes[0].calls
+    assert call.programs == 4 and "tl.range(tl.program_id(0), 25, 4, flatten=True)" in call.source
 
 
 def test_products_that_are_split_along_their_depth(context: Any) -> None:

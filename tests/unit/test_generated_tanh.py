@@ -1,4 +1,4 @@
-"""The hyperbolic tangent of generated kernels: beside 1, as in GELU and its gradient, and anywhere else."""
+"""The hyperbolic tangent and the error function of generated kernels: beside 1, as in GELU, and anywhere else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dmc.kernels.generated import generate
 from tests.generated_regions import assert_right, region, regions_of, sample
@@ -66,3 +67,18 @@ def test_beside_one_it_is_exact_to_f32(context: Any, body: str) -> None:
     exact = np.tanh(numbers.double().numpy() * 5)
     wanted = 1 + exact if body == GELU else (1 - exact**2) * (1 + exact)
     assert np.abs(made.double().numpy() - wanted).max() < 1e-6
+
+
+def test_the_error_function_beside_one(context: Any) -> None:
+    module = region((HEAD + GELU + TAIL).replace("math.tanh", "math.erf"))
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    assert "functions.erf_beside_one(" in generated.recipes[0].calls[0].source
+    numbers, one = sample(generated.problem.operands, 0)
+    (made,) = interpret(generated.problem, generated.recipes[0], (numbers * 3, one))
+    assert (made.double() - 1 - torch.erf(numbers.double() * 3)).abs().max() < 5e-7
+
+
+def test_the_error_function_anywhere_else(context: Any) -> None:
+    module = region((HEAD + "%r = arith.addf %t, %c2 : f32" + TAIL).replace("math.tanh", "math.erf"))
+    assert "tl.erf(" in generate(regions_of(module)["region"]).recipes[0].calls[0].source

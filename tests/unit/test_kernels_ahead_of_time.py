@@ -14,8 +14,11 @@ from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.problem import TensorType, problem
 from dmc.kernels.recipe import table_rows, type_of
 
-# One problem of each family; one that is quick to compile.
-FAMILIES = ("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward")
+# One problem of each family, one that is quick to compile; and attention whose bias is one row for all.
+FAMILIES = (
+    *("bert_attention_padded", "bert_attention_padded_backward"),
+    *("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward"),
+)
 
 # A process of its own: Triton's interpreter, which other tests use, cannot compile.
 PROGRAM = """

@@ -90,6 +90,7 @@ class Attention(nn.Module):
 def _attention(model: nn.Module, *args: Tensor) -> fx.Node:
     graph = torch.export.export(model, args).graph_module
     recognise_masks(graph)
+    graph.recompile()
     (node,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.scaled_dot_product_attention.default)
     inputs = torch.randn(2, 1, SIZE, 4)
     torch.testing.assert_close(graph(inputs)[0], model(inputs))

@@ -46,9 +46,9 @@ class Fusion:
 def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pieces: bool = False) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
-    A kernel has at most `most_values` operands and results, unless a single operation has more. Small kernels that have
-    nothing to do with each other are joined up to `most_joined`. pieces: whether slices and concatenations are fused
-    with what they read. Linear in the number of operations but for a heap, as long as values have few readers.
+    A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
+    nothing in common are joined up to `most_joined`. pieces: whether slices and concatenations are fused with what they
+    read. Linear in the number of operations but for a heap, if values have few readers.
     """
     merging = _Merging(graph, most_values, pieces)
     merging.run()
@@ -73,9 +73,7 @@ class _Group:
 
 class _Merging:
     def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
-        self.graph = graph
-        self.pieces = pieces
-        self.most_values = most_values
+        self.graph, self.most_values, self.pieces = graph, most_values, pieces
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
         self.groups: dict[int, _Group] = {}

@@ -94,8 +94,9 @@ def _bias(bias, batch, head, row, column, c: tl.constexpr):
     if c.bias_at[2] == 0:
         # One row for all: each value is loaded once.
         return tl.load(address, mask=column < c.columns, other=0.0).to(tl.float32)
-    address += row.to(tl.int64) * c.bias_at[2]
-    return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
+    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+        address += row.to(tl.int64) * c.bias_at[2]
+        return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
 
 
 @triton.jit
