@@ -227,11 +227,6 @@ def _of_a_parameter(m: Inner, x: Tensor) -> Tensor:
     return m.linear(x) + m.queue
 
 
-def _transposed(m: Inner, x: Tensor) -> Tensor:
-    m.queue.transpose_(0, 1)
-    return m.linear(x) * m.scale
-
-
 def _new_parameter(m: Inner, x: Tensor) -> Tensor:
     m.scale = nn.Parameter(m.scale.clamp(min=0.1))
     return m.linear(x) * m.scale
@@ -279,7 +274,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "with gradient": (_with_gradient, r"'queue' is assigned a value that has a gradient"),
     "with gradient, in place": (_with_gradient_in_place, r"'inner\.queue' is assigned a value that has a gradient"),
     "of a parameter": (_of_a_parameter, r"'inner\.queue' is assigned an alias of another"),
-    "transposed": (_transposed, r"'inner\.queue' becomes .*\[6, 4\] but was of shape \[4, 6\]"),
+    "transposed": (
+        lambda m, x: m.linear(x) * m.queue.t_().sum(),
+        r"'inner\.queue' becomes .*\[6, 4\] but was .*\[4, 6\]",
+    ),
     "new parameter": (_new_parameter, r"replaces the parameter 'scale'"),
     "thawed": (_thawed, r"sets requires_grad of inner\.teacher"),
     "input in place": (_input_in_place, r"writes into 'x'"),
