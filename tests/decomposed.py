@@ -43,6 +43,11 @@ def assert_same(own: Callable[..., Any], reference: Callable[..., Any], *tensors
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=1e-5, equal_nan=True)
 
 
+def assert_decomposes(function: Callable[..., Any], *tensors: Tensor, rtol: float = 1e-5) -> None:
+    """`function` gives the same with decompositions as without them."""
+    assert_same(function, function, *tensors, rtol=rtol)
+
+
 def _traced(function: Callable[..., Any], tensors: Sequence[Tensor], decomposed: bool) -> list[Tensor | None]:
     leaves = [each.clone().requires_grad_(each.is_floating_point()) for each in tensors]
     trained = [each for each in leaves if each.requires_grad]

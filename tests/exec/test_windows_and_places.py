@@ -76,7 +76,7 @@ class Rows(nn.Module):
         ]
 
 
-def _total(outputs: list[torch.Tensor], scale: torch.Tensor) -> Any:
+def _total(outputs: Any, scale: torch.Tensor) -> Any:
     # Each element counts differently, so that a gradient at the wrong place is seen.
     counts = [torch.arange(each.numel()).reshape(each.shape) for each in outputs]
     return scale * sum((each * torch.cos(count.float())).mean() for each, count in zip(outputs, counts, strict=True))

@@ -128,13 +128,9 @@ def _session(device: Device, peers: Any = None, is_captured: bool = True, *comma
     rank = 0 if peers is None else 1
     programs = (program, replace(program, rank=1)) if rank else (program,)
     job, code = Job({"rank": len(programs)}, (), {}, programs), DeviceCode({}, {})
-    own = dataclasses.replace(
-        signature,
-        **{
-            name: tuple(_of_rank(spec, rank) for spec in getattr(signature, name))
-            for name in ("state", "batch", "outputs")
-        },
-    )
+    kinds = ("state", "batch", "outputs")
+    specs = {kind: tuple(_of_rank(spec, rank) for spec in getattr(signature, kind)) for kind in kinds}
+    own = dataclasses.replace(signature, **specs)
     return ReplaySession(CudaStreams(device, None), own, job, code, [np.ones(4, np.float32)], peers, is_captured)
 
 
