@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
+from torch.fx.experimental import proxy_tensor
 from torch.nn.modules import module as nn_module
 from torch.utils.checkpoint import _checkpoint_hook
 
@@ -89,6 +90,23 @@ def recount_users(graph: fx.GraphModule) -> None:
             source.users[node] = None
         for region in regions(node):
             recount_users(region)
+
+
+def traced_apart(operand: Tensor, convert: Callable[[], Any]) -> Any:
+    """`convert()`; where that gives `operand` itself, another tensor with the same memory and gradient.
+
+    Export would take the conversion for the operand from then on, also where a step's own types make them differ.
+    """
+    mode = proxy_tensor.get_proxy_mode()
+    before = None if mode is None else proxy_tensor.get_proxy_slot(operand, mode.tracer, None)
+    result = convert()
+    if mode is None or before is None or result is not operand:
+        return result
+    with proxy_tensor.disable_proxy_modes_tracing(), torch.enable_grad():
+        result = operand.view_as(operand)
+    proxy_tensor.set_proxy_slot(result, mode.tracer, proxy_tensor.get_proxy_slot(operand, mode.tracer))
+    proxy_tensor.set_proxy_slot(operand, mode.tracer, before)
+    return result
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:

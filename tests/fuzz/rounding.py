@@ -1,7 +1,7 @@
 """Eager with other roundings: how uncertain results are that were rounded on their way.
 
 What an operation gives is compared with what it gives in float64. Where they differ, it was rounded, and may as well be
-off by that much more; where they do not, it is exact and stays.
+off by that much more; where they do not, it is exact and stays. A NaN that an operation gives has either sign.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class OtherRoundings(TorchDispatchMode):
         wide = found.double()
         error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
         unit = wide.abs() * torch.finfo(found.dtype).eps
-        found.copy_(torch.where(error > 0.0, wide + self._signs(found) * torch.maximum(error, unit), wide))
+        signs = self._signs(found)
+        # What sign a NaN has is left open.
+        other = torch.where(wide.isnan(), wide.copysign(signs), wide)
+        found.copy_(torch.where(error > 0.0, wide + signs * torch.maximum(error, unit), other))
 
     def _round_difference(self, found: Tensor, dy: Tensor, y: Tensor, dim: int) -> None:
         """The gradient of a softmax is y · (dy - Σ y · dy). Attention takes the sum from its results, as FlashAttention

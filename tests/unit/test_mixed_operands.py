@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dmc.importer.decompositions import decompositions
-from tests.interpreted import assert_trains_as_eager
+from dmc.importer.forward.precision import Precision
+from tests.interpreted import RATE, InterpretedStep, assert_trains_as_eager
 
 FLAGS = torch.tensor([True, False, True])
 NARROW = (torch.bfloat16, torch.float16)
@@ -84,3 +85,36 @@ class _Comparisons(nn.Module):
 def test_numbers_are_rounded_before_narrow_types_are_compared(context: Any) -> None:
     x = torch.tensor([256.0, 0.1, 2048.0])
     assert_trains_as_eager(context, _Comparisons(), lambda out, zero: out.mean() * 1e-3 + zero, [(x, torch.zeros([]))])
+
+
+class _Probed(nn.Module):
+    """Reads its own features, converted to a type that they have in fp32, but not in mixed precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2, bias=False)
+        self.linear.weight.data = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.linear(x)
+        with torch.no_grad():
+            seen = features.float()
+        return features * seen
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16_MIXED])
+def test_a_tensor_converted_without_gradients_keeps_its_own(context: Any, precision: Precision) -> None:
+    """The result is the tensor itself in fp32, and another, without a gradient, in mixed precision."""
+    x, y = torch.tensor([[1.0, 2.0], [-1.0, 4.0]]), torch.zeros(1)
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        return output.sum() / 16
+
+    step, model = InterpretedStep(context, _Probed(), loss, (x, y), precision=precision), _Probed()
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision is Precision.BF16_MIXED):
+        value = loss(model(x), y)
+    value.backward()
+    assert step(x, y) == value.item()
+    assert model.linear.weight.grad is not None
+    expected = model.linear.weight.detach() - RATE * model.linear.weight.grad
+    torch.testing.assert_close(step.model_state()["linear.weight"], expected)

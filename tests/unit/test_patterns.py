@@ -19,6 +19,11 @@ def _factor(x: Tensor) -> Tensor:
     return torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPS)
 
 
+def _of_wider_numbers(w: Tensor, x: Tensor) -> Tensor:
+    x = x.bfloat16()
+    return w.bfloat16() * (x * _factor(x.float())).bfloat16()
+
+
 def _tanh(x: Tensor) -> Tensor:
     return 1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))
 
@@ -47,6 +52,7 @@ TAKEN: dict[str, Forward] = {
     "rms_norm": lambda w, x: w * (x * _factor(x)),
     "rms_norm_of_squares": lambda w, x: x * torch.rsqrt((x * x).mean(-1, True) + EPS) * w,
     "rms_norm_used_twice": lambda w, x: w * (x * _factor(x)) + _factor(x),
+    "rms_norm_of_wider_numbers": _of_wider_numbers,
     "gelu": lambda w, x: 0.5 * x * _tanh(x) * w,
 }
 LEFT: dict[str, Forward] = {

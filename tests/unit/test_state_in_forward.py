@@ -274,6 +274,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "with gradient": (_with_gradient, r"'queue' is assigned a value that has a gradient"),
     "with gradient, in place": (_with_gradient_in_place, r"'inner\.queue' is assigned a value that has a gradient"),
     "of a parameter": (_of_a_parameter, r"'inner\.queue' is assigned an alias of another"),
+    "transposed": (
+        lambda m, x: m.linear(x) * m.queue.t_().sum(),
+        r"'inner\.queue' becomes .*\[6, 4\] but was .*\[4, 6\]",
+    ),
     "new parameter": (_new_parameter, r"replaces the parameter 'scale'"),
     "thawed": (_thawed, r"sets requires_grad of inner\.teacher"),
     "input in place": (_input_in_place, r"writes into 'x'"),

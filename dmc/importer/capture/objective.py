@@ -64,12 +64,14 @@ class Objective(nn.Module):
     def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """The loss, the auxiliary outputs, and the new values of reassigned buffers."""
         before, accesses, watch = _Registered.of(self), Accesses(), self.seen.watch
+        shapes = {name: tensor.shape for name, tensor in before.by_name.items()}
         watch.registered = before.by_name
         try:
             with accesses.watched():
                 value, leaves = self._outputs(batch)
         finally:
             watch.registered = {}
+        _check_shapes(shapes, before.by_name)
         self._check_python_state(before, accesses)
         replaced = before.replaced(self)
         self.seen.replaced = tuple(replaced)
@@ -199,6 +201,17 @@ def _made_or_removed(place: str, kind: str, name: str) -> ImportFailure:
         f"the {kind} '{name}' is created or removed in `forward`",
         hint=f"register it in __init__; {_ONCE}",
     )
+
+
+def _check_shapes(before: Mapping[str, torch.Size], now: Mapping[str, Tensor]) -> None:
+    """Of operations in place, such as `transpose_`, which change more than the numbers of a tensor."""
+    for name, tensor in now.items():
+        if tensor.shape != before[name]:
+            raise ImportFailure(
+                "the model",
+                f"'{name}' becomes {describe(tensor)} but was of shape {list(before[name])}",
+                hint=f"keep its shape; {_ONCE}",
+            )
 
 
 def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:

@@ -64,6 +64,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 def _backward(ctx: Any, dloss: Tensor, _logsumexp: Tensor) -> tuple[Any, ...]:
     logits, target, logsumexp = ctx.saved_tensors
+    if ctx.label_smoothing > 0.0:
+        # Eager adds the gradients of two losses, in which infinities of either sign meet.
+        dloss = torch.where(dloss.isinf(), float("nan"), dloss)
     gradient = torch.ops.dmc.softmax_cross_entropy_backward(
         dloss, logits, target, logsumexp, ctx.ignore_index, ctx.label_smoothing
     )

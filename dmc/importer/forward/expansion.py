@@ -28,4 +28,8 @@ def expanded(operation: Callable[..., Any], x: Tensor | Sequence[Tensor], *to: A
 
 
 def _view(source: Tensor, result: Tensor) -> Tensor:
-    return source.view(result.shape) if source.numel() == result.numel() else result
+    # Export takes a result that is the operand itself for the operand from then on: a view, of a region without
+    # gradients, would lose its gradient.
+    if result is source or source.numel() != result.numel():
+        return result
+    return source.view(result.shape)

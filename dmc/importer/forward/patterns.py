@@ -96,8 +96,13 @@ def _is_square_mean(mean: Any, x: Any) -> bool:
     square = mean.args[0]
     last = list(mean.args[1]) in ([-1], [len(_shape(x)) - 1])
     keeps = len(mean.args) > 2 and mean.args[2] is True
-    is_power = _is(square, aten.pow.Tensor_Scalar) and square.args == (x, 2)
-    return last and keeps and (is_power or (_is(square, aten.mul.Tensor) and square.args == (x, x)))
+    if not _is(square, aten.pow.Tensor_Scalar) and not _is(square, aten.mul.Tensor):
+        return False
+    # The mean may be of wider numbers than the product.
+    base, other = square.args
+    is_power = square.target is aten.pow.Tensor_Scalar and other == 2
+    is_product = square.target is aten.mul.Tensor and other is base
+    return last and keeps and x in (base, _widened(base)) and (is_power or is_product)
 
 
 def _tanh_gelu(node: fx.Node) -> _Call | None:

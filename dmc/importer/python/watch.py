@@ -18,7 +18,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
-from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, version
+from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
 
 
 @dataclass
@@ -127,6 +127,13 @@ def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
     return tensor.detach()
 
 
+def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+    # Parameters and buffers are kept in their own types.
+    if watch.name_of(tensor) is not None:
+        return convert(tensor, *args, **kwargs)
+    return traced_apart(tensor, lambda: convert(tensor, *args, **kwargs))
+
+
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
         fact = f"registers another hook on {name} in each call of `forward`"
@@ -166,7 +173,9 @@ _DIFFERENTIATES = _refused(
     "differentiates inside the step", "second-order gradients are not supported; differentiate only the loss"
 )
 _ATTRIBUTES: Any = torch.Tensor
+_CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
 _HANDLERS: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
     _ATTRIBUTES.data.__get__: _data,
     _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
     torch.Tensor.register_hook: _hook,
