@@ -181,9 +181,9 @@ def test_arithmetic_on_unsigned_inputs_is_refused() -> None:
     [
         ((torch.zeros(8, FEATURES, dtype=torch.complex64), torch.zeros(())), "complex"),
         ((torch.zeros(8, FEATURES).to_sparse(), torch.zeros(())), "sparse"),
-        ([torch.zeros(8, FEATURES)], "list"),
+        ([torch.zeros(8, FEATURES)], "got a tensor"),
     ],
-    ids=["complex", "sparse", "list"],
+    ids=["complex", "sparse", "tensor"],
 )
 def test_examples_that_cannot_be_compiled(example: Any, fact: str) -> None:
     with pytest.raises(dmc.errors.DmcError, match=fact) as caught:
