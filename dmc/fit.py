@@ -114,6 +114,8 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     """
     options = dict(keywords)
     example, mesh = options.pop("example"), options.get("mesh")
+    if isinstance(example, list):
+        raise DmcError("example", "is a list of several shapes", hint="pass one batch, such as the largest of them")
     rows = next((each.shape[0] for each in _tensors(example) if each.dim()), 0)
     if not rows:
         raise DmcError("example", "contains no tensor with a batch dimension", hint="pass a batch as an example")

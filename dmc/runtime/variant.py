@@ -60,8 +60,11 @@ class Variant:
 
     def fits(self, values: Sequence[Any]) -> bool:
         """Whether inputs have the shapes of this program, or those of the parts of a rank."""
-        pairs = zip(self.signature.batch, values, strict=True)
-        return all(self._expected(spec, value) is not None for spec, value in pairs)
+        return None not in self._read_as(values)
+
+    def takes_part(self, values: Sequence[Any]) -> bool:
+        """Whether one of the inputs would be taken as a rank's part."""
+        return self._read_as(values) != [*self.signature.batch]
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> list[LazyArray]:
         """Queues a call; its outputs, assembled from the parts of the held ranks."""
@@ -82,6 +85,9 @@ class Variant:
     def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
         return to_array(value, self._expected(spec, value) or spec, f"input {spec.name!r}", InputError)
 
+    def _read_as(self, values: Sequence[Any]) -> list[TensorSpec | None]:
+        return [self._expected(spec, value) for spec, value in zip(self.signature.batch, values, strict=True)]
+
     def _expected(self, spec: TensorSpec, value: Any) -> TensorSpec | None:
         """The whole tensor, or a rank's part of it, whichever has the shape of `value`."""
         part, _ = self.ranks.seen(spec)
@@ -93,7 +99,8 @@ def fitting(variants: Sequence[Variant], values_of: Batch) -> tuple[Variant, Seq
     """The variant for a batch, and the batch in its order: the first whose shapes it has, else the one
     with the nearest, which refuses it.
 
-    Raises InputError where no variant takes such inputs.
+    Raises InputError where no variant takes such inputs, and where they are a rank's part of one batch and the whole of
+    another.
     """
     if len(variants) == 1:
         return variants[0], values_of(variants[0].signature)
@@ -105,10 +112,13 @@ def fitting(variants: Sequence[Variant], values_of: Batch) -> tuple[Variant, Seq
         except InputError as error:
             misfit = error
             continue
-        if variant.fits(tried[-1][1]):
-            return tried[-1]
     if misfit is not None and not tried:
         raise misfit
+    if found := [pair for pair in tried if pair[0].fits(pair[1])]:
+        if len({variant.takes_part(values) for variant, values in found}) > 1:
+            fact = "has the shape of a rank's part of one example, and of the whole of another"
+            raise InputError("batch", fact, hint="compile for shapes none of which is a part of another")
+        return found[0]
     return min(tried, key=lambda pair: _distance(*pair))
 
 

@@ -62,6 +62,11 @@ def test_a_batch_that_needs_more_is_computed_again_in_part() -> None:
     assert again.ns > roomy.ns and again.per_sample_ns == again.ns / 128
 
 
+def test_one_batch_is_fitted_not_several() -> None:
+    with pytest.raises(DmcError, match=r"example: is a list of several shapes\n  hint: pass one batch"):
+        planner({"example": [(torch.zeros(8, 2),), (torch.zeros(4, 2),)]}, 1 << 30)
+
+
 def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature
 from dmc.runtime.step import Step
+from dmc.runtime.variant import Variant, fitting
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE, initial_state
 
@@ -107,6 +108,26 @@ def test_it_takes_the_global_batch_or_its_own_part(rank: Rank) -> None:
     np.testing.assert_array_equal(session.given[2], [2, 3])
     with pytest.raises(InputError, match=r"input 'x': expected f32\[4, 3\], got f32\[3, 3\]"):
         step.call_flat({"x": X[:3], "y": y, "ids": ids, "mask": mask})
+
+
+@pytest.mark.parametrize("rows", [(4, 2), (2, 4)])
+def test_a_batch_that_is_one_whole_and_a_part_of_another_is_refused(rows: tuple[int, int]) -> None:
+    variants = [_variant(number, count) for number, count in enumerate(rows)]
+
+    def taken(count: int) -> int:
+        variant, _ = fitting(variants, lambda signature: [np.zeros((count, *spec.shape[1:])) for spec in signature.batch])
+        return rows[variant.number]
+
+    assert (taken(1), taken(4)) == (2, 4)
+    with pytest.raises(InputError, match="has the shape of a rank's part of one example, and of the whole of another"):
+        taken(2)
+
+
+def _variant(number: int, rows: int) -> Variant:
+    """For batches of so many rows."""
+    batch = tuple(dataclasses.replace(spec, shape=(rows, *spec.shape[1:])) for spec in ON_TWO.batch)
+    signature = dataclasses.replace(ON_TWO, batch=batch)
+    return Variant(number, signature, Ranks(signature, only=1), Session())
 
 
 def test_state_is_whole_on_every_rank(rank: Rank) -> None:
