@@ -147,7 +147,7 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind, observer = targets(target), _precision(precision), observer or Observer()
+    chosen, kind, observer = targets(target), precision_named(precision), observer or Observer()
     check_plan(mesh, plan)
     _check_settings(executor, memory_cap)
     _check_ranks(mesh, chosen, executor)
@@ -249,7 +249,8 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
 
 
-def _precision(name: str) -> Precision:
+def precision_named(name: str) -> Precision:
+    """Raises DmcError for a name of none."""
     try:
         return Precision(name)
     except ValueError:

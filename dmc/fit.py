@@ -10,11 +10,10 @@ import torch
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.api import check_plan
+from dmc.api import check_plan, precision_named
 from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
 from dmc.executors import Builder, Settings
-from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.machine import machine, machine_for
 from dmc.observer import Observer
@@ -153,7 +152,7 @@ def _job(
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        imported = import_step(model, loss, optimizer, example, Precision(precision), accumulate, seed, context)
+        imported = import_step(model, loss, optimizer, example, precision_named(precision), accumulate, seed, context)
         state_plan(imported, plan, accumulate, chosen[0])
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())
         return builder.plan().job, name

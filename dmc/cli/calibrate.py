@@ -44,9 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     world = world_from_environment(os.environ)
     if arguments.device == "cpu" and world is not None:
         raise DmcError(world.launcher, "starts several processes", hint="start dmc calibrate --device cpu alone")
+    # Before what takes minutes.
+    table = None if arguments.tuning is None else Table.read(arguments.tuning)
     found = _cpu(arguments.files) if arguments.device == "cpu" else _gpu(world, arguments.files)
-    if arguments.tuning is not None:
-        found = replace(found, device=also_tuned(found.device, Table.read(arguments.tuning).choices))
+    if table is not None:
+        found = replace(found, device=also_tuned(found.device, table.choices))
     if world is None or world.rank == 0:
         write_machine(found, arguments.output)
         print(f"{arguments.output}: {found.description}; cost table {cost_table_hash(found)[:12]}")

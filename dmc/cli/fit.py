@@ -42,6 +42,9 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError."""
     cap = size_of(arguments.cap)
+    # Before the search, which takes minutes.
+    if arguments.plot and Path(arguments.plot).suffix.lower() != ".png":
+        raise DmcError(arguments.plot, "is not the name of a PNG", hint="use the suffix .png")
     made = function_of(arguments.source)()
     if not isinstance(made, Mapping):
         fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
@@ -93,8 +96,6 @@ def _print(search: Search, cap: int) -> None:
 
 
 def _plot(search: Search, path: str) -> None:
-    if Path(path).suffix.lower() != ".png":
-        raise DmcError(path, "is not the name of a PNG", hint="use the suffix .png")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -67,6 +67,13 @@ def test_one_batch_is_fitted_not_several() -> None:
         planner({"example": [(torch.zeros(8, 2),), (torch.zeros(4, 2),)]}, 1 << 30)
 
 
+def test_an_unknown_precision_is_refused_by_name() -> None:
+    keywords = {"model": nn.Linear(2, 2), "optimizer": dmc.optim.SGD(lr=0.1), "precision": "fp31"}
+    plan, *_ = planner({**keywords, "example": (torch.zeros(8, 2),)}, 1 << 30)
+    with pytest.raises(DmcError, match="precision 'fp31': does not exist"):
+        plan(8)
+
+
 def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +95,9 @@ def test_the_command_prints_what_fits_and_what_does_not(
     assert "largest: 27; fastest per sample: 27" in [" ".join(line) for line in lines]
     assert any(line[:1] == ["batch"] and "2,000" in line for line in lines)
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
-    assert main([*command[:-2], "fit.svg"]) == 1
+    searches = len(seen)
+    assert main([*command[:-2], "fit.svg", "--quiet"]) == 1
+    assert len(seen) == searches, "refused before the search"
 
 
 def test_sizes() -> None:
