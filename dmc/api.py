@@ -149,7 +149,7 @@ def compile_artifact(
     """
     chosen, kind, observer = targets(target), precision_named(precision), observer or Observer()
     check_plan(mesh, plan)
-    _check_settings(executor, memory_cap)
+    _check_settings(executor, memory_cap, evaluation)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
@@ -224,8 +224,12 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
-def _check_settings(executor: str, memory_cap: Any) -> None:
-    """Raises DmcError for an executor that does not exist, and a cap that is not a positive integer."""
+def _check_settings(executor: str, memory_cap: Any, evaluation: Any) -> None:
+    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and an evaluation that
+    is no function."""
+    if not (isinstance(evaluation, bool) or callable(evaluation)):
+        fact = f"is {evaluation!r}; it must be True, False or a function"
+        raise DmcError("evaluation", fact, hint="True evaluates the loss of training, whatever that is")
     if executor not in get_args(Executor):
         raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
     if memory_cap is not None and not _is_size(memory_cap):

@@ -109,6 +109,7 @@ def test_a_gpu_alone_is_planned_and_proven(tmp_path: Path) -> None:
         ({"target": "cpu+cpu"}, "names one kind of machine twice"),
         ({"machine": "nonesuch"}, "nonesuch"),
         ({"memory_cap": "1GB"}, "memory_cap: is '1GB'; it must be a positive integer number of bytes"),
+        ({"evaluation": None}, "evaluation: is None; it must be True, False or a function"),
         ({"memory_cap": 1e9}, "memory_cap: is 1000000000.0"),
         ({"memory_cap": 0}, "memory_cap: is 0"),
         ({"memory_cap": True}, "memory_cap: is True"),
