@@ -12,18 +12,13 @@ from iree.compiler.tools import CompilerToolError
 
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
+from dmc.lowering.equal_results import MERGE_EQUAL
 from dmc.target import CPU, Target
 
 # IREE's input, and its program between our two calls, is verified when parsed. Also verifying after each of its passes
 # would take a third of its time.
 _FAST = "--verify=false"
-# If a dispatch has equal results, IREE's folding of flow.dispatch.region replaces them by wrong ones. That two are
-# equal shows once their loops are fused: this fuses and deduplicates them before dispatches are formed.
-_FUSED_FIRST = (
-    "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
-    "iree-dispatch-creation-fold-unit-extent-dims-for-func,"
-    "iree-dispatch-creation-fuse-multi-use-elementwise-producer,canonicalize,cse))"
-)
+_MERGE_EQUAL = f"--iree-preprocessing-pass-pipeline=builtin.module({MERGE_EQUAL})"
 # torch-mlir's MLIR cannot register an operation with a dot in its name.
 _FUSION_BARRIER = (f'"{FUSION_BARRIER}"', '"iree_tensor_ext.compute_barrier.start"')
 _DISPATCH = re.compile(r"stream\.cmd\.dispatch (@[\w:@]+)[^\n]*\{\n(.*?)\n\s*\}", re.DOTALL)
@@ -66,7 +61,7 @@ def as_input(text: str) -> bytes:
 def run_iree(source: bytes, target: Target, *flags: str) -> bytes:
     """The output of IREE's compiler for `source`; raises DmcError with its messages if it fails."""
     try:
-        output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, _FUSED_FIRST, *flags])
+        output = iree.compile_str(source, extra_args=[*target.iree_flags, _FAST, _MERGE_EQUAL, *flags])
     except CompilerToolError as error:
         raise DmcError(
             f"target '{target.name}'",

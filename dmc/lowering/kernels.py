@@ -11,6 +11,7 @@ from dmc.analysis.kernels.decompositions import decompositions
 from dmc.errors import DmcError
 from dmc.lowering.composites import open_composites
 from dmc.lowering.deep_products import split_deep_products
+from dmc.lowering.equal_results import mixed_up, refuse, share_results
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
@@ -57,11 +58,13 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
 @functools.lru_cache(maxsize=8)
 def _compiled(text: str, target: Target) -> CodeLibrary:
     library = _library(text, target, _ONE_DISPATCH)
-    several = too_large(text, library, target)
+    several = too_large(text, library, target) | _mixed_up(text, library, target)
     if not several:
         return library
     one = _library(without(text, several), target, _ONE_DISPATCH) if several < set(library.kernels) else None
-    rest = _library(without(text, set(library.kernels) - several), target)
+    alone = without(text, set(library.kernels) - several)
+    rest = _library(alone, target)
+    refuse(_mixed_up(alone, rest, target))
     return rest if one is None else one.joined(rest)
 
 
@@ -69,6 +72,15 @@ def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
     schedule = stream_text(text, target, *_FLAGS, *flags)
     check_bindings(schedule, target)
     return read_library(schedule)
+
+
+def _mixed_up(text: str, library: CodeLibrary, target: Target) -> set[str]:
+    """The kernels of which IREE mixes results up (`dmc.lowering.equal_results`)."""
+    doubtful = share_results(library)
+    if not doubtful:
+        return set()
+    only = without(text, set(library.kernels) - doubtful)
+    return mixed_up(library, run_iree(as_input(only), target, *_FLAGS, "--compile-to=preprocessing").decode())
 
 
 def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from dmc.interpreter.dtypes import Array
@@ -36,13 +38,31 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
 
     How far eager is from itself when its parameters are rounded differently; and the largest effect of the order of a
     sum of `longest` terms: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially.
+    Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially. A sum that cancels to
+    rounding, as the gradient of a bias before batch norm, has terms as large as others: the share is then of the
+    largest change of its kind.
     """
-    starts = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
-    return {
+    specs = artifact.signature.state
+    starts = {spec.name: array for spec, array in zip(specs, artifact.state, strict=True)}
+    slack = {
         name: _of_rounding(value, disturbed.values[name]).plus(of_a_sum(value, starts.get(name), longest))
         for name, value in reference.values.items()
     }
+    largest = _largest_changes(specs, starts, reference)
+    for spec in specs:
+        value = reference.values.get(spec.name)
+        if value is not None and is_rounding(value, starts[spec.name], disturbed.values[spec.name]):
+            each = _share(longest) * largest[_kind(spec)]
+            slack[spec.name] = slack[spec.name].plus(Slack(each, each * value.size**0.5))
+    return slack
+
+
+def is_rounding(value: Array, start: Array, disturbed: Array) -> bool:
+    """Whether eager's change of a tensor may be rounding alone: rounding differently moves it by half of that."""
+    if value.dtype.kind not in "fV":
+        return False
+    (_, change), (_, noise) = _apart(value, start), _apart(value, disturbed)
+    return noise > 0 and 2 * noise >= change
 
 
 def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
@@ -50,8 +70,29 @@ def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
     if value.dtype.kind not in "fV":
         return Slack()
     before = np.broadcast_to(np.zeros((), value.dtype), value.shape) if start is None else start
-    share, (largest, norm) = min(terms * ROUNDING, LONGEST_SUM), _apart(value, before)
+    share, (largest, norm) = _share(terms), _apart(value, before)
     return Slack(share * largest, share * norm)
+
+
+def _share(terms: int) -> float:
+    return min(terms * ROUNDING, LONGEST_SUM)
+
+
+def _largest_changes(
+    specs: Sequence[StateSpec], starts: Mapping[str, Array], reference: Reference
+) -> Mapping[str, float]:
+    """The largest change of an element, by kind."""
+    largest: dict[str, float] = {}
+    for spec in specs:
+        value = reference.values.get(spec.name)
+        if value is not None and value.dtype.kind in "fV":
+            largest[_kind(spec)] = max(largest.get(_kind(spec), 0.0), _apart(value, starts[spec.name])[0])
+    return largest
+
+
+def _kind(spec: StateSpec) -> str:
+    """Parameters, or slots of one name of the optimizer."""
+    return spec.name.rpartition(".")[2] if spec.role == "optimizer" else spec.role
 
 
 def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:

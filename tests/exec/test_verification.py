@@ -231,3 +231,22 @@ def test_a_model_that_refuses_f32_is_disturbed_in_its_own_type(monkeypatch: pyte
     example = {"x": torch.ones(ROWS, WIDTH, dtype=torch.bfloat16)}
     dmc.compile(Insisting(), optimizer=dmc.optim.SGD(lr=0.1), example=example, verify=True, observer=observer)
     assert observer.notes == ["a step of PyTorch eager in f32 fails: only bfloat16"]
+
+
+class Cancelled(nn.Module):
+    """The bias of the convolution has no gradient but for rounding, of a sum of 2048 terms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.norm, self.head = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[n, 1, h, w] → f32[n, 4]"""
+        return self.head(torch.relu(self.norm(self.convolution(x))).mean((2, 3)))
+
+
+def test_a_gradient_that_is_rounding_may_be_rounded_otherwise() -> None:
+    torch.manual_seed(4)
+    model, loss, optimizer = Cancelled(), nn.functional.cross_entropy, dmc.optim.SGD(lr=0.1)
+    example = (2 * torch.randn(8, 1, 16, 16), torch.zeros(8, dtype=torch.int64))
+    dmc.compile(model, loss=loss, optimizer=optimizer, example=example, verify=True).close()

@@ -20,7 +20,7 @@
 // CAP-NEXT: %[[DX:[^ ]+]] = "dm.kernel"(%[[DA]], %[[AGAIN]], %[[VIEW]]) {{.*}}label = "h.0, backward"
 // CAP-NEXT: return %[[DX]], %[[LOSS]]
 // TABLE: results of {{ *}}kernels {{ *}}bytes {{ *}}µs to compute again {{ *}}decision
-// TABLE-NEXT: h.* {{ *}}1 {{ *}}4,096 {{ *}}2.0 {{ *}}computed again: memory cap
+// TABLE-NEXT: h.* {{ *}}1 {{ *}}4,096 {{ *}}0.5 {{ *}}computed again: memory cap
 // TABLE-NEXT: h.* {{ *}}1 {{ *}}4,096 {{.*}}kept{{$}}
 // TABLE: peak {{[0-9,]+}} → {{[0-9,]+}} bytes; 1 kernels run again, {{.*}} µs
 func.func private @one(%x: tensor<1024xf32>) -> tensor<1024xf32> attributes {dm.kind = "other"} {

@@ -10,7 +10,7 @@ import pytest
 
 from dmc.runtime.difference import Slack, difference
 from dmc.runtime.tolerance import TOLERANCE
-from dmc.verification.expected import LONGEST_SUM, of_a_sum
+from dmc.verification.expected import LONGEST_SUM, is_rounding, of_a_sum
 
 FP32 = TOLERANCE["fp32"]
 ONES = np.ones(4, np.float32)
@@ -46,3 +46,10 @@ def test_nan_and_infinity_stand_where_they_stand() -> None:
     for other in ([np.inf, np.inf, -np.inf, 1.0], [np.nan, -np.inf, -np.inf, 1.0], [np.nan, np.inf, -np.inf, np.nan]):
         found = difference("aux0", np.array(other, np.float32), odd, FP32, slack=Slack(1e9, 1e9))
         assert found is not None
+
+
+def test_only_a_change_as_small_as_its_noise_is_rounding() -> None:
+    start, rounded = ONES, ONES + np.float32(2.0**-22)
+    assert is_rounding(ONES, start, rounded) and is_rounding(rounded, start, ONES)
+    assert not is_rounding(ONES + np.float32(1e-5), start, ONES + np.float32(1e-5) + np.float32(2.0**-22))
+    assert not is_rounding(ONES, start, ONES), "where nothing is disturbed, nothing is rounded"
