@@ -248,7 +248,8 @@ class Step:
         signature, batch = program.signature, program.arrays(values)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
-        expected = self._on_cpu(batch, given["lr"], check_finite) if self._verifies else None
+        named = {spec.name: array for spec, array in zip(signature.batch, batch, strict=True)}
+        expected = self._on_cpu(named, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
         outputs = program.issue(controls, batch)
         if expected is not None and (found := expected.differences(self._left(program, outputs))):
@@ -256,11 +257,12 @@ class Step:
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return program, outputs
 
-    def _on_cpu(self, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
+    def _on_cpu(self, batch: Mapping[str, np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
         """The CPU's outcome of this step."""
         before = self.snapshot()
         with contextlib.closing(Step(before, "cpu")) as other:
-            left = other._left(*other._issue(lambda _: batch, rates.tolist(), check_finite))
+            outputs = other._issue(lambda signature: in_order(batch, signature), rates.tolist(), check_finite)
+            left = other._left(*outputs)
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}
         return Expected(left, specs, start, float(rates.max()), tolerance, "the CPU")

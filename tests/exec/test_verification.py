@@ -153,9 +153,9 @@ class _Other:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
 
-    def issue(self, controls: Any, batch: Any) -> Any:
+    def issue(self, controls: Any, batch: Any, program: int = 0) -> Any:
         """As that of a session."""
-        return self.session.issue(controls, [np.float32(self.factor) * each for each in batch])
+        return self.session.issue(controls, [np.float32(self.factor) * each for each in batch], program)
 
 
 def _no_such_processor(requires: Any, what: str) -> None:
@@ -173,6 +173,8 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
     step = dmc.runtime.load(tmp_path / "step.dmc")
     other = _Other(vars(step)["_session"])
     monkeypatch.setattr(step, "_session", other)
+    variants = [dataclasses.replace(each, session=other) for each in vars(step)["_variants"]["training"]]
+    monkeypatch.setitem(vars(step)["_variants"], "training", variants)
     step.verify_next()
     step(*example)
     other.factor = 2.0
