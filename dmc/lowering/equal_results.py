@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from dmc.errors import DmcError
-from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode, leaves
+from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
+from dmc.program.code import Place
 
 _TIDY = "canonicalize,cse"
 _LOOPS = (
@@ -47,10 +49,28 @@ def refuse(names: set[str]) -> None:
 
 
 def _shared(code: KernelCode) -> int:
-    """How many results are copies of others, or of a value that was copied to another before."""
-    copies = [each for each in leaves(code.commands) if isinstance(each, Copy) and each.target.role == "write"]
-    starts = [(each.source.role, each.source.index, each.source.offset) for each in copies]
+    """How many results are copies of others, or of a value that was copied to another before.
+
+    The only result of a dispatch cannot be mixed up with another of its results.
+    """
+    commands = list(leaves(code.commands))
+    alone = set(_only_results(commands))
+    copies = [each.source for each in commands if isinstance(each, Copy) and each.target.role == "write"]
+    starts = [start for start in map(_start, copies) if start not in alone]
     return _repeated([each for each in starts if each[0] == "scratch"]) + sum(role == "write" for role, _, _ in starts)
+
+
+def _only_results(commands: Sequence[Dispatch | Fill | Copy]) -> Iterator[tuple[str, int, int]]:
+    """Where dispatches that write one buffer begin to write."""
+    for each in commands:
+        if isinstance(each, Dispatch):
+            written = [binding.place for binding in each.bindings if binding.access != "ro"]
+            if len(written) == 1:
+                yield _start(written[0])
+
+
+def _start(place: Place) -> tuple[str, int, int]:
+    return place.role, place.index, place.offset
 
 
 def _repeated(values: list[str] | list[tuple[str, int, int]]) -> int:

@@ -168,7 +168,7 @@ def test_a_checkpoint_moves_between_meshes() -> None:
 
 
 def test_an_output_may_stay_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmc.api.write_plan", _write_plan_with_split_output)
+    monkeypatch.setattr("dmc.compilation.write_plan", _write_plan_with_split_output)
     case = _pair()
     one, step = compile_case(case, OPTIMIZER), _compiled(case, _dp2_tp2())
     assert step.signature.splits["aux0"] == ((("dp", 1),), ())

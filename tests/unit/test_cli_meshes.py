@@ -56,13 +56,13 @@ def test_the_command_line_goes_before_what_the_function_says(
         return {"model": None, "optimizer": None, "example": (), "mesh": dmc.Mesh(dp=8), "target": "cpu"}
 
     monkeypatch.setattr(dmc, "compile_artifact", compile_artifact)
-    monkeypatch.setattr("dmc.cli.compile._function", lambda source: make_step)
+    monkeypatch.setattr("dmc.cli.compile.function_of", lambda source: make_step)
     monkeypatch.setattr("dmc.cli.compile._check_keywords", lambda keywords, source: None)
     out = ["-o", str(tmp_path / "step.dmc"), "--quiet"]
     assert main(["compile", "train:make_step", "--mesh", "dp=2", "--plan", "zero2", "--target", "cuda", *out]) == 1
     mesh = dmc.Mesh(dp=2)
     assert given == {"mesh": mesh, "plan": dmc.plan(mesh).use(dmc.plans.zero2()), "target": "cuda"}
     assert "is looked at no further" in capsys.readouterr().err
-    monkeypatch.setattr("dmc.cli.compile._function", lambda source: lambda: {"model": None})
+    monkeypatch.setattr("dmc.cli.compile.function_of", lambda source: lambda: {"model": None})
     assert main(["compile", "train:make_step", "--plan", "zero2", *out]) == 1
     assert "--plan zero2: is given without a mesh" in capsys.readouterr().err

@@ -190,7 +190,8 @@ class _Merging:
         """Whether others that read the results of one kernel would wait for a movement for which the other waits."""
         if not self.waits.is_more(late, early):
             return False
-        readers = {each for value in self.groups[early].writes for each in self.readers.get(value, ())}
+        nodes = {each for value in self.groups[early].writes for each in self.readers.get(value, ())}
+        readers = set(map(self.clusters.find, nodes))
         return any(self.waits.is_more(late, each) for each in readers - {early, late})
 
     def _are_siblings(self, first: int, second: int) -> bool:
