@@ -49,12 +49,24 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
         for name, value in reference.values.items()
     }
     largest = _largest_changes(specs, starts, reference)
+    noise = {name for name in slack if name in starts and is_rounding(*_three(name, reference, starts, disturbed))}
+    # Where what an optimizer keeps of a gradient is rounding, so is the change of the parameter.
+    noise |= {name.rpartition(".")[0] for name in noise} & set(starts)
     for spec in specs:
-        value = reference.values.get(spec.name)
-        if value is not None and is_rounding(value, starts[spec.name], disturbed.values[spec.name]):
+        if spec.name in noise and spec.name in slack:
+            value, start, _ = _three(spec.name, reference, starts, disturbed)
             each = _share(longest) * largest[_kind(spec)]
-            slack[spec.name] = slack[spec.name].plus(Slack(each, each * value.size**0.5))
+            # Adam makes whole steps of what rounding leaves, in either direction.
+            change, norm = _apart(value, start)
+            either = Slack(2 * change, 2 * norm)
+            slack[spec.name] = slack[spec.name].plus(Slack(each, each * value.size**0.5)).plus(either)
     return slack
+
+
+def _three(
+    name: str, reference: Reference, starts: Mapping[str, Array], disturbed: Reference
+) -> tuple[Array, Array, Array]:
+    return reference.values[name], starts[name], disturbed.values[name]
 
 
 def is_rounding(value: Array, start: Array, disturbed: Array) -> bool:
