@@ -70,11 +70,11 @@ def _three(
 
 
 def is_rounding(value: Array, start: Array, disturbed: Array) -> bool:
-    """Whether eager's change of a tensor may be rounding alone: rounding differently moves it by half of that."""
+    """Whether eager's change of a tensor may be rounding alone: rounding differently, by the margin, moves it as far."""
     if value.dtype.kind not in "fV":
         return False
     (_, change), (_, noise) = _apart(value, start), _apart(value, disturbed)
-    return noise > 0 and 2 * noise >= change
+    return noise > 0 and MARGIN * noise >= change
 
 
 def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
