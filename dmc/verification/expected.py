@@ -70,7 +70,7 @@ def _three(
 
 
 def is_rounding(value: Array, start: Array, disturbed: Array) -> bool:
-    """Whether eager's change of a tensor may be rounding alone: rounding differently, by the margin, moves it as far."""
+    """Whether eager's change of a tensor may be rounding alone: `MARGIN` times what other rounding moves it."""
     if value.dtype.kind not in "fV":
         return False
     (_, change), (_, noise) = _apart(value, start), _apart(value, disturbed)
