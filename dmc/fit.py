@@ -146,7 +146,7 @@ def _job(
     seed: int = 0,
     **_: Any,
 ) -> tuple[Job, str]:
-    """The plan of a step, and the machine that it is for."""
+    """The plan of a step, and the machine that it is for. What else `dmc.compile` takes does not change its memory."""
     check_plan(mesh, plan)
     chosen = targets(target)
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)

@@ -6,15 +6,13 @@ Command-line options override the function's values.
 from __future__ import annotations
 
 import argparse
-import inspect
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dmc
 from dmc.cli.meshes import mesh_from, plan_from
 from dmc.cli.progress import shown
-from dmc.cli.source import function_of
+from dmc.cli.source import as_keywords, check_keywords, function_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.program.tuning import TUNED
@@ -81,10 +79,7 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
             fact = f"returned a step that is already compiled, so {options} cannot apply"
             raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
         return made.snapshot()
-    if not isinstance(made, Mapping):
-        fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
-        raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
-    keywords: dict[str, Any] = {**made, **given}
+    keywords = {**as_keywords(made, arguments.source), **given}
     if "mesh" in given:
         keywords["mesh"] = mesh_from(given["mesh"])
     if "plan" in given:
@@ -94,17 +89,6 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
     beside = Path(arguments.output).with_suffix(TUNED)
     if "tuning" not in keywords and beside.exists() and "cuda" in str(keywords.get("target", "")).split("+"):
         keywords["tuning"] = str(beside)
-    _check_keywords(keywords, arguments.source)
+    check_keywords(keywords, arguments.source)
     # Imported here: only this command needs the compiler. The device is not opened: it may be in another machine.
     return dmc.compile_artifact(**keywords, observer=observer)
-
-
-def _check_keywords(keywords: Mapping[str, Any], source: str) -> None:
-    parameters = inspect.signature(dmc.compile_artifact).parameters
-    unknown = sorted(set(keywords) - set(parameters) | {"observer"} & set(keywords))
-    missing = sorted(n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in keywords)
-    facts = [f"does not accept {', '.join(unknown)}"] if unknown else []
-    facts += [f"requires {', '.join(missing)}"] if missing else []
-    if facts:
-        fact = f"dmc.compile {' and '.join(facts)}"
-        raise DmcError(source, fact, hint="return a dict of the keyword arguments of dmc.compile")

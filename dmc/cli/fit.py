@@ -10,12 +10,11 @@ import argparse
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmc.cli.progress import shown
-from dmc.cli.source import function_of
+from dmc.cli.source import as_keywords, check_keywords, function_of
 from dmc.errors import DmcError
 
 if TYPE_CHECKING:
@@ -40,21 +39,20 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command; raises DmcError."""
+    """Runs the command; 1 where nothing fits. Raises DmcError."""
     cap = size_of(arguments.cap)
     # Before the search, which takes minutes.
     if arguments.plot and Path(arguments.plot).suffix.lower() != ".png":
         raise DmcError(arguments.plot, "is not the name of a PNG", hint="use the suffix .png")
-    made = function_of(arguments.source)()
-    if not isinstance(made, Mapping):
-        fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
-        raise DmcError(arguments.source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
+    made = as_keywords(function_of(arguments.source)(), arguments.source)
     given = {name: value for name in ("target", "machine") if (value := getattr(arguments, name)) is not None}
+    keywords = {**made, **given}
+    check_keywords(keywords, arguments.source)
     # The compiler takes a while to load, and only some commands need it.
     from dmc.fit import Fit, find, planner
 
     with shown(arguments.quiet) as observer:
-        plan, batch, step = planner({**made, **given}, cap)
+        plan, batch, step = planner(keywords, cap)
 
         def watched(count: int) -> Fit:
             with observer.stage(f"batch {count}"):
@@ -64,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _plot(search, arguments.plot)
     _print(search, cap)
-    return 0
+    return 0 if search.fits else 1
 
 
 def size_of(text: str) -> int:
@@ -92,7 +90,9 @@ def _print(search: Search, cap: int) -> None:
         console.print(f"batch {batch} needs {needed:,} B, more than the cap of {cap:,} B")
     if search.fits:
         fastest = min(search.fits, key=lambda each: each.per_sample_ns)
-        console.print(f"largest: {search.fits[-1].batch}; fastest per sample: {fastest.batch}")
+        # So many plans were not enough to find one that is too large.
+        largest = "largest" if search.refused else "largest that was tried"
+        console.print(f"{largest}: {search.fits[-1].batch}; fastest per sample: {fastest.batch}")
 
 
 def _plot(search: Search, path: str) -> None:

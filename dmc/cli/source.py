@@ -1,12 +1,15 @@
-"""The Python function that a command line names, as in `my_module:make_step`."""
+"""The Python function that a command line names, as in `my_module:make_step`, and the keyword arguments it returns."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+import dmc
 from dmc.errors import DmcError
 
 _USAGE = "write it as in `dmc compile my_module:make_step`"
@@ -30,3 +33,23 @@ def function_of(source: str) -> Any:
     if not callable(function := getattr(module, name, None)):
         raise DmcError(source, f"module {module_name!r} has no function {name!r}", hint=_USAGE)
     return function
+
+
+def as_keywords(made: Any, source: str) -> dict[str, Any]:
+    """What the function `source` returned. Raises DmcError if that is no dictionary."""
+    if not isinstance(made, Mapping):
+        fact = f"returned {type(made).__name__}, expected a dict of keyword arguments for dmc.compile"
+        raise DmcError(source, fact, hint='such as {"model": ..., "loss": ..., "optimizer": ...}')
+    return dict(made)
+
+
+def check_keywords(keywords: Mapping[str, Any], source: str) -> None:
+    """Raises DmcError where `dmc.compile` does not accept them, or requires others."""
+    parameters = inspect.signature(dmc.compile_artifact).parameters
+    unknown = sorted(set(keywords) - set(parameters) | {"observer"} & set(keywords))
+    missing = sorted(n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in keywords)
+    facts = [f"does not accept {', '.join(unknown)}"] if unknown else []
+    facts += [f"requires {', '.join(missing)}"] if missing else []
+    if facts:
+        fact = f"dmc.compile {' and '.join(facts)}"
+        raise DmcError(source, fact, hint="return a dict of the keyword arguments of dmc.compile")

@@ -123,7 +123,7 @@ class Step:
         The batch is nested like the example at compilation: torch tensors, numpy arrays, or numbers for shape (), with
         exactly the shapes and element types of `signature.batch`; the memory may be reused as soon as this returns. lr:
         one learning rate for all parameter groups, one for each, or a scheduler (`CompiledStep.scheduler`); by default
-        those of the optimizer. At most two steps are in flight.
+        those of the optimizer. At most two steps of each program (shape) are in flight.
 
         check_finite waits for the step and raises NonFiniteLossError if its loss is NaN or infinite; the state is then
         unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step

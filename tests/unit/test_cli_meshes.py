@@ -57,7 +57,7 @@ def test_the_command_line_goes_before_what_the_function_says(
 
     monkeypatch.setattr(dmc, "compile_artifact", compile_artifact)
     monkeypatch.setattr("dmc.cli.compile.function_of", lambda source: make_step)
-    monkeypatch.setattr("dmc.cli.compile._check_keywords", lambda keywords, source: None)
+    monkeypatch.setattr("dmc.cli.compile.check_keywords", lambda keywords, source: None)
     out = ["-o", str(tmp_path / "step.dmc"), "--quiet"]
     assert main(["compile", "train:make_step", "--mesh", "dp=2", "--plan", "zero2", "--target", "cuda", *out]) == 1
     mesh = dmc.Mesh(dp=2)

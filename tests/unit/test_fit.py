@@ -77,7 +77,11 @@ def test_an_unknown_precision_is_refused_by_name() -> None:
 def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "fitted_step.py").write_text("def make_step():\n    return {'example': ()}\n")
+    (tmp_path / "fitted_step.py").write_text(
+        source="def make_step():\n    return {'model': None, 'optimizer': None, 'example': ()}\n"(
+            tmp_path / "fitted_step.py"
+        ).write_text(source)
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     seen: list[Any] = []
@@ -89,15 +93,27 @@ def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch.setattr(dmc.fit, "planner", planned)
     command = ["fit", "fitted_step:make_step", "--cap", "2kB", "--target", "cuda", "--plot", "fit.png", "--quiet"]
     assert main(command) == 0
-    assert seen == [({"example": (), "target": "cuda"}, 2000)]
+    assert seen == [({"model": None, "optimizer": None, "example": (), "target": "cuda"}, 2000)]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["8", "1,296", "B", "0", "0.000", "0.01"] in lines
     assert "largest: 27; fastest per sample: 27" in [" ".join(line) for line in lines]
     assert any(line[:1] == ["batch"] and "2,000" in line for line in lines)
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*command[:2], "--cap", "1000B", "--quiet"]) == 1, "nothing fits"
+    assert "largest" not in capsys.readouterr().out
+    monkeypatch.setattr(dmc.fit, "planner", lambda keywords, cap: (lambda batch: Fit(batch, 10, 0, 1.0), 8, 1))
+    assert main([*command[:2], "--cap", "2kB", "--quiet"]) == 0
+    assert "largest that was tried: 1024;" in capsys.readouterr().out
+    monkeypatch.setattr(dmc.fit, "planner", planned)
     searches = len(seen)
     assert main([*command[:-2], "fit.svg", "--quiet"]) == 1
     assert len(seen) == searches, "refused before the search"
+
+
+def test_a_misspelt_keyword_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("dmc.cli.fit.function_of", lambda source: lambda: {"model": None, "optimiser": None})
+    assert main(["fit", "step:make", "--cap", "2kB", "--quiet"]) == 1
+    assert "does not accept optimiser and requires example, optimizer" in capsys.readouterr().err
 
 
 def test_sizes() -> None:
