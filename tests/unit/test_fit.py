@@ -77,11 +77,8 @@ def test_an_unknown_precision_is_refused_by_name() -> None:
 def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "fitted_step.py").write_text(
-        source="def make_step():\n    return {'model': None, 'optimizer': None, 'example': ()}\n"(
-            tmp_path / "fitted_step.py"
-        ).write_text(source)
-    )
+    source = "def make_step():\n    return {'model': None, 'optimizer': None, 'example': ()}\n"
+    (tmp_path / "fitted_step.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     seen: list[Any] = []
