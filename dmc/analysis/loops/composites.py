@@ -16,13 +16,18 @@ Rule = Callable[[ir.Operation], Loops | None]
 # A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
 Names = Sequence[str]
 WHOLE = ""
+_UPDATE = "optimizer_update_"
+# Rules of optimizers that relate the elements of a parameter to each other.
+_UPDATES_OF_WHOLE = ("optimizer_update_adafactor", "optimizer_update_muon")
 
 RULES: dict[str, Rule] = {}
 
 
 def composite_loops(op: ir.Operation) -> Loops | None:
     """The loops of a `dm.composite`; None where its kind has no rule or its parameters allow no split."""
-    rule = RULES.get(_kind(op), _elementwise if _kind(op).startswith("optimizer_update_") else None)
+    kind = _kind(op)
+    is_elementwise = kind.startswith(_UPDATE) and not kind.startswith(_UPDATES_OF_WHOLE)
+    rule = RULES.get(kind, _elementwise if is_elementwise else None)
     return None if rule is None else rule(op)
 
 
@@ -64,8 +69,8 @@ def _loops(
 def _elementwise(op: ir.Operation) -> Loops:
     """All operands and results have the shape of the first operand, or are scalars."""
     names = _numbered("d", len(_shape(op.operands[0])))
-    operands = [names[: len(_shape(operand))] for operand in op.operands]
-    return _loops(op, operands, [names] * len(op.results))
+    operands, results = ([names[: len(_shape(value))] for value in values] for values in (op.operands, op.results))
+    return _loops(op, operands, results)
 
 
 @_rule("layer_norm", "rms_norm")
