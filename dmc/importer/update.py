@@ -127,17 +127,22 @@ class _Group:
         clip = -clip if optimizer.maximize else clip
         return _Group(optimizer, lr, clip, apply, optimizer.scalars((step + 1).float(), lr))
 
-    def update(self, parameter: Tensor, gradient: Tensor, slots: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    def update(self, parameter: Tensor, gradient: Tensor, slots: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """(new parameter, new slots…)"""
         scalars, counted = self.scalars, ()
-        if (own := slots.pop(OWN_COUNT, None)) is not None:
+        if (own := slots.get(OWN_COUNT)) is not None:
             scalars = self.optimizer.scalars((own + 1).float(), self.lr)
             counted = (own + self.apply.to(torch.int64),)
+        shape = tuple(parameter.shape)
         optimizer = self.optimizer.for_type(torch.finfo(parameter.dtype).eps)
-        op = update_op(optimizer, tuple(parameter.shape), len(scalars))
-        shared = (self.clip, self.lr, self.apply, *scalars)
-        results = op(parameter, gradient, *slots.values(), *shared, *optimizer.constants().values())
-        return (*(results if slots else (results,)), *counted)
+        numbers = [slots[slot.name] for slot in optimizer.slots(shape) if slot.dtype]
+        advanced = optimizer.advance(numbers, scalars)
+        kept = [torch.where(self.apply, new, old) for new, old in zip(advanced, numbers, strict=True)]
+        tensors = [slots[slot.name] for slot in optimizer.slots(shape) if not slot.dtype]
+        shared = (self.clip, self.lr, self.apply, *scalars, *advanced)
+        op = update_op(optimizer, shape, len(scalars) + len(advanced))
+        results = op(parameter, gradient, *tensors, *shared, *optimizer.constants().values())
+        return (*(results if tensors else (results,)), *kept, *counted)
 
 
 def _split(flat: tuple[Tensor, ...], sizes: list[int]) -> list[list[Tensor]]:

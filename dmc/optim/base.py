@@ -27,7 +27,10 @@ _SHARED = ("lr", "clip_grad_norm", "groups", "maximize")
 
 @dataclass(frozen=True)
 class Slot:
-    """A tensor that an optimizer keeps for each parameter, named as in PyTorch; of the parameter's type, or `dtype`."""
+    """A tensor that an optimizer keeps for each parameter, named as in PyTorch.
+
+    dtype: of a number; a tensor has the parameter's type.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -129,10 +132,18 @@ class Optimizer:
         del count, lr
         return ()
 
+    def advance(self, numbers: Sequence[Tensor], scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The new numbers among the slots of one parameter, from the old ones."""
+        del numbers, scalars
+        return ()
+
     def update(
         self, old: Tensor, slope: Tensor, slots: Sequence[Tensor], lr: Tensor, scalars: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        """What is taken off a parameter, and its new slots. slope: the gradient, with a decay that is not decoupled."""
+        """What is taken off a parameter, and its new slots other than numbers.
+
+        slope: the gradient, with a decay that is not decoupled. scalars: the shared ones, then the new numbers.
+        """
         raise NotImplementedError
 
     def faults(self) -> Iterator[str]:

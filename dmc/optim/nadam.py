@@ -38,17 +38,20 @@ class NAdam(Optimizer):
         """The momenta of this step and the next, and 1 - β₂ᵗ."""
         return self._momentum(count), self._momentum(count + 1.0), correction(count, self.betas[1])
 
+    def advance(self, numbers: Sequence[Tensor], scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The product with this step's momentum."""
+        return (numbers[0] * scalars[0],)
+
     def update(
         self, old: Tensor, slope: Tensor, slots: Sequence[Tensor], lr: Tensor, scalars: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """The gradient and the first moment, each without its bias, divided by the root of the second."""
-        momentum, following, correction2 = scalars
-        product = slots[2] * momentum
+        momentum, following, correction2, product = scalars
         first = lerp(slots[0], slope, 1.0 - self.betas[0])
         second = slots[1] * self.betas[1] + slope * slope * (1.0 - self.betas[1])
         spread = (second / correction2).sqrt() + self.eps
         now, later = lr * (1.0 - momentum) / (1.0 - product), lr * following / (1.0 - product * following)
-        return now * (slope / spread) + later * (first / spread), first, second, product
+        return now * (slope / spread) + later * (first / spread), first, second
 
     def _momentum(self, count: Tensor) -> Tensor:
         decayed = (count * (self.momentum_decay * math.log(0.96))).exp()

@@ -71,22 +71,16 @@ def torch_optimizers(given: Any, parameters: Mapping[str, Tensor]) -> tuple[Opti
     Instances of `torch.optim` are copied with their state; their parameters stay the same objects.
     """
     if isinstance(given, optim.Optimizer):
-        return Optimizers(_of_plan(optim.plan(given, parameters), parameters)), given.clip_grad_norm
+        plan = optim.plan(given, parameters)
+        return Optimizers([_of_group(plan, i, parameters) for i in range(len(plan.groups))]), given.clip_grad_norm
     outer = given if isinstance(given, optim.FromTorch) else optim.FromTorch(given)
     return Optimizers([_copied(each) for each in optim.several(outer.optimizer)]), outer.clip_grad_norm
 
 
-def _of_plan(plan: optim.Plan, parameters: Mapping[str, Tensor]) -> list[torch.optim.Optimizer]:
-    """One optimizer for neighbouring groups that differ in numbers only."""
-    found: list[torch.optim.Optimizer] = []
-    for number, settings in enumerate(plan.groups):
-        members = [tensor for name, tensor in parameters.items() if plan.group_of.get(name) == number]
-        group = {"params": members, **_options(settings)}
-        if found and type(settings) is type(plan.groups[number - 1]):
-            found[-1].add_param_group(group)
-        else:
-            found.append(_kind_of(settings)([group], lr=settings.lr))
-    return found
+def _of_group(plan: optim.Plan, number: int, parameters: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    settings = plan.groups[number]
+    members = [tensor for name, tensor in parameters.items() if plan.group_of.get(name) == number]
+    return _kind_of(settings)([{"params": members}], **_options(settings))
 
 
 def _kind_of(settings: optim.Optimizer) -> Any:

@@ -129,10 +129,18 @@ class _Eager:
                     loss, *aux = objective(request, micro_batch(request.example, part, parts))
                 draws.close()
                 (loss / parts).backward()
+                _densify(request.model)
             own = [each.detach() for each in (loss, *aux)]
             totals = [total + each for total, each in zip(totals, own, strict=True)] if totals else own
         means = [total / parts if parts > 1 else total for total in totals]
         return _arrays(_named(means))
+
+
+def _densify(model: nn.Module) -> None:
+    """An embedding with `sparse=True` has a sparse gradient, which means the same."""
+    for parameter in model.parameters():
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
 
 
 def _named(outputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -69,8 +69,8 @@ def _loops(
 def _elementwise(op: ir.Operation) -> Loops:
     """All operands and results have the shape of the first operand, or are scalars."""
     names = _numbered("d", len(_shape(op.operands[0])))
-    operands, results = ([names[: len(_shape(value))] for value in values] for values in (op.operands, op.results))
-    return _loops(op, operands, results)
+    operands = [names[: len(_shape(operand))] for operand in op.operands]
+    return _loops(op, operands, [names] * len(op.results))
 
 
 @_rule("layer_norm", "rms_norm")

@@ -21,13 +21,13 @@ _SHARED = ("clip", "lr", "apply")
 
 
 def update_op(optimizer: Optimizer, shape: tuple[int, ...], scalars: int) -> Any:
-    """The composite of an optimizer's rule for a parameter of this shape, which reads so many shared scalars.
+    """The composite of an optimizer's rule for a parameter of this shape, which reads so many scalars.
 
     Its constants are those of the optimizer, in their order.
     """
     name = f"{PREFIX}{optimizer.kind(shape)}"
     if name not in REGISTRY:
-        slots = [slot.name for slot in optimizer.slots(shape)]
+        slots = [slot.name for slot in optimizer.slots(shape) if not slot.dtype]
         tensors = ["parameter", "gradient", *slots, *_SHARED, *(f"scalar{i}" for i in range(scalars))]
         constants = list(optimizer.constants())
         arguments = [f"Tensor {each}" for each in tensors] + [f"float {each}" for each in constants]

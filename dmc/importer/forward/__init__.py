@@ -4,6 +4,7 @@
 * patterns: composites that models spell out
 * forward: runs the graph
 * memory_layout: results have eager's strides
+* narrow_integers: 8 and 16 bits, computed with 32
 * precision: the type in which each operation runs
 * expansion: expansions that repeat nothing, as views
 * randomness: separate draws for each place that draws

@@ -176,9 +176,10 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    if scale_grad_by_freq or sparse:
-        option = "sparse=True" if sparse else "scale_grad_by_freq=True"
+    if scale_grad_by_freq:
+        option = "scale_grad_by_freq=True"
         raise ImportFailure(None, f"an embedding with {option} is not supported", hint=f"construct it without {option}")
+    # A sparse gradient means the same as a dense one; a compiled step has only the latter.
     return torch.ops.dmc.embedding(weight, index, padding_idx)
 
 
@@ -230,8 +231,6 @@ RULES.update({operation: _expansion(operation) for operation in expansion.OPERAT
 
 @rule(aten.lstm.input)
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
-    if len({tensor.shape[-1] for tensor in hx}) > 1:
-        raise ImportFailure(None, "an LSTM with projections is not supported", hint="use proj_size=0")
     return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
 
 
