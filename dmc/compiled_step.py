@@ -47,9 +47,8 @@ class CompiledStep(Step):
             raise StateError("the optimizer", fact, hint="create it for the parameters that the step trains")
         state, plan = self.state_dict(), optim.plan(optimizer, named)
         slots = {number: _slots_of(plan, state, name, named[name]) for number, name in enumerate(held)}
-        # Before its first step PyTorch has no state, except for Adagrad.
-        is_new = not state["step"] and not optimizer.state
-        return {**optimizer.state_dict(), "state": {} if is_new or not any(slots.values()) else slots}
+        wanted = {i: each for i, each in slots.items() if state["step"] or plan.of(held[i]).begins_with_state}
+        return {**optimizer.state_dict(), "state": wanted if any(wanted.values()) else {}}
 
     def scheduler(self, make: Callable[..., Scheduler], **options: Any) -> Scheduler:
         """A PyTorch scheduler of this step's learning rates: `make(optimizer, **options)`.

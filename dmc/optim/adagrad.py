@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dmc.optim.base import Optimizer, Slot
 
@@ -20,6 +20,8 @@ class Adagrad(Optimizer):
     lr_decay: float = 0.0
     initial_accumulator_value: float = 0.0
     eps: float = 1e-10
+
+    begins_with_state: ClassVar[bool] = True
 
     def slots(self, shape: tuple[int, ...]) -> tuple[Slot, ...]:
         """The sum of the squares."""

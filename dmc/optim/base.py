@@ -70,6 +70,8 @@ class Optimizer:
     limits: ClassVar[Limits] = {}
     # Whether PyTorch counts the steps in its state, as `step`.
     is_counted: ClassVar[bool] = True
+    # Whether PyTorch has a state before the first step.
+    begins_with_state: ClassVar[bool] = False
 
     @property
     def counts_steps(self) -> bool:

@@ -36,7 +36,7 @@ class RAdam(Optimizer):
 
     def scalars(self, count: Tensor, lr: Tensor) -> tuple[Tensor, ...]:
         """The rate; the rectification, with the correction of the second moment; whether it is used."""
-        length, longest = self._length(count), 2.0 / (1.0 - self.betas[1]) - 1.0
+        length, longest = self.average_length(count), 2.0 / (1.0 - self.betas[1]) - 1.0
         of_longest = longest / ((longest - 4.0) * (longest - 2.0)) if longest > 4.0 else 0.0
         is_long = length > 5.0
         squared = ((length - 4.0) * (length - 2.0) / length * of_longest).where(is_long, count.new_ones([]))
@@ -53,7 +53,7 @@ class RAdam(Optimizer):
         step = rate * first
         return (step * (rectified / (second.sqrt() + self.eps))).where(is_long, step), first, second
 
-    def _length(self, count: Tensor) -> Tensor:
+    def average_length(self, count: Tensor) -> Tensor:
         """The length of the moving average, 2 / (1 - β) - 1 - 2t βᵗ / (1 - βᵗ), without the difference of its large
         terms: in f32 that would have no digit left.
 

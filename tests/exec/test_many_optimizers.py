@@ -71,11 +71,12 @@ def _own() -> Any:
 
 def _torch(model: Any, has_lion: bool = True) -> list[torch.optim.Optimizer]:
     """Without Lion, which is not PyTorch's, its layer has SGD."""
-    kinds = OPTIONS if has_lion else {**OPTIONS, "lion": ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5})}
-    return [
-        (Lion if kind == "Lion" else getattr(torch.optim, kind))(model.layers[name].parameters(), **options)
-        for name, (kind, options) in kinds.items()
-    ]
+    sgd: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}
+    named = OPTIONS if has_lion else {**OPTIONS, "lion": ("SGD", sgd)}
+    kinds: dict[str, Any] = {
+        name: Lion if kind == "Lion" else getattr(torch.optim, kind) for name, (kind, _) in named.items()
+    }
+    return [kinds[name](model.layers[name].parameters(), **options) for name, (_, options) in named.items()]
 
 
 class _Together:
@@ -101,7 +102,8 @@ def _trainer(case: Case, optimizers: list[torch.optim.Optimizer]) -> EagerTraine
 def _assert_close(start: Any, actual: Any, expected: Any) -> None:
     of_muon = {name for name in expected if ".muon." in name}
     for names, tolerance in ((expected.keys() - of_muon, TOLERANCE["fp32"]), (of_muon, ROUNDED)):
-        assert_states_close(*({name: each[name] for name in names} for each in (start, actual, expected)), tolerance)
+        before, ours, theirs = ({name: each[name] for name in names} for each in (start, actual, expected))
+        assert_states_close(before, ours, theirs, tolerance)
 
 
 def test_each_agrees_with_torch() -> None:
@@ -120,7 +122,7 @@ def test_each_is_taken_over_and_given_back() -> None:
     case, eager = _case(), _case()
     optimizers, expected = _torch(case.model, has_lion=False), _torch(eager.model, has_lion=False)
     for each, own in ((case, optimizers), (eager, expected)):
-        late = [each.model.layers[name].bias for name in ("amsgrad", "lion")]
+        late = [each.model.get_parameter(f"layers.{name}.bias") for name in ("amsgrad", "lion")]
         for bias in late:
             bias.requires_grad_(False)
         trainer = _trainer(each, own)
@@ -147,7 +149,9 @@ def test_each_is_taken_over_and_given_back() -> None:
         trainer.step(_example(seed))
     _assert_close(start, case.model.state_dict(), eager.model.state_dict())
     with pytest.raises(StateError, match=r"is RMSprop, which keeps square_avg of .*, but the step keeps grad_avg, mom"):
-        step.torch_optimizer_state(torch.optim.RMSprop(case.model.layers["centered"].parameters()), case.model)
+        step.torch_optimizer_state(
+            torch.optim.RMSprop(case.model.get_submodule("layers.centered").parameters()), case.model
+        )
 
 
 @pytest.mark.parametrize("zero", [2, 3])

@@ -99,7 +99,7 @@ def test_groups_with_other_optimizers() -> None:
 def test_several_optimizers_of_torch() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     weights, biases = [[getattr(layer, name) for layer in model] for name in ("weight", "bias")]
-    rate = torch.tensor(0.3)
+    rate: Any = torch.tensor(0.3)
     both = [torch.optim.Muon(weights, lr=rate), torch.optim.Adam(biases, lr=rate, amsgrad=True, maximize=True)]
     parameters = dict(model.named_parameters())
     plan = optim.plan(optim.FromTorch(both, clip_grad_norm=1.0), parameters)

@@ -130,7 +130,7 @@ def test_of_matrices(name: str, own: Any, make: Make) -> None:
 def test_the_length_of_radams_average(beta: float, count: int) -> None:
     longest = 2 / (1 - beta) - 1
     exact = longest - 2 * count * beta**count / (1 - beta**count)
-    length = optim.RAdam(betas=(0.9, beta))._length(torch.tensor(float(count)))
+    length = optim.RAdam(betas=(0.9, beta)).average_length(torch.tensor(float(count)))
     assert float(length) == pytest.approx(exact, rel=1e-5)
 
 
