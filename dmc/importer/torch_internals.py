@@ -93,9 +93,11 @@ def functional_form(overload: OpOverload) -> OpOverload | None:
 
 
 def numbers_of(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The Python numbers that an operation computes with, rather than sizes or dimensions."""
+    """The Python numbers that an operation computes with, rather than sizes or dimensions, if any."""
     given = {**dict(zip(argument_names(overload), args, strict=False)), **kwargs}
-    named = {each.name for each in overload._schema.arguments if "number" in str(each.type)}
+    named = {
+        each.name for each in overload._schema.arguments if "number" in str(each.type) or str(each.type) == "Tensor"
+    }
     return [value for name, value in given.items() if name in named]
 
 

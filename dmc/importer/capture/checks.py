@@ -23,6 +23,7 @@ _COPIES = (
     torch.ops.prims.convert_element_type.default,
     torch.ops.aten._to_copy.default,
     torch.ops.aten.clone.default,
+    torch.ops.aten.copy.default,
     torch.ops.aten.full.default,
 )
 

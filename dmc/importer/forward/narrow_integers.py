@@ -18,8 +18,8 @@ from dmc.importer.torch_internals import functional_form, is_mutable, is_view, n
 
 NARROW = (torch.int8, torch.int16, torch.uint8)
 _WIDE = torch.int32
-# As an index, an unsigned number is a mask.
-_INDEXED = ("index", "index_put", "_unsafe_index", "masked_fill", "masked_scatter", "where")
+# The argument that may be a mask, which unsigned numbers are, too.
+_MASKS = {**dict.fromkeys(("index", "index_put", "_unsafe_index", "masked_fill", "masked_scatter"), 1), "where": 0}
 _MOVES = ("clone", "copy", "contiguous", "detach", "alias", "lift_fresh_copy", "to", "_to_copy", "type_as")
 
 
@@ -36,7 +36,8 @@ def computed_wide(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], e
     name = name_of(target).rstrip("_")
     if name in _MOVES:
         return NotImplemented
-    if name in _INDEXED and any(each.dtype == torch.uint8 for each in narrow):
+    mask = pytree.tree_leaves(args[_MASKS[name]]) if name in _MASKS else []
+    if any(isinstance(each, Tensor) and each.dtype == torch.uint8 for each in mask):
         raise ImportFailure(None, "takes unsigned integers for a mask", hint="convert the mask with .bool()")
     if len(narrow) == len(tensors):
         _check_numbers(numbers_of(target, args, kwargs), [each.dtype for each in narrow])

@@ -183,6 +183,12 @@ def _embedding(
     return torch.ops.dmc.embedding(weight, index, padding_idx)
 
 
+@rule(aten.embedding_bag.padding_idx)
+def _embedding_bag(random: Randomness, weight: Tensor, *args: Any) -> Any:
+    *before, sparse, samples, is_last, padding = args
+    return aten.embedding_bag.padding_idx(weight, *before, False, samples, is_last, padding) if sparse else DECLINE
+
+
 @rule(aten.gather.default)
 def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     safe, in_range = _in_range(index, x.shape[dim] if x.dim() else 1, wraps=False)
