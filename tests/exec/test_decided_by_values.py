@@ -27,21 +27,24 @@ def test_batch_norm_without_momentum(context: Any) -> None:
 
 
 class Sparse(nn.Module):
-    """Tables whose gradients are sparse in eager."""
+    """Tables whose gradients are sparse in eager; bags of any size, one of them empty."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Embedding(9, WIDTH, sparse=True, padding_idx=1)
         self.bag = nn.EmbeddingBag(9, WIDTH, sparse=True, mode="sum")
+        self.mean = nn.EmbeddingBag(9, WIDTH, padding_idx=2, include_last_offset=True)
 
-    def forward(self, index: Tensor) -> Tensor:
-        return self.table(index).sum(1) * self.bag(index)
+    def forward(self, index: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+        bags = self.bag(index.flatten(), offsets[:-1], weights) + self.mean(index.flatten(), offsets)
+        return self.table(index).sum(1) * self.bag(index) + bags
 
 
 def test_sparse_gradients_are_dense() -> None:
     """Also when the compiler compares with eager's sparse ones, and clips them."""
     torch.manual_seed(0)
-    example = torch.randint(9, (5, 3)), torch.randn(5, WIDTH)
+    offsets = torch.tensor([0, 2, 2, 7, 11, 15])
+    example = torch.randint(9, (5, 3)), offsets, torch.randn(15), torch.randn(5, WIDTH)
     sgd = dmc.optim.SGD(lr=0.1, clip_grad_norm=0.5)
     assert dmc.compile(Sparse(), loss=functional.mse_loss, optimizer=sgd, example=example, verify=True)
 

@@ -13,6 +13,7 @@
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
 * distances: between rows
+* embedding_bags: sums and means of bags of rows
 * pooling: means and maxima of windows
 * upsampling: nearest neighbours and polynomials
 """

@@ -14,12 +14,12 @@ from torch._ops import OpOverload
 from dmc.errors import ImportFailure
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
-from dmc.importer.forward import distances, expansion, losses, pooling, rnn, upsampling
+from dmc.importer.forward import distances, embedding_bags, expansion, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "composites", "distances", "pooling", "upsampling"]
+__all__ = ["DECLINE", "RULES", "composites", "distances", "embedding_bags", "pooling", "upsampling"]
 
 aten = torch.ops.aten
 
@@ -181,12 +181,6 @@ def _embedding(
         raise ImportFailure(None, f"an embedding with {option} is not supported", hint=f"construct it without {option}")
     # A sparse gradient means the same as a dense one; a compiled step has only the latter.
     return torch.ops.dmc.embedding(weight, index, padding_idx)
-
-
-@rule(aten.embedding_bag.padding_idx)
-def _embedding_bag(random: Randomness, weight: Tensor, *args: Any) -> Any:
-    *before, sparse, samples, is_last, padding = args
-    return aten.embedding_bag.padding_idx(weight, *before, False, samples, is_last, padding) if sparse else DECLINE
 
 
 @rule(aten.gather.default)
