@@ -48,15 +48,20 @@ def take_over(optimizer: Any, parameters: Mapping[str, Any]) -> TakenOver:
         kind = _kind_of(each)
         for group in each.param_groups:
             settings = _settings(kind, group)
+            names = [_new_name(kind, name_of.get(id(tensor)), taken.group_of) for tensor in group["params"]]
+            taken.group_of |= dict.fromkeys(names, len(taken.groups))
             taken.groups += (settings,)
-            for tensor in group["params"]:
-                if (name := name_of.get(id(tensor))) is None:
-                    raise DmcError(_place(kind), "contains a parameter that does not belong to the model")
-                if name in taken.group_of:
-                    raise DmcError(_place(kind), f"contains '{name}', which another optimizer also contains")
-                taken.group_of[name] = len(taken.groups) - 1
-                _take_state(taken, name, settings, tuple(tensor.shape), each.state.get(tensor, {}))
+            held = zip(names, group["params"], strict=True)
+            _take_state(taken, settings, {name: (tensor.shape, each.state.get(tensor, {})) for name, tensor in held})
     return taken
+
+
+def _new_name(kind: type[Optimizer], name: str | None, known: Mapping[str, int]) -> str:
+    if name is None:
+        raise DmcError(_place(kind), "contains a parameter that does not belong to the model")
+    if name in known:
+        raise DmcError(_place(kind), f"contains '{name}', which another group also contains")
+    return name
 
 
 def several(optimizer: Any) -> Sequence[Any]:
@@ -64,15 +69,15 @@ def several(optimizer: Any) -> Sequence[Any]:
     return optimizer if isinstance(optimizer, list | tuple) else [optimizer]
 
 
-def _take_state(
-    taken: TakenOver, name: str, settings: Optimizer, shape: tuple[int, ...], slots: Mapping[str, Any]
-) -> None:
-    names = [slot.name for slot in settings.slots(shape)]
-    present = {slot: slots[slot] for slot in names if slots.get(slot) is not None}
-    taken.state |= {f"{name}.{slot}": value for slot, value in present.items()}
-    if settings.counts_steps or present:
-        # PyTorch does not count SGD's steps; a momentum buffer shows that at least one was done.
-        taken.counts[name] = int(slots["step"]) if "step" in slots else int(bool(present))
+def _take_state(taken: TakenOver, settings: Optimizer, held: Mapping[str, tuple[Any, Mapping[str, Any]]]) -> None:
+    """held: shape and state of each parameter of a group."""
+    for name, (shape, slots) in held.items():
+        wanted = [slot.name for slot in settings.slots(tuple(shape))]
+        present = {slot: slots[slot] for slot in wanted if slots.get(slot) is not None}
+        taken.state |= {f"{name}.{slot}": value for slot, value in present.items()}
+        if settings.counts_steps or present:
+            # PyTorch does not count SGD's steps; a momentum buffer shows that at least one was done.
+            taken.counts[name] = int(slots["step"]) if "step" in slots else int(bool(present))
 
 
 def _settings(kind: type[Optimizer], group: Mapping[str, Any]) -> Optimizer:

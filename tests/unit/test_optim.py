@@ -106,7 +106,7 @@ def test_several_optimizers_of_torch() -> None:
     rate = float(rate)
     assert plan.groups == (optim.Muon(lr=rate), optim.Adam(lr=rate, amsgrad=True, maximize=True))
     assert plan.clip_grad_norm == 1.0
-    with pytest.raises(DmcError, match=r"contains '0\.weight', which another optimizer also contains"):
+    with pytest.raises(DmcError, match=r"contains '0\.weight', which another group also contains"):
         optim.plan([both[0], torch.optim.SGD(model.parameters())], parameters)
     with pytest.raises(DmcError, match=r"(?s)Rprop: is not supported.*Adagrad.*RMSprop"):
         optim.plan(torch.optim.Rprop(model.parameters()), parameters)
