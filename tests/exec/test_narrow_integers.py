@@ -71,6 +71,7 @@ def test_every_byte() -> None:
         assert made.dtype == wanted.dtype, number
         assert torch.equal(made, wanted) if not wanted.is_floating_point() else torch.allclose(made, wanted), number
     after = step.state_dict()["model"]["scale"]
+    assert model.scale.grad is not None
     torch.testing.assert_close(after, torch.tensor(2.0) - model.scale.grad)
 
 
