@@ -61,7 +61,7 @@ def main() -> int:
         for model in options.models:
             prepare(model, options.directory)
         return 0
-    import cupy
+    import cupy  # pyright: ignore[reportMissingImports]
 
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     results = [run(model, options.directory) for model in options.models]
@@ -144,7 +144,7 @@ def _numbers(step: Any, start: Mapping[str, Any], stored: Mapping[str, np.ndarra
     for number in range(steps):
         size = f"{number % 2}."
         batch = {name.removeprefix(size): array for name, array in stored.items() if name.startswith(size)}
-        found["training"].append(np.float64(float(step.call_flat(batch))))
+        found["training"].append(np.array(float(step.call_flat(batch))))
         found["evaluation"] += step.evaluated(batch).values()
     return found
 
