@@ -17,7 +17,7 @@ from dmc.importer.capture.checks import check_hooks, check_nodes, check_tensors
 from dmc.importer.capture.export import export
 from dmc.importer.capture.objective import Loss, Objective, describe, registered
 from dmc.importer.capture.overlaps import check_overlaps
-from dmc.importer.capture.own_loss import OwnLoss, reader_of
+from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
@@ -65,7 +65,9 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
     """
     batch: list[tuple[str, torch.Tensor]] = []
     positional, keyword = _split_example(example)
-    names = _positional_names(model, len(positional), with_target=reader_of(loss) is None and bool(positional))
+    if is_own := reader_of(loss) is not None:
+        check_given(model.forward, positional, keyword)
+    names = _positional_names(model, len(positional), with_target=not is_own and bool(positional))
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
     check_tensors("input", dict(batch))
