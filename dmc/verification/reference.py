@@ -25,6 +25,7 @@ from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import rates_of, torch_optimizer
 from dmc.verification.request import Request
+from dmc.verification.roundings import OtherMeans
 
 # Elements whose squares are summed in f64 at a time.
 _PIECE = 1 << 16
@@ -47,19 +48,16 @@ class Reference:
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The step after `counter` steps, with the initial state of `request`, on its example.
 
-    noise: a random perturbation of each parameter, relative to its largest element. Raises whatever eager raises.
+    noise: a random perturbation of each parameter, relative to its largest element; means are then rounded otherwise,
+    too. Raises whatever eager raises.
     """
-    with borrowed(request.modes, request.dtype):
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), _disturbed(request.model, noise):
         return _Eager(request).step(counter)
 
 
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
-    with borrowed(request.modes, request.dtype), torch.no_grad():
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request.model, noise):
         for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
             module.eval()
         with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
@@ -206,6 +204,14 @@ def _slots(optimizer: torch.optim.Optimizer, names: Mapping[str, Tensor]) -> dic
         for slot, value in optimizer.state.get(tensor, {}).items()
         if slot in known and value is not None
     }
+
+
+def _disturbed(model: nn.Module, noise: float) -> AbstractContextManager[Any]:
+    """The context of a step with that noise in its parameters, and other roundings of its means."""
+    if not noise:
+        return nullcontext()
+    _disturb(model, noise)
+    return OtherMeans()
 
 
 def _disturb(model: nn.Module, noise: float) -> None:

@@ -10,13 +10,17 @@ import pytest
 
 from bench.packed import read_packed, write_packed
 from dmc.errors import ArtifactError
+from dmc.runtime.dtypes import dtype_of
 from tests.artifacts import artifact_of
+from tests.linear_step import SIGNATURE
 from tests.random_jobs import random_job
 
 
 def test_a_packed_step_is_the_step_with_parameters_of_zero(tmp_path: Path) -> None:
     artifact = artifact_of()
-    state = tuple(np.ones_like(array) for array in artifact.state)
+    narrow = tuple(replace(spec, dtype="bf16") if spec.name == "weight" else spec for spec in SIGNATURE.state)
+    artifact = replace(artifact, signature=replace(SIGNATURE, state=narrow))
+    state = tuple(np.ones(spec.shape, dtype_of(spec.dtype).numpy) for spec in narrow)
     write_packed(replace(artifact, state=state), tmp_path / "a.step")
     found = read_packed(tmp_path / "a.step")
     assert (found.job, found.signature, dict(found.modules)) == (artifact.job, artifact.signature, artifact.modules)
