@@ -148,7 +148,7 @@ class Joint(fx.Interpreter):
         return super().call_function(_COPIES.get(target, target), args, kwargs)
 
 
-_COPIES = dict.fromkeys((aten.view.default, aten._unsafe_view.default), aten.reshape.default)
+_COPIES: dict[Any, Any] = dict.fromkeys((aten.view.default, aten._unsafe_view.default), aten.reshape.default)
 
 
 class _Recorded(fx.Interpreter):

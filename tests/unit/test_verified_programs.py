@@ -24,7 +24,7 @@ from tests.artifacts import artifact_of
 
 # A tenth of this is what may be spent.
 SECONDS = 100.0
-NAMES = (TRAINING, EVALUATION, "training-1", "evaluation-1")
+NAMES: tuple[str, ...] = (TRAINING, EVALUATION, "training-1", "evaluation-1")
 
 
 def _compared(

@@ -53,19 +53,26 @@ def own_loss(output: Any) -> Any:
 def element(output: Any, key: int | str) -> Any:
     """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
     try:
-        if isinstance(output, Tensor) and isinstance(key, str):
-            raise KeyError(key)  # Its attributes are no elements.
-        if isinstance(key, str) and not isinstance(output, Mapping):
-            return getattr(output, key)
-        return output[key]
+        _check_named(output, key)
+        return getattr(output, key) if isinstance(key, str) and not isinstance(output, Mapping) else output[key]
     except (LookupError, TypeError, AttributeError) as error:
-        place = f"loss={key!r} names no element of the model's output"
-        if isinstance(output, Tensor):
-            hint = "pass a function of the output and the targets, or leave `loss` out where the output is the loss"
-            raise ImportFailure("loss", f"{place}, a tensor of shape {list(output.shape)}", hint) from error
-        has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
-        hint = "pass the place or the name of the loss in the output"
-        raise ImportFailure("loss", f"{place}, a {type(output).__name__}{has}", hint) from error
+        raise _no_element(output, key) from error
+
+
+def _check_named(output: Any, key: int | str) -> None:
+    """Raises TypeError for a name in a tensor, whose attributes are no elements."""
+    if isinstance(output, Tensor) and isinstance(key, str):
+        raise TypeError(key)
+
+
+def _no_element(output: Any, key: int | str) -> ImportFailure:
+    place = f"loss={key!r} names no element of the model's output"
+    if isinstance(output, Tensor):
+        hint = "pass a function of the output and the targets, or leave `loss` out where the output is the loss"
+        return ImportFailure("loss", f"{place}, a tensor of shape {list(output.shape)}", hint)
+    has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
+    hint = "pass the place or the name of the loss in the output"
+    return ImportFailure("loss", f"{place}, a {type(output).__name__}{has}", hint)
 
 
 def check_given(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
