@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
-from dmc.importer.forward.memory_layout import as_in_eager
+from dmc.importer.forward.memory_layout import as_in_eager, makes_tensors
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
@@ -48,7 +48,7 @@ class Forward(fx.Interpreter):
         try:
             self.expected = n.meta.get("val")
             result = super().run_node(n)
-            if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
+            if n.target in RULES or makes_tensors(n.target):
                 result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
