@@ -16,7 +16,7 @@ class Step(nn.Module):
         self.p1 = nn.Parameter(plain([1, 1, 1, 1, 1, 1, 1, 1, 1], (3, 3), torch.float32))
 
     def forward(self, x1: Tensor) -> tuple[Tensor, list[Tensor]]:
-        [v8, v9] = self.p1.cummin(-2)
+        [v8, _v9] = self.p1.cummin(-2)
         v8.reshape(-1)[..., :2].mul_(-1.0)
         loss = weighed(self.p0) + weighed(v8)
         return loss, []
