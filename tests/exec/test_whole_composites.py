@@ -86,7 +86,6 @@ def test_attention_with_dropout_stays_whole_on_every_mesh(name: str) -> None:
         whole = found[kind].number("whole_0"), found[kind].number("whole_1")
         sizes = (batch.elements * plan.mesh.axis_size("dp"), head.elements * (plan.mesh.size // 2))
         assert sizes == whole
-    assert {"transpose", "softmax"}.isdisjoint(kernels(step))
 
 
 @pytest.mark.parametrize("precision", large_unless(("fp32",), ["fp32", "bf16-mixed"]))
