@@ -92,6 +92,7 @@ def apart(problem: Problem, operands: tuple[Operand, ...]) -> tuple[tuple[Operan
 
 
 def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
+    """The static parameters of a problem's kernels, with the tiles of a candidate."""
     named = Operands.of(problem)
     batch, heads, rows, width = named.q.shape
     columns, value_width = named.k.shape[2], named.v.shape[3]

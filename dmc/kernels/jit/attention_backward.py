@@ -96,22 +96,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, batches, heads, delta, m
 
 @triton.jit
 def _of_head(
-    dout,
-    q,
-    k_tile,
-    v_tile,
-    bias,
-    logsumexp,
-    seed,
-    draw,
-    delta,
-    mask,
-    dk_sum,
-    dv_sum,
-    index,
-    place,
-    first,
-    c: tl.constexpr,
+    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk, dv, index, place, first, c: tl.constexpr
 ):
     """The contribution of one head's rows to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
@@ -137,11 +122,11 @@ def _of_head(
                 keep = kept_as_stored(mask, seed, draw, index, place, first_row, first, c)
                 probability = tl.where(keep, probability, -probability)
                 shared = tl.maximum(probability, 0.0, propagate_nan=tl.PropagateNan.ALL)
-            dv_sum = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv_sum, input_precision=c.precision)
+            dv = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv, input_precision=c.precision)
             sums = _of_rows(delta, index, row, 0.0, c)
             slope -= sums[None, :]
             if c.dropout is not None:
                 slope = tl.where(probability < 0.0, sums[None, :], slope)
             dscores = (probability * slope).to(q_tile.dtype)
-            dk_sum = tl.dot(dscores, q_tile, dk_sum, input_precision=c.precision)
-    return dk_sum, dv_sum
+            dk = tl.dot(dscores, q_tile, dk, input_precision=c.precision)
+    return dk, dv
