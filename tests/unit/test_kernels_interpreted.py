@@ -95,9 +95,8 @@ def test_a_part_of_attention_gives_what_the_whole_gives_there(rows: int, columns
             return tensor
         return tensor[batches][:, heads if tensor.shape[1] > 1 else [0]].contiguous()
 
-    options: dict[str, Parameter] = {"p": 0.25, "causal": True}
-    whole = attention((4, 4, rows, 8), columns, 4, (4, 1, 1, columns), **options)
-    part = attention((2, 2, rows, 8), columns, 2, (2, 1, 1, columns), (4, 4), **options)
+    whole = attention((4, 4, rows, 8), columns, 4, (4, 1, 1, columns), p=0.25, causal=True)
+    part = attention((2, 2, rows, 8), columns, 2, (2, 1, 1, columns), (4, 4), p=0.25, causal=True)
     for every, wanted in zip(whole, part, strict=True):
         implementation = implementation_of(wanted)
         operands = implementation.sample(every, Draws.of(0))
