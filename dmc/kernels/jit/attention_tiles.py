@@ -104,7 +104,8 @@ def place_of(index, batches, heads, c: tl.constexpr):
     """Which head of the whole, int64, a head is. For the whole itself, `batches` and `heads` are not read."""
     if c.whole_heads == 0:
         return index.to(tl.int64)
-    return tl.load(batches + index // c.heads) * c.whole_heads + tl.load(heads + index % c.heads)
+    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+        return tl.load(batches + index // c.heads) * c.whole_heads + tl.load(heads + index % c.heads)
 
 
 @triton.jit
