@@ -15,7 +15,8 @@ from dmc.errors import DmcError
 class Group:
     """Parameters whose names match `params`, with their own settings; None keeps the optimizer's.
 
-    `params`: shell patterns joined by "|", such as "*.bias|*norm*". The first group that matches a name takes it.
+    params: shell patterns joined by "|", such as "*.bias|*norm*". The first group that matches a name takes it; one
+    that gets no parameter is refused by DmcError when a step is compiled.
     """
 
     params: str
@@ -29,7 +30,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The options all optimizers share: global-norm clipping (None: no clipping) and groups."""
+    """The options that all optimizers share. Meaningless ones are refused by DmcError when a step is compiled.
+
+    lr: the learning rate of calls that are given none. weight_decay: how much of a parameter is added to its gradient,
+    or, by AdamW, how much of it a step takes off for each unit of the learning rate. clip_grad_norm: the largest norm
+    of all gradients together, as `torch.nn.utils.clip_grad_norm_` limits it; None for no clipping. groups: parameters
+    with their own settings.
+    """
 
     lr: float
     weight_decay: float = 0.0
@@ -39,7 +46,11 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Stochastic gradient descent with optional momentum (`torch.optim.SGD`)."""
+    """Stochastic gradient descent with optional momentum (`torch.optim.SGD`).
+
+    momentum: the share of the last step that is repeated. dampening: the share of the gradient that is left out of the
+    momentum. nesterov: whether the gradient is added once more, which requires momentum and no dampening.
+    """
 
     momentum: float = 0.0
     dampening: float = 0.0
@@ -48,7 +59,11 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam with decay added to the gradient (`torch.optim.Adam`)."""
+    """Adam with decay added to the gradient (`torch.optim.Adam`).
+
+    betas: the shares of the old means of gradients and of their squares, in [0, 1). eps: added to the root of the
+    latter.
+    """
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -57,7 +72,10 @@ class Adam(Optimizer):
 
 @dataclass(frozen=True)
 class AdamW(Optimizer):
-    """Adam with decoupled decay (`torch.optim.AdamW`)."""
+    """Adam with decoupled decay (`torch.optim.AdamW`).
+
+    betas, eps: as in `Adam`.
+    """
 
     lr: float = 1e-3
     weight_decay: float = 1e-2
@@ -67,7 +85,10 @@ class AdamW(Optimizer):
 
 @dataclass(frozen=True)
 class FromTorch:
-    """A `torch.optim` optimizer taken over with its groups and state, plus what PyTorch keeps outside it."""
+    """A `torch.optim` optimizer taken over with its groups and state, plus what PyTorch keeps outside it.
+
+    optimizer: SGD, Adam or AdamW of `torch.optim`, of parameters of the model. clip_grad_norm: as in `Optimizer`.
+    """
 
     optimizer: Any
     clip_grad_norm: float | None = None
