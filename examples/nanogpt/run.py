@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from nanogpt import Config
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains and says how."""
+    """Trains and prints the losses."""
     options = _options(arguments)
     config = Config(
         n_layer=options.layers,
@@ -27,10 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out=options.out,
         resume=options.resume,
     )
-    start = time.perf_counter()
     losses = _trained(config, options)
-    spent = time.perf_counter() - start
-    print(f"loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} iterations and {spent:.0f} s; see {config.out}")
+    print(f"loss {losses[0]:.4f} → {losses[-1]:.4f} in {len(losses)} iterations; see {config.out}")
     return 0
 
 
