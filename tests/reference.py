@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import re
 import sys
 import textwrap
@@ -30,6 +31,7 @@ _HEAD = """\
 
 What `dmc` offers to users. Its names are imported on first use: `import dmc` alone loads neither PyTorch nor a
 compiler. Sizes are in bytes, and tensors are written as their element type and shape, `f32[rows, columns]`."""
+_OPTIMIZERS = sorted(optim.Optimizer.__subclasses__(), key=operator.attrgetter("__name__"))
 # By heading: objects under the names that users write.
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "Compile and load": {
@@ -49,7 +51,12 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "Optimizers": {
         f"dmc.optim.{each.__name__}": each
-        for each in (optim.Optimizer, optim.SGD, optim.Adam, optim.AdamW, optim.Group, optim.FromTorch)
+        for each in (
+            optim.Optimizer,
+            *_OPTIMIZERS,
+            optim.Group,
+            optim.FromTorch,
+        )
     },
     "Meshes and plans": {
         "dmc.Mesh": mesh.Mesh,
@@ -81,7 +88,9 @@ def _section(title: str, entries: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {title}"
     for name, entry in entries.items():
         yield from _entry(f"### `{name}`", name, entry)
-        for member, own in _members(entry) if inspect.isclass(entry) else ():
+        # What optimizers are made of beside their options is for those who add one.
+        has_members = inspect.isclass(entry) and not issubclass(entry, optim.Optimizer | optim.Group)
+        for member, own in _members(entry) if has_members else ():
             yield from _entry(f"#### `{name.rpartition('.')[2]}.{member}`", member, own)
 
 
@@ -126,7 +135,7 @@ def _signature(name: str, entry: Any) -> str:
 
 def _is_made(entry: type) -> bool:
     """Whether users make objects of a class by calling it."""
-    return entry in (Checkpoints, mesh.Mesh) or entry.__module__ == optim.__name__
+    return entry in (Checkpoints, mesh.Mesh) or entry.__module__.startswith(optim.__name__)
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

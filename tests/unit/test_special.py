@@ -46,8 +46,6 @@ def test_inverse_of_the_error_function() -> None:
     _same_values(torch.erfinv, torch.tensor([-1.0, 1.0, 1.5, NAN]))
 
 
-
-
 @pytest.mark.parametrize("dim", [0, 1])
 def test_scans(dim: int) -> None:
     for scan in (torch.cumsum, torch.cumprod, torch.logcumsumexp):
@@ -74,11 +72,18 @@ def test_long_rows_are_sorted(descending: bool) -> None:
         torch.testing.assert_close((values, places), tuple(expected), equal_nan=True)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, INF])
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, INF])
 def test_distances(p: float) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(3, 4), torch.randn(5, 4)
     b[0] = a[0]  # Where rows are equal, the gradient is zero.
+    _same_distances(p, a, b)
+    # One number that is not finite in a row, next to a difference of zero, and its meeting with itself.
+    b[1, 0], b[2, 1], b[3, 2], a[1, 0], a[0, 3] = NAN, INF, -INF, INF, b[2, 3]
+    _same_distances(p, a, b)
+
+
+def _same_distances(p: float, a: Tensor, b: Tensor) -> None:
     assert_same(lambda x, y: by_rule(aten.cdist.default, x, y, p, None), lambda x, y: torch.cdist(x, y, p), a, b)
     assert_same(lambda x: by_rule(aten.pdist.default, x, p), lambda x: torch.pdist(x, p), b)
 
