@@ -6,14 +6,14 @@ The program is text of IREE's MLIR version, and is read with IREE's own bindings
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from iree.compiler import ir
 from iree.compiler.dialects import arith, stream, util
 
-from dmc.errors import DmcError
+from dmc.errors import CodegenError, DmcError
 from dmc.lowering.dispatch_access import binding_accesses
 from dmc.lowering.dispatch_order import Pairs, ordered_bindings
 from dmc.lowering.kernel_code import (
@@ -43,7 +43,7 @@ _SILENT = frozenset(
 def read_library(schedule: str) -> CodeLibrary:
     """The code of the functions of a stream-level program, whose last arguments are the storage of their results.
 
-    Raises DmcError, naming the kernel, for a function that does more than a kernel may.
+    Raises CodegenError, naming the kernels, for functions that do more than a kernel may.
     """
     with ir.Context():
         module = ir.Module.parse(schedule)
@@ -62,8 +62,26 @@ def read_library(schedule: str) -> CodeLibrary:
             elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
                 device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
         canonical, executables = _shared(texts)
-        codes = [_Reader(_name(op), canonical, accesses, ordered).read(op) for op in functions]
+        codes = _read(functions, canonical, accesses, ordered)
     return CodeLibrary(device, {code.name: without_copy_out(with_copies_in(code)) for code in codes}, executables)
+
+
+def _read(
+    functions: Sequence[ir.Operation],
+    canonical: dict[str, str],
+    accesses: dict[str, tuple[str, ...]],
+    ordered: dict[str, Pairs],
+) -> list[KernelCode]:
+    codes: list[KernelCode] = []
+    failed: dict[str, CodegenError] = {}
+    for op in functions:
+        try:
+            codes.append(_Reader(_name(op), canonical, accesses, ordered).read(op))
+        except CodegenError as error:
+            failed[_name(op)] = error
+    for error in failed.values():
+        raise error.at(failed)
+    return codes
 
 
 def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -194,11 +212,10 @@ class _Reader:
             raise self._refused("constants in memory that is initialised when the program is loaded")
         return self.places[resource]
 
-    def _refused(self, what: str) -> DmcError:
+    def _refused(self, what: str) -> CodegenError:
         hint = "form smaller kernels around it; kernels may have static shapes, small constants and no loops"
-        return DmcError(
-            f"kernel @{self.kernel}", f"IREE compiles it to {what}, not only dispatches, fills and copies", hint
-        )
+        fact = f"IREE compiles it to {what}, not only dispatches, fills and copies"
+        return CodegenError(f"kernel @{self.kernel}", fact, hint, [self.kernel])
 
 
 def _name(op: Any) -> str:
