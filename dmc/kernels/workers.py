@@ -77,32 +77,38 @@ def _answered(requests: Sequence[Request], directory: str) -> list[Answer]:
 
 def _asked(requests: Sequence[Request], directory: str) -> Iterator[Answer]:
     """The answers of one process, until it has answered all, or crashes or hangs."""
+    count = 0
+    how: CodegenFailure = "crashed"
+    try:
+        for answer in _said(requests, directory):
+            count += 1
+            yield answer
+    except TimeoutError:
+        how = "late"
+    if count < len(requests):
+        fact = "crashes Triton's compiler" if how == "crashed" else "takes Triton's compiler too long"
+        yield CodegenError(str(requests[count].problem), fact, "please report the model", how=how)
+
+
+def _said(requests: Sequence[Request], directory: str) -> Iterator[Answer]:
+    """The answers of one process, until it ends. Raises TimeoutError if one takes too long."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     # This process may have found dmc where a new one would not look.
     environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
     # Triton's own cache has no limit; the results are kept in dmc's.
     environment["TRITON_CACHE_DIR"] = directory
-    # The first thing that it says is that it has started.
-    count = -1
-    how: CodegenFailure = "crashed"
     with tempfile.NamedTemporaryFile(dir=directory) as asked:
         asked.write(pickle.dumps(list(requests)))
         asked.flush()
         process = processes.start([sys.executable, "-m", __name__, asked.name], environment, errors=None)
         try:
-            for kind, value in _frames(process):
-                count += 1
-                if kind != "ready":
-                    yield value if kind == "code" else DmcError(*value)
-        except TimeoutError:
-            how = "late"
+            frames = _frames(process)
+            if next(frames, None) is None:
+                raise CodegenError("Triton's compiler", "does not start", hint="is Triton installed?")
+            for kind, value in frames:
+                yield value if kind == "code" else DmcError(*value)
         finally:
             processes.stop(process)
-    if count < 0:
-        raise CodegenError("Triton's compiler", "does not start", hint="its messages are above; is Triton installed?")
-    if count < len(requests):
-        fact = "crashes Triton's compiler" if how == "crashed" else "takes Triton's compiler too long"
-        yield CodegenError(str(requests[count].problem), fact, "please report the model", how=how)
 
 
 def _frames(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, Any]]:
