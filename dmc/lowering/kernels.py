@@ -6,7 +6,7 @@ A kernel that IREE refuses, or that crashes or hangs its compiler, is found alon
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmc._mlir import func, ir
@@ -37,7 +37,7 @@ _FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
     "--iree-opt-const-expr-hoisting=false",
-    "--iree-flow-inline-constants-max-byte-length=65536",
+    "--iree-flow-inline-constants-max-byte-length=67108864",
 )
 
 
@@ -162,8 +162,9 @@ def only(text: str, names: Collection[str]) -> str:
     return module.operation.get_asm() if others else text
 
 
-def _names(text: str) -> Iterator[str]:
-    return (symbol(each) for each in functions(ir.Module.parse(text)))
+def _names(text: str) -> list[str]:
+    module = ir.Module.parse(text)
+    return [symbol(each) for each in functions(module)]
 
 
 def _kernel_module(
