@@ -19,11 +19,20 @@ POINTS = torch.tensor([-7.3, -2.5, -1.0, -1e-4, 0.0, 1e-4, 0.5, 1.0, 1.5, 2.0, 3
 ROWS = torch.tensor([[3.0, -1.0, 3.0, 2.0, 0.5], [NAN, 1.0, -INF, NAN, INF], [-2.0, -2.0, 0.0, 1.0, 4.0]])
 
 
+def _same_values(function: Any, x: Tensor) -> None:
+    with torch.no_grad():
+        assert_decomposes(lambda _: function(x), torch.tensor(0))
+
+
 @pytest.mark.parametrize("function", [torch.lgamma, torch.digamma], ids=["lgamma", "digamma"])
 def test_gamma(function: Any) -> None:
     finite = POINTS[(POINTS != 0.0) & (POINTS != -1.0)]
     assert_decomposes(function, finite, rtol=1e-4)
     _same_values(function, POINTS)
+
+
+def test_the_slope_of_digamma_anywhere() -> None:
+    _same_values(lambda x: torch.polygamma(1, x), torch.cat([POINTS, torch.tensor([INF, -INF, -2.0, 0.49])]))
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 4])
@@ -37,9 +46,6 @@ def test_inverse_of_the_error_function() -> None:
     _same_values(torch.erfinv, torch.tensor([-1.0, 1.0, 1.5, NAN]))
 
 
-def _same_values(function: Any, x: Tensor) -> None:
-    with torch.no_grad():
-        assert_decomposes(lambda _: function(x), torch.tensor(0))
 
 
 @pytest.mark.parametrize("dim", [0, 1])
