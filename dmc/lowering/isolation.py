@@ -56,6 +56,8 @@ def of_launches(job: Job, make: Callable[[Job], T]) -> T:
     except CodegenError as error:
         whole = error
     names = frozenset(job.kernels)
+    if named := whole.kernels & names:
+        raise whole.at(named)
 
     def make_some(some: frozenset[str]) -> None:
         if some == names:

@@ -6,6 +6,8 @@ A kernel that IREE refuses, or that crashes or hangs its compiler, is found alon
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,6 +53,9 @@ class Way:
 
 # What a kernel is tried with, in order. One formed by dm-form-kernels should be one dispatch.
 WAYS = (Way(("--iree-dispatch-creation-enable-aggressive-fusion",)), Way(), Way(is_apart=True))
+# The sizes of a tensor but for its first dimension; on a CPU, so many elements may be too large for a thread's stack.
+_ROW = re.compile(r"tensor<\d+x(\d[\dx]*)x[a-z]")
+_LONG = 1024
 _NONE = CodeLibrary("", {}, {})
 
 
@@ -129,9 +134,10 @@ def check_sizes(text: str, library: CodeLibrary, target: Target, way: Way) -> No
     """Raises CodegenError for kernels for which IREE forms a dispatch that its code generation then rejects.
 
     It may fuse a reduction with loops whose intermediate values do not fit into registers or a thread's stack. Only
-    code generation can tell, so kernels that reduce go through its first half once on their own.
+    code generation can tell, so kernels of which that is likely go through its first half on their own; of others, a
+    step's code generation may tell later, and the step is planned again (`next_ways`).
     """
-    doubtful = frozenset(name for name in library.kernels if reduces(library, name))
+    doubtful = frozenset(name for name in library.kernels if may_be_large(library, name, target))
 
     def generate(names: frozenset[str]) -> None:
         given = as_input(only(text, names))
@@ -147,10 +153,14 @@ def check_sizes(text: str, library: CodeLibrary, target: Target, way: Way) -> No
         raise error.at(failed)
 
 
-def reduces(library: CodeLibrary, name: str) -> bool:
-    """Whether a dispatch of the kernel contains a reduction."""
+def may_be_large(library: CodeLibrary, name: str, target: Target) -> bool:
+    """Whether a dispatch of the kernel contains a reduction and, on a CPU, long rows."""
     used = {step.executable for step in leaves(library.kernels[name].commands) if isinstance(step, Dispatch)}
-    return any('"reduction"' in library.executables[each] for each in used)
+    reducing = [text for each in used if '"reduction"' in (text := library.executables[each])]
+    if target.name != CPU.name:
+        return bool(reducing)
+    rows = {row for text in reducing for row in _ROW.findall(text)}
+    return any(math.prod(map(int, row.split("x"))) >= _LONG for row in rows)
 
 
 def only(text: str, names: Collection[str]) -> str:
