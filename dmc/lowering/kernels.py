@@ -103,8 +103,10 @@ def _compiled(
 
     first: the number of the way with which to begin, of those that do not begin with the first.
     """
-    library, failed = _NONE, dict[str, CodegenError]()
+    failed: dict[str, CodegenError] = {}
     pending = set(_names(text))
+    # Without kernels, IREE still says what the device is.
+    library = _NONE if pending else _library(text, target, WAYS[0])
     for number, way in enumerate(WAYS):
         tried = frozenset(name for name in pending if dict(first).get(name, 0) <= number)
         isolated = isolate(tried, lambda some, way=way: _library(only(text, some), target, way))

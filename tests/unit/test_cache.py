@@ -92,7 +92,8 @@ def test_what_was_not_used_for_longest_goes_first(cache: Cache) -> None:
     with using(small):
         ask("a")
     with using(small):
-        ask("a"), ask("c")
+        ask("a")
+        ask("c")
         assert ask.made == ["a", "b", "c"]
         ask("b")
         assert ask.made == ["a", "b", "c", "b"]
