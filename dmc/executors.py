@@ -141,6 +141,7 @@ class Builder:
         return coded
 
     def _again(self, built: Built, ways: Mapping[str, int]) -> Built:
+        self.observer.note(f"IREE fails on {', '.join(ways)}: planning again, with other code for it")
         module = ir.Module.parse(built.forms[pipeline.stem(IMPORTED)])
         write_ways(module, ways)
         # The observer is told of each stage once.

@@ -24,4 +24,6 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
 
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
     """The operands of the operation and of those nested in it."""
+    if not len(op.operation.regions):
+        return iter(op.operation.operands)
     return (operand for inner in walk(op) for operand in inner.operands)

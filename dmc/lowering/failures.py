@@ -20,8 +20,7 @@ def kernel_error(
     """`error` as users see it, of the function `name` of `module`; `text` is what IREE gets of it, with these flags."""
     place = place_of(ir.SymbolTable(module.operation)[name].location)
     where = f"kernel @{name}, {place}" if place else f"kernel @{name}"
-    file = _reproducer(name, text, target, *flags)
-    hint = f"write the operations there with simpler ones; to report the model, add {file}, which reproduces this"
+    hint = f"{error.hint}; {_reproducer(name, text, target, *flags)} reproduces this"
     return CodegenError(where, error.fact, hint, [name], error.report, error.how)
 
 

@@ -121,7 +121,7 @@ def _run(source: bytes, target: Target, command: Sequence[str]) -> bytes:
 
 
 def _error(target: Target, ended: Ended) -> CodegenError:
-    place, hint = f"target '{target.name}'", "please report the model"
+    place, hint = f"target '{target.name}'", "write its operations with simpler ones, or report the model"
     if ended.status is None:
         return CodegenError(place, "IREE's compiler does not end in time", hint, report=ended.errors, how="late")
     if ended.status < 0:
