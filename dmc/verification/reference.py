@@ -24,6 +24,7 @@ from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import torch_optimizers
 from dmc.verification.request import Request
+from dmc.verification.roundings import OtherMeans
 
 # Elements whose squares are summed in f64 at a time.
 _PIECE = 1 << 16
@@ -46,19 +47,16 @@ class Reference:
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The step after `counter` steps, with the initial state of `request`, on its example.
 
-    noise: a random perturbation of each parameter, relative to its largest element. Raises whatever eager raises.
+    noise: a random perturbation of each parameter, relative to its largest element; means are then rounded otherwise,
+    too. Raises whatever eager raises.
     """
-    with borrowed(request.modes, request.dtype):
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), _disturbed(request.model, noise):
         return _Eager(request).step(counter)
 
 
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
-    with borrowed(request.modes, request.dtype), torch.no_grad():
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request.model, noise):
         for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
             module.eval()
         with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
@@ -201,6 +199,14 @@ def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     # A copy: a model may write to its inputs.
     copy = tensor.detach().clone()
     return copy.to(dtype) if dtype is not None and copy.is_floating_point() else copy
+
+
+def _disturbed(model: nn.Module, noise: float) -> AbstractContextManager[Any]:
+    """The context of a step with that noise in its parameters, and other roundings of its means."""
+    if not noise:
+        return nullcontext()
+    _disturb(model, noise)
+    return OtherMeans()
 
 
 def _disturb(model: nn.Module, noise: float) -> None:
