@@ -20,7 +20,7 @@ from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.registry import rule_of
 from dmc.importer.forward.rules import DECLINE, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, may_write, storage_key, updates_statistics
+from dmc.importer.torch_internals import is_written, makes_tensors, may_write, storage_key, updates_statistics
 
 higher_order = torch.ops.higher_order
 
@@ -49,7 +49,7 @@ class Forward(fx.Interpreter):
         try:
             self.expected = n.meta.get("val")
             result = super().run_node(n)
-            if rule_of(n.target) is not None or getattr(n.target, "namespace", "") == "dmc":
+            if rule_of(n.target) is not None or makes_tensors(n.target):
                 result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
