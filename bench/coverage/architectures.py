@@ -16,10 +16,10 @@ from bench.coverage.steps import Sample
 _HEADS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION")
 # More parameters than this say that a configuration has its sizes under names of its own.
 _MOST = 4_000_000
-_VOCABULARY, _LENGTH, _IMAGE = 99, 12, 32
+_VOCABULARY, _LENGTH, _IMAGE, _WIDTH = 99, 12, 32, 32
 # What a configuration calls its sizes, where it has them.
 _SMALL: dict[str, Any] = {
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "embedding_size", "emb_dim"), 32),
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "embedding_size", "emb_dim"), _WIDTH),
     **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_inner"), 64),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "n_inner", "ffn_hidden_size"), 48),
     **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"), 2),
@@ -30,6 +30,12 @@ _SMALL: dict[str, Any] = {
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_k"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"), 64),
+    **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"), 8),
+    **dict.fromkeys(("mamba_n_heads", "mamba_d_head", "mamba_d_state", "index_head_dim"), 8),
+    **dict.fromkeys(("n_group", "topk_group", "first_k_dense_replace"), 1),
+    **dict.fromkeys(("hidden_sizes", "encoder_hidden_sizes", "neck_hidden_sizes", "embed_dims"), _WIDTH),
+    **dict.fromkeys(("depths", "layer_depths"), 1),
+    "rotary_dim": 4,
     "vocab_size": _VOCABULARY,
     "image_size": _IMAGE,
     "patch_size": 8,
@@ -70,8 +76,11 @@ def samples(name: str) -> list[Sample]:
         count = sum(parameter.numel() for parameter in kind(config).parameters())
     if count > _MOST:
         raise ValueError(f"{count} parameters, though its sizes are small")
-    model = kind(config).train()
-    return [Sample(_Loss(model), (), _batch(head))]
+    model, batch = kind(config).train(), _batch(head)
+    # Some models settle what kind of problem it is in their first call; dmc refuses that, with this way out.
+    with torch.no_grad():
+        model(**batch)
+    return [Sample(_Loss(model), (), batch)]
 
 
 def _classes(head: str) -> dict[str, Any]:
@@ -81,11 +90,19 @@ def _classes(head: str) -> dict[str, Any]:
 def _tiny(kind: Any) -> Any:
     """A configuration with small sizes under the names that it has, and without dropout."""
     given = kind()
-    known = {**given.to_dict(), **dict.fromkeys(given.attribute_map)}
-    small = {name: value for name, value in _SMALL.items() if name in known}
+    known = {**given.to_dict(), **dict.fromkeys(given.attribute_map), "num_labels": 2}
+    small = {name: _like(value, known[name]) for name, value in _SMALL.items() if name in known}
     small |= {name: 0.0 for name, value in known.items() if "drop" in name and isinstance(value, float)}
     small |= {name: _tiny(part) for name, part in getattr(kind, "sub_configs", {}).items() if hasattr(part, "to_dict")}
     return kind(**small)
+
+
+def _like(value: Any, default: Any) -> Any:
+    """For each stage of a network where the default has so many. Later stages are wider; groups of 32 divide them."""
+    if not isinstance(default, list | tuple) or not isinstance(value, int):
+        return value
+    grows = value == _WIDTH and len(set(default)) > 1
+    return type(default)(value * (1 + stage * grows) for stage in range(len(default)))
 
 
 def _batch(head: str) -> dict[str, Tensor]:

@@ -211,7 +211,21 @@ def _arg(x: Tensor, dim: int | None, keepdim: bool, largest: bool) -> Tensor:
     return place.view([1] * x.dim()) if keepdim else place
 
 
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of `bins` equal parts of [min, max]; of all elements' range if that is empty."""
+    x = x.reshape(-1)
+    low, high = x.new_full([], min), x.new_full([], max)
+    if min == max:
+        low, high = x.amin(), x.amax()
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    place = ((x - low) * bins / (high - low)).to(torch.int64).clamp(max=bins - 1)
+    is_inside = (x >= low) & (x <= high)
+    each = torch.arange(bins, device=x.device).unsqueeze(1)
+    return ((place == each) & is_inside).to(torch.int64).sum(1).to(x.dtype)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.histc.default: histc,
     aten.topk.default: topk,
     aten.sort.default: sort,
     aten.sort.stable: stable_sort,

@@ -14,6 +14,8 @@
 * rnn: LSTM and GRU as loops over a cell
 * distances: between rows
 * embedding_bags: sums and means of bags of rows
+* experts: grouped products
+* grid_sampling: samples of volumes at computed places
 * pooling: means and maxima of windows
 * upsampling: nearest neighbours and polynomials
 """

@@ -17,7 +17,8 @@ from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
-from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
+from dmc.importer.forward.registry import rule_of
+from dmc.importer.forward.rules import DECLINE, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
 from dmc.importer.torch_internals import is_written, makes_tensors, may_write, storage_key, updates_statistics
 
@@ -48,7 +49,7 @@ class Forward(fx.Interpreter):
         try:
             self.expected = n.meta.get("val")
             result = super().run_node(n)
-            if n.target in RULES or makes_tensors(n.target):
+            if rule_of(n.target) is not None or makes_tensors(n.target):
                 result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
@@ -86,7 +87,7 @@ class Forward(fx.Interpreter):
         wide = computed_wide(target, args, kwargs, self.expected)
         if wide is not NotImplemented:
             return wide
-        rule = RULES.get(target)
+        rule = rule_of(target)
         if rule is None:
             refuse_randomness(target, args, kwargs)
         result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)

@@ -13,6 +13,23 @@ DECLINE: Final = object()
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
+# Of operations that other libraries define, by name.
+_NAMED: dict[str, Rule] = {}
+
+
+def rule_of(target: Any) -> Rule | None:
+    """The rule of an operation, if any."""
+    return RULES.get(target) or _NAMED.get(str(target))
+
+
+def rule_by_name(name: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for an operation that may not exist, such as "library.operation.default"."""
+
+    def register(function: Rule) -> Rule:
+        _NAMED[name] = function
+        return function
+
+    return register
 
 
 def rule(*targets: Any) -> Callable[[Rule], Rule]:

@@ -14,12 +14,32 @@ from torch._ops import OpOverload
 from dmc.errors import ImportFailure
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
-from dmc.importer.forward import distances, embedding_bags, expansion, losses, pooling, rnn, upsampling
+from dmc.importer.forward import (
+    distances,
+    embedding_bags,
+    expansion,
+    experts,
+    grid_sampling,
+    losses,
+    pooling,
+    rnn,
+    upsampling,
+)
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "composites", "distances", "embedding_bags", "pooling", "upsampling"]
+__all__ = [
+    "DECLINE",
+    "RULES",
+    "composites",
+    "distances",
+    "embedding_bags",
+    "experts",
+    "grid_sampling",
+    "pooling",
+    "upsampling",
+]
 
 aten = torch.ops.aten
 
