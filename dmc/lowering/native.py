@@ -30,6 +30,9 @@ from dmc.program.tuning import Choice, Table, algorithm_of
 # The default alignment of buffers of dmc's own code, in bytes.
 _ALIGNMENT = 16
 _UNTUNED = Table()
+# The ways of each body, or why there are none.
+_WAYS: dict[str, tuple[Taken, ...] | str] = {}
+_MOST_WAYS = 2048
 UNMEASURED = "the most promising; not measured"
 
 
@@ -166,8 +169,24 @@ def _address(place: Place, launch: Launch) -> int:
 def ways_of(function: func.FuncOp) -> list[Taken]:
     """Recipes by which Triton code computes a body, the most promising first. Raises Declined.
 
-    Composites use hand-written kernels, anything else generated ones.
+    Composites use hand-written kernels, anything else generated ones. Cached by body: kernels are chosen before a step
+    is planned, and their code is taken afterwards.
     """
+    if len(_WAYS) > _MOST_WAYS:
+        _WAYS.clear()
+    key = kernel_key(function)
+    if key not in _WAYS:
+        try:
+            _WAYS[key] = tuple(_ways(function))
+        except Declined as reason:
+            _WAYS[key] = str(reason)
+    known = _WAYS[key]
+    if isinstance(known, str):
+        raise Declined(known)
+    return list(known)
+
+
+def _ways(function: func.FuncOp) -> list[Taken]:
     if (placed := problem_of_body(function)) is not None:
         implementation = implementation_of(placed.problem)
         recipes = {

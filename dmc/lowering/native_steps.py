@@ -104,12 +104,14 @@ def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place],
     bindings = tuple(
         Binding(access(buffer), place(buffer), each) for buffer, each in zip(entry.buffers, maps, strict=True)
     )
+    numbers: dict[Buffer, list[int]] = {}
+    for number, buffer in enumerate(entry.buffers):
+        numbers.setdefault(buffer, []).append(number)
     ordered = tuple(
-        (i, j)
+        (read, write)
         for result, operand in taken.recipe.in_place
-        for i, read in enumerate(entry.buffers)
-        for j, write in enumerate(entry.buffers)
-        if read == Buffer("operand", operand) and write == Buffer("result", result)
+        for read in numbers.get(Buffer("operand", operand), ())
+        for write in numbers.get(Buffer("result", result), ())
     )
     written |= writes
     return Dispatch(
