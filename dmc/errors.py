@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
+
+CodegenFailure = Literal["refused", "crashed", "late"]
 
 
 class DmcError(Exception):
-    """An error at a place: `place: fact`, then a hint.
-
-    `where` is an MLIR operation (anything with `.location` and `.name`), a string that names the place, or None where
-    there is none.
-    """
+    """An error at a place: `place: fact`, then a hint, a way out. All three are strings; "" where there is none."""
 
     def __init__(self, where: Any, fact: str, hint: str = "") -> None:
+        """where: an MLIR operation (anything with `.location` and `.name`), or a string that names the place."""
         self.place = _place(where)
         self.fact = fact
         self.hint = hint
@@ -59,12 +59,41 @@ class VerificationError(DmcError):
     """A step that computes a wrong result on a batch: it differs from PyTorch eager's or, on a GPU, from the CPU's."""
 
 
+class EagerError(VerificationError):
+    """A step to which PyTorch eager has none to compare: it raises, or draws numbers that eager cannot."""
+
+
 class MemoryCapError(DmcError):
     """A step that needs more device memory than the cap. needed: bytes."""
 
     def __init__(self, where: Any, fact: str, hint: str, needed: int) -> None:
         super().__init__(where, fact, hint)
         self.needed = needed
+
+
+class CodegenError(DmcError):
+    """Input for which a code generator makes no code: it refuses it, crashes, or does not end in time.
+
+    kernels: those at fault, where that is known. report: what the code generator wrote.
+    """
+
+    def __init__(
+        self,
+        where: Any,
+        fact: str,
+        hint: str = "",
+        kernels: Iterable[str] = (),
+        report: str = "",
+        how: CodegenFailure = "refused",
+    ) -> None:
+        super().__init__(where, fact, hint)
+        self.kernels = frozenset(kernels)
+        self.report = report
+        self.how: CodegenFailure = how
+
+    def at(self, kernels: Iterable[str]) -> CodegenError:
+        """The same error, of these kernels."""
+        return CodegenError(self.place, self.fact, self.hint, kernels, self.report, self.how)
 
 
 class PipelineError(DmcError):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dmc.runtime.artifact import Artifact
+from dmc.cli.programs import add_option, read_program
 from dmc.runtime.memory_report import report
 
 # Columns without a terminal.
@@ -21,6 +21,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     parser.add_argument("--plot", metavar="PNG", help="write a plot of memory over the step, named *.png")
     parser.add_argument("--html", metavar="FILE", help="write a page with the plot and the live buffers at the peak")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dmc.runtime.memory_plot import page, plot
     from dmc.runtime.memory_table import table
 
-    made = report(Artifact.read(arguments.file, to_run=False).job)
+    made = report(read_program(arguments.file, arguments.program).job)
     if arguments.plot:
         plot(made, arguments.plot)
     if arguments.html:

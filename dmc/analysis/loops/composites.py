@@ -16,13 +16,18 @@ Rule = Callable[[ir.Operation], Loops | None]
 # A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
 Names = Sequence[str]
 WHOLE = ""
+_UPDATE = "optimizer_update_"
+# Rules of optimizers that relate the elements of a parameter to each other.
+_UPDATES_OF_WHOLE = ("optimizer_update_adafactor", "optimizer_update_muon")
 
 RULES: dict[str, Rule] = {}
 
 
 def composite_loops(op: ir.Operation) -> Loops | None:
     """The loops of a `dm.composite`; None where its kind has no rule or its parameters allow no split."""
-    rule = RULES.get(_kind(op), _elementwise if _kind(op).startswith("optimizer_update_") else None)
+    kind = _kind(op)
+    is_elementwise = kind.startswith(_UPDATE) and not kind.startswith(_UPDATES_OF_WHOLE)
+    rule = RULES.get(kind, _elementwise if is_elementwise else None)
     return None if rule is None else rule(op)
 
 

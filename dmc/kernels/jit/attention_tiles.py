@@ -91,12 +91,12 @@ def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.co
 @triton.jit
 def _bias(bias, batch, head, row, column, c: tl.constexpr):
     address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
-    if c.bias_at[2] == 0:
-        # One row for all: each value is loaded once.
-        return tl.load(address, mask=column < c.columns, other=0.0).to(tl.float32)
-    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+    inside = column < c.columns
+    # Without a stride, one row is that of all: each value is loaded once.
+    if c.bias_at[2] != 0:
         address += row.to(tl.int64) * c.bias_at[2]
-        return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
+        inside = (row < c.rows) & inside
+    return tl.load(address, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
