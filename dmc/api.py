@@ -57,7 +57,7 @@ def compile(
     loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
     where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
     nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
-    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
+    optimizer: one of `dmc.optim`, or a `torch.optim` instance of such a kind or several, taken over with their state.
     example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
     list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;
     the model's mode (train or eval) is taken as it is, with a note for eval.

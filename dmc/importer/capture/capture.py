@@ -63,16 +63,7 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
     `dtype`: the type that parameters, buffers and floating inputs are converted to, or None to leave them.
     Raises ImportFailure naming the operation, the module and the source line that cannot be exported.
     """
-    batch: list[tuple[str, torch.Tensor]] = []
-    positional, keyword = _split_example(example)
-    if is_own := reader_of(loss) is not None:
-        check_given(model.forward, positional, keyword)
-    names = _positional_names(model, len(positional), with_target=not is_own and bool(positional))
-    trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
-    args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
-    check_tensors("input", dict(batch))
-    # A tensor passed twice is two inputs; tracing tells them apart by identity.
-    batch = [(name, tensor.detach()) for name, tensor in batch]
+    args, kwargs, batch = _inputs(model, loss, example)
     python_state = PythonState({"": model, "loss": loss})
     try:
         objective = Objective(model, loss, args, kwargs, dtype, python_state)
@@ -104,6 +95,22 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         calls=tuple(objective.seen.watch.calls.calls),
         saved=frozenset(model.state_dict()),
     )
+
+
+def _inputs(
+    model: nn.Module, loss: Loss | OwnLoss | None, example: Any
+) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
+    """How the inputs are nested, those by position and those by keyword; and their tensors by name."""
+    batch: list[tuple[str, torch.Tensor]] = []
+    positional, keyword = _split_example(example)
+    if is_own := reader_of(loss) is not None:
+        check_given(model.forward, positional, keyword)
+    names = _positional_names(model, len(positional), with_target=not is_own and bool(positional))
+    trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
+    args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
+    check_tensors("input", dict(batch))
+    # A tensor passed twice is two inputs; tracing tells them apart by identity.
+    return args, kwargs, [(name, tensor.detach()) for name, tensor in batch]
 
 
 def _convert(objective: Objective, dtype: torch.dtype) -> None:

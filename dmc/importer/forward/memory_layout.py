@@ -10,8 +10,9 @@ from torch import Tensor
 def as_in_eager(result: Any, recorded: Any) -> Any:
     """`result`, or copies of its tensors, laid out in memory like `recorded`, export's result of the same operation.
 
-    Attention is the common case: PyTorch's kernels return [B, H, T, D] transposed in memory, so that a model may join
-    the heads by a view. Tensors that overlap themselves, or have gaps, are unchanged.
+    A decomposition may return a transposed result, where eager does not, and PyTorch's attention returns [B, H, T, D]
+    transposed in memory, so that a model may join the heads by a view. Tensors that overlap themselves, or have gaps,
+    are unchanged.
     """
     if isinstance(result, Tensor) and isinstance(recorded, Tensor):
         return _laid_out(result, recorded)
