@@ -10,6 +10,7 @@ from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
+from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep
 from dmc.errors import DmcError, PlanError
@@ -159,7 +160,7 @@ def compile_artifact(
     examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
     compilation = Compilation(tuple(requests), evaluation, plan, settings, verify, observer, dump_dir)
-    with ir.Context() as context, ir.Location.unknown():
+    with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         return compilation.artifact(context)
 
