@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,17 +13,10 @@ import dmc
 from dmc import dialect as dm
 from dmc import plans
 from dmc._mlir import ir
-from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.keeping import keeping_of, root_of, write_keeping
-from dmc.analysis.storage.storages import DEVICE
-from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import footprint
-from dmc.analysis.tasks.graph import TaskGraph
-from dmc.analysis.tasks.reader import read_tasks
 from dmc.dialect.labels import kernel_label_of
 from dmc.errors import MemoryCapError, PlanError
-from dmc.interpreter import spmd
-from dmc.machine import machine
 from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.keep.choice import choose
 from dmc.passes.scheduled.keep.replay import replay
@@ -35,30 +27,13 @@ from dmc.passes.scheduled.schedule import Schedule
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from tests.meanings import said
-from tests.random_scheduled import random_scheduled
+from tests.scheduled_modules import MACHINE, arena_of, graph_of, random_module, results_of
 
-MACHINE = "h200x4"
 NOTHING = Wanted({}, frozenset())
 
 
-def _module(seed: int, operations: int) -> ir.Module:
-    return ir.Module.parse(random_scheduled(Random(seed).randrange, operations))
-
-
-def _graph(module: ir.Module) -> TaskGraph:
-    return read_tasks(module, TaskCosts.of(module, machine(MACHINE)))
-
-
-def _arena(module: ir.Module) -> int:
-    return plan_memory(find_step(module)).arenas[DEVICE].bytes
-
-
 def _bytes(module: ir.Module) -> list[list[bytes]]:
-    """The results of all ranks, for arguments that differ between them."""
-    values = np.random.default_rng(0)
-    types = [argument.type.shape[0] for argument in find_step(module).arguments]
-    given_ = [[values.standard_normal(size).astype(np.float32) for size in types] for _ in range(4)]
-    return [[result.tobytes() for result in own] for own in spmd.run(module, "step", given_).results]
+    return [[result.tobytes() for result in own] for own in results_of(module)]
 
 
 def _recomputed(module: ir.Module) -> list[ir.Operation]:
@@ -69,8 +44,8 @@ def _recomputed(module: ir.Module) -> list[ir.Operation]:
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(16))
 def test_any_kernels_may_run_again(seed: int) -> None:
-    module = _module(seed, 20 + seed)
-    step, expected, meant = step_of(_graph(module)), _bytes(module), said(module)
+    module = random_module(seed, 20 + seed)
+    step, expected, meant = step_of(graph_of(module)), _bytes(module), said(module)
     random = Random(seed).randrange
     again = {each: random(len(step.graph.order)) for each in step.kernels() if random(2)}
     predicted = replay(step, again).peak
@@ -79,7 +54,7 @@ def test_any_kernels_may_run_again(seed: int) -> None:
     dm.verify_symbols(module)
     assert _bytes(module) == expected
     assert said(module).differences(meant) == []
-    after = _graph(module)
+    after = graph_of(module)
     # State that is read again may not be replaced in place; a value with fewer readers may be reduced in place.
     assert predicted == pytest.approx(footprint(after, after.order).peak, abs=2 * 4 * 2048)
     assert len(_recomputed(module)) <= len(again)
@@ -90,8 +65,8 @@ def test_any_kernels_may_run_again(seed: int) -> None:
 def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) -> None:
     with ir.Context() as context, ir.Location.unknown():
         dm.load(context)
-        module = _module(seed, 40)
-        expected, cap = _bytes(module), _arena(module) * percent // 100
+        module = random_module(seed, 40)
+        expected, cap = _bytes(module), arena_of(module) * percent // 100
         text = str(module)
         try:
             _fitted(module, cap)
@@ -99,7 +74,7 @@ def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) ->
             cap = int(error.hint.split("memory_cap=")[1].split(",")[0])
             module = ir.Module.parse(text)
             _fitted(module, cap)
-        assert _arena(module) <= cap
+        assert arena_of(module) <= cap
         assert _bytes(module) == expected
 
 
@@ -111,8 +86,8 @@ def _fitted(module: ir.Module, cap: int) -> None:
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(8))
 def test_no_choice_is_in_vain(seed: int) -> None:
-    module = _module(seed, 60)
-    step = step_of(_graph(module))
+    module = random_module(seed, 60)
+    step = step_of(graph_of(module))
     lowest = choose(step, NOTHING, 0).peak
     cap = (lowest + replay(step, {}).peak) // 2
     found = choose(step, NOTHING, cap)
@@ -122,6 +97,35 @@ def test_no_choice_is_in_vain(seed: int) -> None:
             assert replay(step, {kernel: found.again[kernel] for kernel in found.again if kernel != each}).peak > cap
     pinned = frozenset(list(found.again)[:1])
     assert choose(step, Wanted({}, pinned), cap).again.keys().isdisjoint(pinned)
+
+
+# Three values of a size, one of which takes less time than the others; the last kernels read them.
+CHOICE = """
+func.func private @one(%x: T) -> T attributes {dm.kind = "other"} {
+  return %x : T
+}
+func.func private @two(%x: T, %y: T) -> T attributes {dm.kind = "other"} {
+  return %x : T
+}
+func.func @step(%x: T {dm.name = "x", dm.role = "parameter"}) -> (T {dm.name = "x"}) {
+  %a = "dm.kernel"(%x) {body = @one, flops = 1000000000000 : i64, bytes = 64 : i64} : (T) -> T
+  %b = "dm.kernel"(%x) {body = @one, flops = 8 : i64, bytes = 64 : i64} : (T) -> T
+  %c = "dm.kernel"(%x) {body = @one, flops = 1000000000000 : i64, bytes = 64 : i64} : (T) -> T
+  %p = "dm.kernel"(%x) {body = @one, flops = 8 : i64, bytes = 64 : i64} : (T) -> T
+  %q = "dm.kernel"(%p) {body = @one, flops = 8 : i64, bytes = 64 : i64} : (T) -> T
+  %r = "dm.kernel"(%q, %a) {body = @two, flops = 8 : i64, bytes = 64 : i64} : (T, T) -> T
+  %s = "dm.kernel"(%r, %b) {body = @two, flops = 8 : i64, bytes = 64 : i64} : (T, T) -> T
+  %t = "dm.kernel"(%s, %c) {body = @two, flops = 8 : i64, bytes = 64 : i64} : (T, T) -> T
+  return %t : T
+}""".replace("T", "tensor<1024xf32>")
+
+
+@pytest.mark.usefixtures("context")
+def test_what_takes_the_least_time_runs_again() -> None:
+    module = ir.Module.parse(CHOICE)
+    step = step_of(graph_of(module))
+    found = choose(step, NOTHING, replay(step, {}).peak - 1)
+    assert list(found.again) == [1]
 
 
 # Two layers of a dropout by draw 0 or 1, and a statistic of what comes in; the backward pass reads all four.
@@ -163,7 +167,7 @@ func.func @step(%w: T {dm.name = "w", dm.role = "parameter"}, %seed: T {dm.name 
 def test_recomputing_something_else_is_seen() -> None:
     """V9 sees another draw, and a statistic of another value."""
     module = ir.Module.parse(LAYERS)
-    meant, step = said(module), step_of(_graph(module))
+    meant, step = said(module), step_of(graph_of(module))
     # All runs again behind the forward pass.
     rewrite(step, dict.fromkeys(step.kernels(), 5))
     again = {op.attributes["body"].value: op for op in _recomputed(module)}

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from dmc import compilation
+from dmc._mlir import ir
+from dmc.analysis.storage.fixed import fixed_offsets
 from dmc.errors import ArtifactError
-from dmc.program import Range
+from dmc.executors import Settings
+from dmc.observer import Observer
+from dmc.program import Job, Program, Range
+from dmc.program.program import Slot
 from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.checks import check_artifact
+from dmc.step_function import find_step
 from tests.artifacts import artifact_of
 from tests.random_jobs import random_job
 
@@ -48,3 +56,33 @@ def test_a_program_with_its_state_elsewhere_is_refused() -> None:
         check_artifact(_with(replace(artifact_of(), signature=replace(artifact_of().signature, mesh={"dp": 2}))))
     with pytest.raises(ArtifactError, match="has no code for 'cpu' for its evaluation"):
         check_artifact(_with(replace(artifact_of(), modules={})))
+
+
+STEP = """
+func.func @step(%v: tensor<64xf32> {dm.name = "v", dm.role = "parameter"},
+                %w: tensor<64xf32> {dm.name = "w", dm.role = "parameter"},
+                %x: tensor<64xf32> {dm.name = "x", dm.role = "batch"})
+    -> (tensor<64xf32> {dm.name = "v"}, tensor<64xf32> {dm.name = "w"}) {
+  return %v, %w : tensor<64xf32>, tensor<64xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("name", [EVALUATION, "training-1"])
+def test_a_program_beside_a_step_has_the_state_where_the_step_has_it(
+    context: ir.Context, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Where a bucket decides the order of state in memory, only one of the programs may have such a bucket."""
+    other: Any = SimpleNamespace(module=ir.Module.parse(STEP))
+    for patched in ("import_evaluation", "_imported"):
+        monkeypatch.setattr(compilation, patched, lambda *_: other)
+    monkeypatch.setattr(compilation, "_check_same_state", lambda *_: None)
+    places = {"v": ("parameter", 256), "w": ("parameter", 0), "x": ("batch", 512)}
+    slots = tuple(Slot(key, role, "f32", (64,), Range("device", at, 256)) for key, (role, at) in places.items())
+    step = artifact_of(Job({"dp": 1}, (), {}, (Program(0, {"device": 768}, (), slots, ()),)))
+    request: Any = SimpleNamespace(model=None, loss=None, example=None, precision=None)
+    beside = compilation.Compilation((), False, None, Settings("cpu", "cpu"), None, Observer())
+    beside._program(name, request, step, other, context)  # pyright: ignore[reportPrivateUsage]
+    function = find_step(other.module)
+    fixed = fixed_offsets(function)
+    assert [fixed.get(value) for value in function.arguments] == [256, 0, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,62 +11,33 @@ from hypothesis import strategies as st
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.storage.storages import DEVICE
-from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import footprint, intervals
 from dmc.analysis.tasks.graph import Task, TaskGraph, check_order
-from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import busy, timeline
 from dmc.errors import DmcError
-from dmc.interpreter import spmd
-from dmc.machine import machine
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
 from dmc.passes.scheduled.schedule.movements import place_movements
 from dmc.passes.scheduled.schedule.picks import frees_first, picks_within
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.room import Room
-from dmc.step_function import find_step
-from tests.random_scheduled import random_scheduled
-
-MACHINE = "h200x4"
-
-
-def _module(seed: int, operations: int) -> ir.Module:
-    return ir.Module.parse(random_scheduled(Random(seed).randrange, operations))
-
-
-def _graph(module: ir.Module) -> TaskGraph:
-    return read_tasks(module, TaskCosts.of(module, machine(MACHINE)))
-
-
-def _arena(module: ir.Module) -> int:
-    return plan_memory(find_step(module)).arenas[DEVICE].bytes
-
-
-def _run(module: ir.Module) -> list[list[Any]]:
-    """The results of all ranks, for arguments that differ between them."""
-    values = np.random.default_rng(0)
-    types = [argument.type.shape[0] for argument in find_step(module).arguments]
-    given_ = [[values.standard_normal(size).astype(np.float32) for size in types] for _ in range(4)]
-    return spmd.run(module, "step", given_).results
+from tests.scheduled_modules import MACHINE, arena_of, graph_of, random_module, results_of
 
 
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(60))
 def test_a_schedule_means_the_same_and_is_never_worse(seed: int) -> None:
-    module = _module(seed, 10 + seed)
-    before, expected = _graph(module), _run(module)
+    module = random_module(seed, 10 + seed)
+    before, expected = graph_of(module), results_of(module)
     peak = footprint(before, before.order).peak
     Schedule(machine=MACHINE).run(module)
     module.operation.verify()
     dm.verify_symbols(module)
-    after = _graph(module)
+    after = graph_of(module)
     check_order(after, after.order)
     assert timeline(after, after.order).total <= timeline(before, before.order).total
     assert footprint(after, after.order).peak <= peak
-    for own, wanted in zip(_run(module), expected, strict=True):
+    for own, wanted in zip(results_of(module), expected, strict=True):
         for result, reference in zip(own, wanted, strict=True):
             np.testing.assert_array_equal(result, reference)
 
@@ -77,9 +47,9 @@ def test_a_schedule_means_the_same_and_is_never_worse(seed: int) -> None:
 def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
     with ir.Context() as context, ir.Location.unknown():
         dm.load(context)
-        module = _module(seed, 30)
+        module = random_module(seed, 30)
         Schedule(machine=MACHINE, algorithm="asis").run(module)
-        cap = _arena(module) * percent // 100
+        cap = arena_of(module) * percent // 100
         try:
             Schedule(machine=MACHINE, memory_cap=cap).run(module)
         except DmcError as error:
@@ -88,13 +58,13 @@ def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
             assert smallest > cap
             Schedule(machine=MACHINE, memory_cap=smallest).run(module)
             cap = smallest
-        assert _arena(module) <= cap
+        assert arena_of(module) <= cap
 
 
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(10))
 def test_a_timeline_adds_up(seed: int) -> None:
-    graph = _graph(_module(seed, 40))
+    graph = graph_of(random_module(seed, 40))
     played = timeline(graph, graph.order)
     assert played.total == pytest.approx(busy(graph) + played.exposed)
     for lane in {task.lane for task in graph.tasks}:
@@ -106,7 +76,7 @@ def test_a_timeline_adds_up(seed: int) -> None:
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_alive_at_the_peak_is_the_peak(seed: int) -> None:
-    graph = _graph(_module(seed, 40))
+    graph = graph_of(random_module(seed, 40))
     found = footprint(graph, graph.order)
     alive = [
         storage for storage, (first, last) in intervals(graph, graph.order).items() if first <= found.place <= last
@@ -120,10 +90,10 @@ def test_what_is_alive_at_the_peak_is_the_peak(seed: int) -> None:
 def test_more_room_is_never_slower() -> None:
     totals: list[float] = []
     for percent in (100, 120, 200):
-        module = _module(7, 60)
-        graph = _graph(module)
+        module = random_module(7, 60)
+        graph = graph_of(module)
         Schedule(machine=MACHINE, memory_cap=footprint(graph, graph.order).peak * percent // 100).run(module)
-        after = _graph(module)
+        after = graph_of(module)
         totals.append(timeline(after, after.order).total)
     assert totals == sorted(totals, reverse=True)
 
@@ -160,7 +130,7 @@ def test_a_value_ends_with_its_last_reader_also_where_that_runs_early() -> None:
 @pytest.mark.usefixtures("context")
 @pytest.mark.parametrize("seed", range(20))
 def test_every_candidate_is_in_order_and_keeps_to_the_cap(seed: int) -> None:
-    graph = _graph(_module(seed, 60))
+    graph = graph_of(random_module(seed, 60))
     followers = graph.followers()
     for base in (graph.kernels(), frees_first(graph, followers)):
         at_once = place_movements(graph, base, followers, None, overlap=False)
