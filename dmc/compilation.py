@@ -16,10 +16,11 @@ from dmc import pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.requests.structure import with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
-from dmc.forms import PLACED
+from dmc.forms import IMPORTED, PLACED
 from dmc.importer.capture.capture import Loss
 from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
@@ -50,15 +51,21 @@ class Compilation:
 
     def artifact(self, context: ir.Context) -> Artifact:
         """All programs, with the first state."""
-        self.observer.plan(("import", *STAGES, *self._beside(), *(["verify"] if self.verify is not False else [])))
+        stages = (IMPORTED.name, *STAGES, *self._beside(), *(["verify"] if self.verify is not False else []))
+        self.observer.plan(stages)
         begin, request = time.perf_counter(), self.requests[0]
-        with self.observer.stage("import"):
+        with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context)
+            plan, notes = with_structure(self.plan, imported.module)
+        for note in notes:
+            self.observer.note(note)
+        # All programs are placed alike, since they share the state.
+        own = replace(self, plan=plan)
         amount = amount_of(imported.module)
-        step = self._compiled(imported, self.observer, self.dump_dir, request.accumulate)
+        step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate)
         step = replace(step, state=_arrays(imported))
         beside = self._beside()
-        programs = {name: self._program(name, other, step, imported, context) for name, other in beside.items()}
+        programs = {name: own._program(name, other, step, imported, context) for name, other in beside.items()}
         step = replace(step, programs=programs)
         seconds = time.perf_counter() - begin
         is_named = ":" in self.settings.targets

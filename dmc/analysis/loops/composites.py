@@ -26,6 +26,15 @@ def composite_loops(op: ir.Operation) -> Loops | None:
     return None if rule is None else rule(op)
 
 
+def meant_loops(op: ir.Operation) -> Loops | None:
+    """The loops of what a `dm.composite` means, where a part of it need not be a composite of that kind again.
+
+    A part of a random mask is in its decomposition.
+    """
+    rules: dict[str, Rule] = {"attention": _attention_with_dropout, "dropout": _elementwise}
+    return rules.get(_kind(op), composite_loops)(op)
+
+
 def _kind(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["kind"]).value
 
@@ -91,6 +100,10 @@ def _rows_and_columns(op: ir.Operation, operand: int) -> tuple[Names, Names]:
 @_rule("attention")
 def _attention(op: ir.Operation) -> Loops | None:
     """Batches and heads. A part, by rows, of a random or causal mask is no mask of the same kind."""
+    return None if _drops(op) else _attention_with_dropout(op)
+
+
+def _attention_with_dropout(op: ir.Operation) -> Loops | None:
     names = _attention_names(op, first=0)
     if names is None:
         return None
@@ -101,7 +114,7 @@ def _attention(op: ir.Operation) -> Loops | None:
 
 @_rule("attention_backward")
 def _attention_backward(op: ir.Operation) -> Loops | None:
-    names = _attention_names(op, first=1)
+    names = None if _drops(op) else _attention_names(op, first=1)
     if names is None:
         return None
     q, k, bias = names
@@ -111,10 +124,12 @@ def _attention_backward(op: ir.Operation) -> Loops | None:
     return _loops(op, [q, q, k, k, *bias, q, q, *scalars], [q, k, k, *(bias or [[]])], sums)
 
 
+def _drops(op: ir.Operation) -> bool:
+    return ir.FloatAttr(_parameter(op, "p")).value > 0.0
+
+
 def _attention_names(op: ir.Operation, first: int) -> tuple[Names, Names, list[Names]] | None:
     """Names of queries, of keys and values, and of the bias if any; `first` is the operand index of the query."""
-    if ir.FloatAttr(_parameter(op, "p")).value > 0.0:
-        return None
     q, k, v = (_shape(op.operands[first + i]) for i in range(3))
     if not q[:-2] == k[:-2] == v[:-2]:
         return None
