@@ -20,10 +20,13 @@ def keep_rounding(module: ir.Module) -> None:
     `mulf x, y : bf16` becomes `truncf (mulf (extf x), (extf y))`, and `truncf x : f32 to bf16`, where the same function
     reads it, `bitcast (trunci (round (bitcast x)))`: to nearest, ties to even. IREE folds `extf (truncf x)` to x once
     both are fused, though they may be meant to round x. Values written to memory are rounded in any case. An f64
-    constant cast to bf16 becomes a constant in bf16.
+    constant cast to bf16 becomes a constant in bf16. An integer is converted through f32, as in PyTorch: for processors
+    without such an instruction, LLVM would call a function that IREE does not have.
     """
     for op in [op for op in walk(module.operation) if _is_rounded_constant(op)]:
         _replace(op, _constant(op))
+    for op in [op for op in walk(module.operation) if _is_converted_integer(op)]:
+        _replace(op, _from_integer(op))
     for op in [op for op in walk(module.operation) if _is_in_bf16(op)]:
         _replace(op, _computed_in_f32(op))
     for op in [op for op in walk(module.operation) if _is_cast(op) and _is_read(op)]:
@@ -46,6 +49,17 @@ def _number(op: ir.Operation) -> float | None:
 def _constant(op: ir.Operation) -> ir.Value:
     with ir.InsertionPoint(op), op.location:
         return arith.constant(op.results[0].type, _number(op))
+
+
+def _is_converted_integer(op: ir.Operation) -> bool:
+    return op.name in ("arith.sitofp", "arith.uitofp") and str(op.results[0].type) == "bf16"
+
+
+def _from_integer(op: ir.Operation) -> ir.Value:
+    """In bits: LLVM would turn the conversion to f32 and its cast into one conversion again."""
+    with ir.InsertionPoint(op), op.location:
+        wide = ir.Operation.create(op.name, [ir.F32Type.get()], list(op.operands))
+        return _rounded(wide.results[0])
 
 
 def _is_in_bf16(op: ir.Operation) -> bool:

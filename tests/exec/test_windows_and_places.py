@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -12,13 +13,15 @@ import dmc
 from bench.coverage.check import check
 from bench.coverage.steps import Sample
 from tests.compiled import assert_descends_as_eager
+from tests.large import large_unless
 
 
 class Images(nn.Module):
-    """Windows of every kind over one image."""
+    """Windows over one image: the kinds that make few kernels, or the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: str) -> None:
         super().__init__()
+        self.kinds = kinds
         self.image = nn.Parameter(torch.randn(2, 4, 7, 6))
         self.depthwise = nn.Conv2d(4, 4, 3, padding=1, groups=4)
         self.grouped = nn.Conv1d(4, 8, 3, stride=2, groups=2)
@@ -28,16 +31,19 @@ class Images(nn.Module):
         """The results, each to be added up."""
         x = self.depthwise(self.image * factor)
         row, volume = x[:, :, 0], x.unsqueeze(2).expand(-1, -1, 3, -1, -1)
+        if self.kinds == "few kernels":
+            return [
+                self.grouped(row),
+                self.up(x),
+                functional.max_pool2d(x, 3, 2, ceil_mode=True),
+                functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            ]
         return [
-            self.grouped(row),
-            self.up(x),
             functional.max_pool1d(row, 3, 2, 1, ceil_mode=True),
-            functional.max_pool2d(x, 3, 2, ceil_mode=True),
             functional.max_pool3d(volume, 2),
             functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
             functional.adaptive_avg_pool2d(x, (3, 4)),
             functional.adaptive_max_pool2d(x, (3, 4)),
-            functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
             functional.interpolate(x, (5, 9), mode="bicubic", align_corners=True),
             functional.pad(x, (1, 2, 0, 1), mode="replicate"),
         ]
@@ -82,11 +88,20 @@ def _total(outputs: Any, scale: torch.Tensor) -> Any:
     return scale * sum((each * torch.cos(count.float())).mean() for each, count in zip(outputs, counts, strict=True))
 
 
-def test_windows_descend_as_eager() -> None:
+@pytest.mark.parametrize("kinds", large_unless(("few kernels",), ("few kernels", "others")))
+def test_windows_descend_as_eager(kinds: str) -> None:
     torch.manual_seed(0)
-    model, example = Images(), (torch.ones(()), torch.ones(()))
+    model, example = Images(kinds), (torch.ones(()), torch.ones(()))
+    for layer in (model.grouped, model.up) if kinds == "others" else ():
+        layer.requires_grad_(False)
     step = dmc.compile(model, loss=_total, optimizer=dmc.optim.SGD(lr=1.0), example=example)
     assert_descends_as_eager(step, model, _total, example)
+
+
+def test_other_windows_descend_as_eager() -> None:
+    torch.manual_seed(0)
+    verdict = check([Sample(Images("others"), (torch.ones(()),))])
+    assert verdict.outcome == "agrees", verdict.text
 
 
 def test_places_descend_as_eager() -> None:

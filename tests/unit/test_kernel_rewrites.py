@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from dmc._mlir import ir
+from dmc.lowering.iree import run_iree
 from dmc.lowering.rounding import keep_rounding
 from dmc.lowering.transposes import isolate_transposes
+from dmc.target import target
 
 Check = Callable[[ir.Module], None]
 ELEMENTWISE = """linalg.generic {{indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
@@ -86,6 +90,26 @@ def test_a_number_is_rounded_at_once(context: ir.Context, filecheck: Check) -> N
     # CHECK-NOT: arith.truncf {{.*}} : f64
     # CHECK: return
     filecheck(module)
+
+
+@pytest.mark.parametrize("kind", ["i1", "i8", "i64"])
+def test_integers_are_converted_in_bits(kind: str, context: ir.Context, filecheck: Check) -> None:
+    body = f"%cast = arith.uitofp %in : {kind} to bf16"
+    module = ir.Module.parse(f"""
+    func.func @converted(%x: tensor<4x{kind}>, %bf16: tensor<4xbf16>) -> tensor<4xbf16> {{
+      %a = {_elementwise("x", kind, body, "bf16")}
+      return %a : tensor<4xbf16>
+    }}""")
+    keep_rounding(module)
+    # CHECK-LABEL: func.func @converted
+    # CHECK: %[[WIDE:.+]] = arith.uitofp %{{.+}} to f32
+    # CHECK: %[[BITS:.+]] = arith.bitcast %[[WIDE]] : f32 to i32
+    # CHECK: arith.trunci %{{.+}} : i32 to i16
+    # CHECK-NOT: arith.truncf
+    # CHECK: return
+    filecheck(module)
+    # Linked without LLVM's own function for it, which processors without bfloat16 need.
+    run_iree(str(module).encode(), target("cpu:x86-64-v3"))
 
 
 def _product(name: str, rows: int) -> str:

@@ -19,11 +19,20 @@ POINTS = torch.tensor([-7.3, -2.5, -1.0, -1e-4, 0.0, 1e-4, 0.5, 1.0, 1.5, 2.0, 3
 ROWS = torch.tensor([[3.0, -1.0, 3.0, 2.0, 0.5], [NAN, 1.0, -INF, NAN, INF], [-2.0, -2.0, 0.0, 1.0, 4.0]])
 
 
+def _same_values(function: Any, x: Tensor) -> None:
+    with torch.no_grad():
+        assert_decomposes(lambda _: function(x), torch.tensor(0))
+
+
 @pytest.mark.parametrize("function", [torch.lgamma, torch.digamma], ids=["lgamma", "digamma"])
 def test_gamma(function: Any) -> None:
     finite = POINTS[(POINTS != 0.0) & (POINTS != -1.0)]
     assert_decomposes(function, finite, rtol=1e-4)
     _same_values(function, POINTS)
+
+
+def test_the_slope_of_digamma_anywhere() -> None:
+    _same_values(lambda x: torch.polygamma(1, x), torch.cat([POINTS, torch.tensor([INF, -INF, -2.0, 0.49])]))
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 4])
@@ -35,11 +44,6 @@ def test_inverse_of_the_error_function() -> None:
     inside = torch.linspace(-0.999, 0.999, 41)
     assert_decomposes(torch.erfinv, inside, rtol=1e-4)
     _same_values(torch.erfinv, torch.tensor([-1.0, 1.0, 1.5, NAN]))
-
-
-def _same_values(function: Any, x: Tensor) -> None:
-    with torch.no_grad():
-        assert_decomposes(lambda _: function(x), torch.tensor(0))
 
 
 @pytest.mark.parametrize("dim", [0, 1])
@@ -68,11 +72,18 @@ def test_long_rows_are_sorted(descending: bool) -> None:
         torch.testing.assert_close((values, places), tuple(expected), equal_nan=True)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, INF])
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, INF])
 def test_distances(p: float) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(3, 4), torch.randn(5, 4)
     b[0] = a[0]  # Where rows are equal, the gradient is zero.
+    _same_distances(p, a, b)
+    # One number that is not finite in a row, next to a difference of zero, and its meeting with itself.
+    b[1, 0], b[2, 1], b[3, 2], a[1, 0], a[0, 3] = NAN, INF, -INF, INF, b[2, 3]
+    _same_distances(p, a, b)
+
+
+def _same_distances(p: float, a: Tensor, b: Tensor) -> None:
     assert_same(lambda x, y: by_rule(aten.cdist.default, x, y, p, None), lambda x, y: torch.cdist(x, y, p), a, b)
     assert_same(lambda x: by_rule(aten.pdist.default, x, p), lambda x: torch.pdist(x, p), b)
 

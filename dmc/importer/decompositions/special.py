@@ -75,7 +75,22 @@ def _digamma(x: Tensor) -> Tensor:
 def _polygamma(n: int, x: Tensor) -> Any:
     if n == 0:
         return torch.digamma(x)
+    if n == 1:
+        return _trigamma(x)
     return (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x)
+
+
+def _trigamma(x: Tensor) -> Tensor:
+    """Below 0.5 by its reflection, with what rounding leaves of the sine at a pole, as in PyTorch."""
+    below = x < 0.5
+    large = torch.where(below, 1.0 - x, x)
+    value = torch.zeros_like(x)
+    for _ in range(_SHIFT):
+        value, large = value + 1.0 / (large * large), large + 1.0
+    square = 1.0 / (large * large)
+    value = value + (1.0 + 0.5 / large + square * _polynomial(square, _BERNOULLI[:4])) / large
+    sine = torch.sin(math.pi * x)
+    return torch.where(below, math.pi**2 / (sine * sine) - value, value)
 
 
 def _zeta(s: int, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 @rule(aten.cdist.default)
 def _cdist(random: Randomness, a: Tensor, b: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    return _Norm.apply(a.unsqueeze(-2) - b.unsqueeze(-3), float(p))
+    return _Norm.apply(a.unsqueeze(-2) - b.unsqueeze(-3), float(p), True)
 
 
 @rule(aten.pdist.default)
@@ -27,36 +27,46 @@ def _pdist(random: Randomness, x: Tensor, p: float = 2.0) -> Tensor:
     if not pairs:
         return x.new_empty([0])
     first, second = (x.index_select(0, torch.cat(each)) for each in zip(*pairs, strict=True))
-    return _Norm.apply(first - second, float(p))
+    return _Norm.apply(first - second, float(p), False)
 
 
 class _Norm(torch.autograd.Function):
-    """The p-norm of each row of differences."""
+    """The p-norm of each row of differences. drops_nan: whether the largest of a row is that of its numbers."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        norm = torch.linalg.vector_norm(x, p, -1)
+    def forward(ctx: Any, x: Tensor, p: float, drops_nan: bool) -> Tensor:
+        norm = _norm(torch.where(x.isnan(), 0.0, x) if drops_nan and p == inf else x, p)
         ctx.p = p
         ctx.save_for_backward(x, norm)
         return norm
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         x, norm = (each for each in ctx.saved_tensors)
         norm = norm.unsqueeze(-1)
-        return grad_outputs[0].unsqueeze(-1) * _slope(x, norm, ctx.p), None
+        return grad_outputs[0].unsqueeze(-1) * _slope(x, norm, ctx.p), None, None
+
+
+def _norm(x: Tensor, p: float) -> Tensor:
+    if p == 0.0:
+        # A row with NaN has no count of what is not zero.
+        return torch.where(x.isnan(), x, (x != 0.0).to(x.dtype)).sum(-1)
+    return torch.linalg.vector_norm(x, p, -1)
 
 
 def _slope(x: Tensor, norm: Tensor, p: float) -> Tensor:
     if p == 0.0:
         return torch.zeros_like(x)
+    sign = torch.where(x.isnan(), x, x.sign())
     if p == 1.0:
-        return x.sign()
+        return sign
     if p == inf:
-        return torch.where(x.abs() == norm, x.sign(), 0.0)
+        gap = x.abs() - norm
+        return torch.where(gap == 0.0, sign, torch.where(gap.isnan(), gap, 0.0))
     safe = torch.where(norm == 0.0, 1.0, norm)
     if p == 2.0:
         return torch.where(norm == 0.0, 0.0, x / safe)
     # Below one the slope of zero would be infinite.
+    is_flat = (norm == 0.0) | (x == 0.0) if p < 1.0 else norm == 0.0
     size = torch.where(x == 0.0, 1.0, x.abs())
-    return torch.where((norm == 0.0) | (x == 0.0), 0.0, x.sign() * (size / safe) ** (p - 1.0))
+    return torch.where(is_flat, 0.0, sign * (size / safe) ** (p - 1.0))
