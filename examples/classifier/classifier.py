@@ -66,7 +66,9 @@ def loaders(config: Config) -> tuple[DataLoader[Any], DataLoader[Any]]:
     """Shuffled texts to train on, and others in order."""
     draw = torch.Generator().manual_seed(config.seed)
     texts = [_text(config, draw) for _ in range(config.texts + config.held_out)]
-    train, test = texts[: config.texts], texts[config.texts :]
+    # A list is a dataset to PyTorch, though its annotations do not say so.
+    train: Any = texts[: config.texts]
+    test: Any = texts[config.texts :]
     return (
         DataLoader(train, config.batch_size, shuffle=True, generator=draw, drop_last=True),
         DataLoader(test, config.batch_size, drop_last=True),

@@ -192,10 +192,10 @@ def test_compile_writes_what_the_function_describes(
 
 
 def test_options_go_before_what_the_function_says(run: Run, module: str, compiler: list[dict[str, Any]]) -> None:
-    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", 4096)
+    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", "4kB")
     code, _, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)
     assert code == 0, err
-    asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4096}
+    asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4000}
     assert {name: compiler[0][name] for name in asked} == asked
 
 
