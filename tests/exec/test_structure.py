@@ -13,10 +13,10 @@ import dmc
 from tests.exec.test_examples import modules_of
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_nanogpt_on_two_ranks_is_one_rank(dropout: float) -> None:
+@pytest.mark.parametrize(("layers", "dropout"), [(2, 0.0), (1, 0.1)])
+def test_nanogpt_on_two_ranks_is_one_rank(layers: int, dropout: float) -> None:
     """Fused queries, keys and values, tied embeddings, no biases; evaluation too."""
-    sizes = {"block_size": 16, "vocab_size": 32, "n_layer": 2, "n_head": 2, "n_embd": 32, "dropout": dropout}
+    sizes = {"block_size": 16, "vocab_size": 32, "n_layer": layers, "n_head": 2, "n_embd": 32, "dropout": dropout}
     with modules_of("nanogpt") as module:
         nanogpt: Any = module("nanogpt")
     torch.manual_seed(0)
@@ -40,11 +40,11 @@ def test_nanogpt_on_two_ranks_is_one_rank(dropout: float) -> None:
     np.testing.assert_allclose(losses[1], losses[0], rtol=2e-4)
     step = steps[1]
     held = step.rank_state_dict(1)["model"]
-    assert held["transformer.h.1.attn.c_attn.weight"].shape == (48, 32)
-    assert held["transformer.h.1.mlp.2.weight"].shape == (32, 64)
+    assert held["transformer.h.0.attn.c_attn.weight"].shape == (48, 32)
+    assert held["transformer.h.0.mlp.2.weight"].shape == (32, 64)
     assert held["transformer.wte.weight"].shape == (16, 32)
     # Two all-reduces in the forward pass of a layer, two in the backward pass.
     moved = [entry for entry in step.ledger().entries if entry.tensor.startswith("transformer.h.")]
     assert {entry.kind for entry in moved} == {"all_reduce"}
     if dropout == 0.0:
-        assert len(moved) == 2 * 4
+        assert len(moved) == layers * 4
