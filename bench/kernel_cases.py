@@ -50,6 +50,17 @@ def _beside(batch: int, heads: int, length: int, width: int) -> dict[str, Proble
     return _attention_of(q, q, out, 0.1, True)
 
 
+def _part(whole: Mapping[str, Problem], batches: int) -> dict[str, Problem]:
+    """The same as the part of one rank, all heads of so many batches."""
+    found: dict[str, Problem] = {}
+    for suffix, each in whole.items():
+        batch, heads = each.results[0].shape[:2]
+        places = (TensorType("i64", (batch,)), TensorType("i64", (heads,)))
+        settings: dict[str, Parameter] = {**dict(each.parameters), "whole_0": batches, "whole_1": heads}
+        found[suffix] = problem(each.kind, (*each.operands, *places), each.results, **settings)
+    return found
+
+
 def _add_norm(kind: str, rows: int, width: int, p: float, total: str) -> dict[str, Problem]:
     branch, kept = _bf16(rows, width), TensorType(total, (rows, width))
     weight, statistic = _f32(width), _f32(rows, 1)
@@ -116,6 +127,7 @@ CASES: Mapping[str, Problem] = {
     **_named("gpt2_attention", _attention((16, 12, 1024, 64), 12, 0.0, True)),
     **_named("gpt2_attention_dropout", _attention((16, 12, 1024, 64), 12, 0.1, True)),
     **_named("gpt2_attention_beside", _beside(16, 12, 1024, 64)),
+    **_named("gpt2_attention_part", _part(_beside(16, 12, 1024, 64), 32)),
     **_named("gpt2_add_norm", _add_norm("layer_norm", 16384, 768, 0.1, "f32")),
     **_named("gpt2_norm", _norm(16384, 768)),
     **_named("gpt2_loss", _cross_entropy(16384, 50257, 50304)),

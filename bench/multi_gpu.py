@@ -8,6 +8,7 @@ same step without its movements between ranks, replayed as a graph of its own. `
 step of these movements alone, and `serial_ms`, one without overlap: all in one lane. `… collect DIRECTORY` compares the
 losses in files of a directory and writes `bench/results/multi_gpu.json`, with `efficiency`: the step of one rank with
 the same batch a GPU, of the same system, over this one. `--warm` only compiles what PyTorch compiles, for its cache.
+`--dropout 0.1` does all that for the model with dropout.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def main() -> int:
     parser.add_argument("--plans", nargs="+", choices=PLANS, default=PLANS)
     parser.add_argument("--systems", nargs="+", choices=("dmc", *PEERS), default=("dmc", *PEERS))
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -83,26 +85,30 @@ def main() -> int:
     if options.mode == "prepare":
         for batch, ranks in product(options.batches, options.ranks):
             for plan in _plans(options, ranks):
-                prepare(plan, ranks, batch, options.directory)
+                prepare(plan, ranks, batch, options.dropout, options.directory)
         return 0
     return collect(options.directory, options.out) if options.mode == "collect" else run(options)
 
 
-def _path(directory: Path, plan: str, ranks: int, batch: int) -> Path:
-    return directory / f"{MODEL}@{plan}@{ranks}@{batch}.dmc"
+def _model(dropout: float) -> str:
+    return f"{MODEL}_dropout" if dropout else MODEL
 
 
-def prepare(plan: str, ranks: int, batch: int, directory: Path) -> None:
+def _path(directory: Path, plan: str, ranks: int, batch: int, dropout: float) -> Path:
+    return directory / f"{_model(dropout)}@{plan}@{ranks}@{batch}.dmc"
+
+
+def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path) -> None:
     """Compiles one case, its parameters zero and without the texts of its forms, so that the file packs well."""
     import dmc
     from dmc.api import compile_artifact
     from dmc.machine import machine, machine_for
     from dmc.simulator import simulate
 
-    path, begin = _path(directory, plan, ranks, batch), time.perf_counter()
+    path, begin = _path(directory, plan, ranks, batch, dropout), time.perf_counter()
     if path.exists():
         return
-    net = MODELS[MODEL].build(0.0)
+    net = MODELS[MODEL].build(dropout)
     for parameter in net.parameters():
         parameter.data.zero_()
     mesh, ways = dmc.Mesh(dp=ranks), {"dp": dmc.plans.data_parallel, "zero2": dmc.plans.zero2}
@@ -165,15 +171,15 @@ def collect(directory: Path, out: Path) -> int:
     files = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
     found = [Result(**each) for file in files for each in file.get("results", ()) if "batch_per_rank" in each]
     found.sort(key=lambda each: (each.ranks, -each.batch_per_rank, each.system != "dmc", each.system, each.plan))
-    first: dict[tuple[int, int], Result] = {}
+    first: dict[tuple[str, int, int], Result] = {}
     for each in found:
-        first.setdefault((each.ranks, each.batch_per_rank), each)
-    alone = {(each.system, each.batch_per_rank): each.step_ms for each in found if each.ranks == 1}
+        first.setdefault((each.model, each.ranks, each.batch_per_rank), each)
+    alone = {(each.model, each.system, each.batch_per_rank): each.step_ms for each in found if each.ranks == 1}
     results = [
         replace(
             each,
-            agrees=_agrees(each, first[each.ranks, each.batch_per_rank]),
-            efficiency=alone.get((each.system, each.batch_per_rank), 0.0) / each.step_ms or None,
+            agrees=_agrees(each, first[each.model, each.ranks, each.batch_per_rank]),
+            efficiency=alone.get((each.model, each.system, each.batch_per_rank), 0.0) / each.step_ms or None,
         )
         for each in found
     ]
@@ -189,8 +195,8 @@ def _of_system(
     system: str, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, options: argparse.Namespace
 ) -> Sequence[Result]:
     if system in PEERS:
-        return [_peer(system, given, ranks, batch, options.warm)]
-    paths = [_path(options.directory, plan, ranks, batch) for plan in _plans(options, ranks)]
+        return [_peer(system, given, ranks, batch, options)]
+    paths = [_path(options.directory, plan, ranks, batch, options.dropout) for plan in _plans(options, ranks)]
     return [_dmc(path, given, ranks, batch, options.apart) for path in paths if path.exists()]
 
 
@@ -209,8 +215,9 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
     state["model"].update(start(MODEL))
     step.load_state_dict(state)
     losses = tuple(float(step.call_flat(arrays[index % BATCHES])) for index in range(COMPARED))
-    plan = path.name.split("@")[1]
-    result = _measured(plan, "dmc", ranks, batch, losses, lambda index: step.call_flat(arrays[index % BATCHES]))
+    model, plan, *_ = path.name.split("@")
+    empty = Result(model, plan, "dmc", ranks, batch, 0.0, 0.0, 0, losses)
+    result = _measured(empty, lambda index: step.call_flat(arrays[index % BATCHES]))
     left, _ = torch.cuda.mem_get_info()
     step.close()
     predicted = json.loads(path.with_suffix(".json").read_text())["predicted_ms"]
@@ -222,7 +229,7 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
         other = Step(replace(artifact, job=job), "cuda", world)
         # Zeros take less power, and so less time.
         other.load_state_dict(state)
-        measured = _measured(plan, "", ranks, batch, (), lambda index: other.call_flat(arrays[index % BATCHES]))
+        measured = _measured(empty, lambda index: other.call_flat(arrays[index % BATCHES]))
         other.close()
         return measured.step_ms
 
@@ -233,26 +240,28 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
     return replace(result, movements_ms=movements_ms, serial_ms=alone(in_one_lane(artifact.job)))
 
 
-def _peer(system: str, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, warm: bool) -> Result:
+def _peer(
+    system: str, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, options: argparse.Namespace
+) -> Result:
     torch.compiler.reset()
-    step = peer_step(system, ranks)
+    step = peer_step(system, ranks, options.dropout)
     on_gpu = [{name: value.cuda() for name, value in each.items()} for each in given]
     losses: list[float] = []
     for index in range(COMPARED):
         loss = step(on_gpu[index % BATCHES])
         losses.append(float(mean(loss, ranks)))
-    if warm:
-        return Result(MODEL, "", system, ranks, batch, 0.0, 0.0, 0, ())
-    torch.cuda.reset_peak_memory_stats()
     plan = PEERS[system] if ranks > 1 else "alone"
-    result = _measured(plan, system, ranks, batch, tuple(losses), lambda index: step(on_gpu[index % BATCHES]))
+    empty = Result(_model(options.dropout), plan, system, ranks, batch, 0.0, 0.0, 0, tuple(losses))
+    if options.warm:
+        return empty
+    torch.cuda.reset_peak_memory_stats()
+    result = _measured(empty, lambda index: step(on_gpu[index % BATCHES]))
     return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
 
 
-def _measured(plan: str, system: str, ranks: int, batch: int, losses: tuple[float, ...], step: Step) -> Result:
+def _measured(empty: Result, step: Step) -> Result:
     step_ms, host_us = clocked(step)
-    device = torch.cuda.get_device_name()
-    return Result(MODEL, plan, system, ranks, batch, step_ms, host_us, 0, losses, device=device)
+    return replace(empty, step_ms=step_ms, host_us=host_us, device=torch.cuda.get_device_name())
 
 
 def _write(path: Path, results: Sequence[Result]) -> None:

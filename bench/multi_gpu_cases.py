@@ -27,6 +27,7 @@ class Trained:
     model: str
     precision: str
     plans: Mapping[str, Callable[[], Plan]]
+    dropout: float = 0.0
 
 
 def _data(mesh: dmc.Mesh) -> dict[str, Callable[[], Plan]]:
@@ -50,13 +51,15 @@ def _both(megatron: Callable[..., Any]) -> dict[str, Callable[[], Plan]]:
 
 
 _GPT2, _LLAMA = plans.megatron_gpt2, plans.megatron_llama
-_BF16 = {"zero2_dp2": _data(DP2)["zero2_dp2"], "tp4": _tensor(_GPT2, TP4)["tp4"]}
 # On two GPUs and on four.
 CASES: Mapping[str, Trained] = {
     "gpt2": Trained("gpt2", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2, TP4), **_both(_GPT2)}),
     "gpt2_bf16": Trained(
         "gpt2", "bf16-mixed", {"zero2_dp2": _data(DP2)["zero2_dp2"], "tp4": _tensor(_GPT2, TP4)["tp4"]}
     ),
+    "gpt2_dropout": Trained("gpt2", "fp32", {**_data(DP2), **_tensor(_GPT2, TP2), **_both(_GPT2)}, dropout=0.1),
+    "gpt2_dropout_bf16": Trained("gpt2", "bf16-mixed", _data(DP2), dropout=0.1),
+    "bert_dropout": Trained("bert", "fp32", _data(DP2), dropout=0.1),
     "llama": Trained("llama", "fp32", {**_data(DP2), **_tensor(_LLAMA, TP2)}),
     "bert": Trained("bert", "fp32", {"dp2": _data(DP2)["dp2"], "dp4": _data(DP4)["dp4"]}),
     "moe": Trained(
@@ -75,7 +78,7 @@ def compile_case(name: str, plan: str, path: Path) -> None:
     from dmc.api import compile_artifact
 
     trained = CASES[name]
-    case = build(trained.model, 0.0)
+    case = build(trained.model, trained.dropout)
     for parameter in case.model.parameters():
         parameter.data.zero_()
     chosen = None if plan == ALONE else trained.plans[plan]()

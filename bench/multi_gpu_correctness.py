@@ -110,7 +110,7 @@ def prepare(directory: Path, models: Sequence[str] | None, plans: Sequence[str] 
                 compile_case(model, plan, path)
                 seconds = time.perf_counter() - begin
                 print(f"{path.name}: {seconds:.0f} s, {path.stat().st_size / 1e6:.2f} MB", flush=True)
-        case = build(CASES[model].model, 0.0)
+        case = build(CASES[model].model, CASES[model].dropout)
         names = [spec.name for spec in Artifact.read(directory / f"{model}@{ALONE}.dmc").signature.batch]
         batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
         stored = {f"{i}.{name}": array for i, batch in enumerate(batches) for name, array in batch.items()}

@@ -25,14 +25,14 @@ def mean(loss: torch.Tensor, ranks: int) -> torch.Tensor:
     return loss
 
 
-def peer_step(system: str, ranks: int) -> Step:
+def peer_step(system: str, ranks: int, dropout: float) -> Step:
     """A step of `system` on one of so many ranks, with the rank's part of a batch; on one rank without either."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     if ranks > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
-    net = MODELS[MODEL].build(0.0).cuda()
+    net = MODELS[MODEL].build(dropout).cuda()
     _load(net, start(MODEL))
     run: Any = net
     if ranks > 1 and system == "ddp":

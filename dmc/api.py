@@ -60,7 +60,7 @@ def compile(
     loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
     where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
     nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
-    optimizer: SGD, Adam or AdamW of `dmc.optim`, or a `torch.optim` instance of these, taken over with its state.
+    optimizer: one of `dmc.optim`, or a `torch.optim` instance of such a kind or several, taken over with their state.
     example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
     list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;
     the model's mode (train or eval) is taken as it is, with a note for eval.
@@ -157,11 +157,12 @@ def compile_artifact(
     watched = _watched(progress, observer)
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     _check_settings(executor, memory_cap, evaluation)
+    _check_meaning(loss, example)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
-    examples = example if isinstance(example, list) and example else [example]
+    examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
     with watched as seen, ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
@@ -254,6 +255,18 @@ def _check_settings(executor: str, memory_cap: Any, evaluation: Any) -> None:
     if memory_cap is not None and not _is_size(memory_cap):
         fact = f"is {memory_cap!r}; it must be a positive integer number of bytes"
         raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
+
+
+def _check_meaning(loss: Any, example: Any) -> None:
+    """Raises DmcError for a loss that is neither a function nor a place in the model's output, and for no example."""
+    is_place = isinstance(loss, int | str) and not isinstance(loss, bool)
+    if not (loss is None or is_place or callable(loss)):
+        fact = f"is {loss!r}; it must be a function, or the place or the name of the loss in the model's output"
+        raise DmcError(
+            "loss", fact, hint="leave it out where the model's output is its loss, the first or named 'loss'"
+        )
+    if isinstance(example, list) and not example:
+        raise DmcError("example", "is an empty list", hint="pass one example, or a list with one for each shape")
 
 
 def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:

@@ -31,7 +31,7 @@ from dmc.plans import Plan, Recipe, ResolvedPlan
 from dmc.runtime.arrays import to_array
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
 from dmc.target import Target, targets
-from dmc.verification import Request, Verification, amount_of
+from dmc.verification import Request, Subject, Verification, amount_of
 
 # As `dmc.compile` takes it: whether to evaluate, or what to compute instead of the loss.
 Evaluation = bool | Loss | Reader
@@ -61,15 +61,20 @@ class Compilation:
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
         own = replace(self, plan=plan)
-        amount = amount_of(imported.module)
+        subjects = {TRAINING: Subject(request, amount_of(imported.module))}
         step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate)
         step = replace(step, state=_arrays(imported))
-        beside = self._beside()
-        programs = {name: own._program(name, other, step, imported, context) for name, other in beside.items()}
+        programs: dict[str, Artifact] = {}
+        for name, other in self._beside().items():
+            with self.observer.stage(name):
+                program = self._program(name, other, step, imported, context)
+                subjects[name] = Subject(other, amount_of(program.module))
+                folder = None if self.dump_dir is None else Path(self.dump_dir) / name
+                # Its stages are not the observer's: this is one more.
+                programs[name] = own._compiled(program, Observer(), folder, other.accumulate)
         step = replace(step, programs=programs)
-        seconds = time.perf_counter() - begin
-        is_named = ":" in self.settings.targets
-        Verification(request, step, self.verify, amount, seconds, self.observer, is_named, beside).run()
+        seconds, is_named = time.perf_counter() - begin, ":" in self.settings.targets
+        Verification(subjects, step, self.verify, seconds, self.observer, is_named).run()
         return step
 
     def _beside(self) -> Mapping[str, Request]:
@@ -86,19 +91,17 @@ class Compilation:
 
     def _program(
         self, name: str, request: Request, step: Artifact, imported: ImportedStep, context: ir.Context
-    ) -> Artifact:
-        with self.observer.stage(name):
-            if name.startswith(EVALUATION):
-                other = import_evaluation(
-                    request.model, request.loss, request.example, request.precision, imported, context
-                )
-            else:
-                other = _imported(request, context)
-                _check_same_state(imported, other, name)
-            fix_state(other.module, step.job)
-            folder = None if self.dump_dir is None else Path(self.dump_dir) / name
-            # Its stages are not the observer's: this is one more.
-            return self._compiled(other, Observer(), folder, request.accumulate)
+    ) -> ImportedStep:
+        """A program beside `step`, over its state in the same memory."""
+        if name.startswith(EVALUATION):
+            other = import_evaluation(
+                request.model, request.loss, request.example, request.precision, imported, context
+            )
+        else:
+            other = _imported(request, context)
+            _check_same_state(imported, other, name)
+        fix_state(other.module, step.job)
+        return other
 
     def _compiled(
         self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from dmc.errors import StateError
-from dmc.optim import SLOTS
+from dmc import optim
+from dmc.errors import DmcError, StateError
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
 
 Scheduler = TypeVar("Scheduler")
-_SLOTS = tuple(dict.fromkeys(slot for slots in SLOTS.values() for slot in slots))
 
 
 class CompiledStep(Step):
@@ -34,19 +34,21 @@ class CompiledStep(Step):
     def torch_optimizer_state(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Any]:
         """The state for `optimizer.load_state_dict`, with which eager training of `model` goes on as the step would.
 
-        optimizer: of the same kind as the step's, for parameters of `model`; its groups and settings stay as they are.
-        Raises StateError where it is of another kind, or has parameters that the step does not train.
+        optimizer: one that keeps the same state as the step's, for parameters of `model`; its groups and settings stay
+        as they are. Of a step with several optimizers, ask for the state of each. Raises StateError where it is of
+        another kind, or has parameters that the step does not train.
         """
         trained = {spec.name for spec in self.signature.state if spec.role == "parameter"}
-        names = {id(tensor): name for name, tensor in model.named_parameters()}
+        named = dict(model.named_parameters())
+        names = {id(tensor): name for name, tensor in named.items()}
         held = [names.get(id(tensor), "") for group in optimizer.param_groups for tensor in group["params"]]
         if foreign := [name for name in held if name not in trained]:
             fact = f"has the parameter '{foreign[0]}', which the step does not train" if foreign[0] else _FOREIGN
             raise StateError("the optimizer", fact, hint="create it for the parameters that the step trains")
-        state = self.state_dict()
-        slots = {number: _slots_of(optimizer, state, name) for number, name in enumerate(held)}
-        # Before its first step PyTorch has no state.
-        return {**optimizer.state_dict(), "state": slots if state["step"] and any(slots.values()) else {}}
+        state, plan = self.state_dict(), optim.plan(optimizer, named)
+        slots = {number: _slots_of(plan, state, name, named[name]) for number, name in enumerate(held)}
+        wanted = {i: each for i, each in slots.items() if state["step"] or plan.of(held[i]).begins_with_state}
+        return {**optimizer.state_dict(), "state": wanted if any(wanted.values()) else {}}
 
     def scheduler(self, make: Callable[..., Scheduler], **options: Any) -> Scheduler:
         """A PyTorch scheduler of this step's learning rates: `make(optimizer, **options)`.
@@ -57,7 +59,13 @@ class CompiledStep(Step):
             scheduler = step.scheduler(CosineAnnealingLR, T_max=100)
             loss = step(inputs, targets, lr=scheduler)
             scheduler.step()
+
+        Raises DmcError for one that cycles momentum, too.
         """
+        option = inspect.signature(make).parameters.get("cycle_momentum")
+        if option is not None and options.get("cycle_momentum", option.default):
+            fact = "also cycles momentum, which is a constant of a compiled step"
+            raise DmcError(f"scheduler {make.__name__}", fact, hint="pass cycle_momentum=False")
         rates = _Rates(self.signature.learning_rates)
         scheduler = make(rates, **options)
         # What PyTorch warns of otherwise: here the compiled step takes the optimizer's.
@@ -79,16 +87,17 @@ class _Rates(torch.optim.Optimizer):
 _FOREIGN = "has a parameter that does not belong to the model"
 
 
-def _slots_of(optimizer: torch.optim.Optimizer, state: StateDict, name: str) -> dict[str, Any]:
+def _slots_of(plan: optim.Plan, state: StateDict, name: str, parameter: torch.Tensor) -> dict[str, Any]:
     """The state of a parameter as `torch.optim` has it."""
-    own = state["optimizer"]
-    slots = {slot: own[f"{name}.{slot}"] for slot in _SLOTS if f"{name}.{slot}" in own}
-    kinds = (torch.optim.Adam, torch.optim.AdamW) if "exp_avg" in slots else (torch.optim.SGD,)
-    if not isinstance(optimizer, kinds):
-        theirs = " or ".join(kind.__name__ for kind in kinds)
-        fact = f"is {type(optimizer).__name__}, but the step has the state of {theirs}"
-        raise StateError("the optimizer", fact, hint="use one of the step's kind")
-    return {**slots, "step": torch.tensor(float(state["step"]))} if "exp_avg" in slots else slots
+    kind, given = plan.of(name), state["optimizer"]
+    wanted = {slot.name for slot in kind.slots(tuple(parameter.shape))}
+    own = {full.rpartition(".")[2]: value for full, value in given.items() if full.rpartition(".")[0] == name}
+    done = own.pop(optim.OWN_COUNT, state["step"])
+    if own.keys() != wanted:
+        keeps = [", ".join(sorted(each)) or "nothing" for each in (wanted, own.keys())]
+        fact = f"is {type(kind).__name__}, which keeps {keeps[0]} of '{name}', but the step keeps {keeps[1]}"
+        raise StateError("the optimizer", fact, hint="use one of the step's kind, with the same options")
+    return {**own, "step": torch.tensor(float(done))} if kind.is_counted else own
 
 
 def _to_tensor(array: Any) -> torch.Tensor:

@@ -59,6 +59,10 @@ class VerificationError(DmcError):
     """A step that computes a wrong result on a batch: it differs from PyTorch eager's or, on a GPU, from the CPU's."""
 
 
+class EagerError(VerificationError):
+    """A step to which PyTorch eager has none to compare: it raises, or draws numbers that eager cannot."""
+
+
 class MemoryCapError(DmcError):
     """A step that needs more device memory than the cap. needed: bytes."""
 

@@ -93,7 +93,7 @@ def case_of(samples: Sequence[Sample]) -> Case:
     """The step of some samples, and its inputs; what they write into, such as statistics, are buffers."""
     step = Step(samples)
     trial = Case(step, tuple(step.inputs), OPTIMIZER).fresh()
-    # Calls that PyTorch refuses are found later.
+    # A sample may raise anything. What it does, it does again where `out_of_scope` runs it, which tells why.
     with torch.no_grad(), contextlib.suppress(Exception):
         trial.module(*trial.inputs)
     changed = [id(old) for old, new in zip(step.inputs, trial.inputs, strict=True) if version(new)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib import import_module
@@ -17,7 +17,7 @@ from bench.coverage.check import OUTSIDE, check
 from bench.coverage.steps import Sample
 from tests.fuzz.check import Verdict, Way
 from tests.fuzz.train import PLAIN, Mode
-from tests.fuzz.workers import Worker
+from tests.fuzz.workers import Worker, side_by_side
 
 # Seconds for one entry by the interpreter, and compiled.
 PATIENCE: dict[Way, float] = {"interpreter": 60.0, "compiled": 300.0}
@@ -44,7 +44,8 @@ class Task:
         """What it comes to; NONE where there is no such sample."""
         try:
             chosen = samples(self.kind, self.name, self.most)
-        # What PyTorch itself cannot build on this machine is no case.
+        # PyTorch's own tables and `transformers` build the samples, which may fail in any way: a package is missing, or
+        # a type on this machine. The page lists the error.
         except Exception as error:
             return NONE if self.sample else Verdict("refused", str(error), OUTSIDE)
         if self.sample is None:
@@ -75,25 +76,22 @@ class Sweep:
         """Tries the entries that `path` does not know yet."""
         known = {entry["name"] for entry in entries(self.path)}
         left = iter([name for name in names if name not in known])
-        threads = [threading.Thread(target=self._job, args=(left,)) for _ in range(jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
 
-    def _job(self, left: Any) -> None:
-        worker = Worker("bench.coverage.preload")
-        while (name := self._next(left)) is not None:
-            verdicts = self._verdicts(worker, name)
-            line = {"name": name, "verdicts": [asdict(each) for each in verdicts]}
-            with self.lock, self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            print(f"{self.kind} {name}: {_in_words(verdicts)}", flush=True)
-        worker.close()
+        def job(_: int, worker: Worker) -> None:
+            while (name := self._next(left)) is not None:
+                self._note(name, self._verdicts(worker, name))
 
-    def _next(self, left: Any) -> str | None:
+        side_by_side(jobs, job, preload="bench.coverage.preload")
+
+    def _next(self, left: Iterator[str]) -> str | None:
         with self.lock:
             return next(left, None)
+
+    def _note(self, name: str, verdicts: Sequence[Verdict]) -> None:
+        line = {"name": name, "verdicts": [asdict(each) for each in verdicts]}
+        with self.lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        print(f"{self.kind} {name}: {_in_words(verdicts)}", flush=True)
 
     def _verdicts(self, worker: Worker, name: str) -> list[Verdict]:
         """All samples in one step, which is fast; where that does not agree, each alone."""

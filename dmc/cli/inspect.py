@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dmc.cli.ops import count_composites, count_ops
+from dmc.cli.programs import add_option, names_of, program_of
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
@@ -30,13 +31,15 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="show the contents of a .dmc file", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError."""
-    report = describe_artifact(Artifact.read(arguments.file, to_run=False))
-    report = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), **report}
+    whole = Artifact.read(arguments.file, to_run=False)
+    file = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), "programs": names_of(whole)}
+    report = {**file, **describe_artifact(program_of(whole, arguments.program, arguments.file))}
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     return 0
 
@@ -59,7 +62,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
         "mesh": signature.mesh,
         "inputs": _tensors(signature.batch, signature),
         "outputs": _tensors(signature.outputs, signature),
-        "learning_rates": list(signature.learning_rates),
+        "learning_rates": list(signature.learning_rates) if signature.controls else [],
         "bytes": whole,
         "rank_bytes": rank,
         "parameters": sum(_elements(spec) for spec in signature.state if spec.role in ("parameter", "frozen")),
@@ -106,8 +109,13 @@ def _call(artifact: Artifact) -> str:
     names = [spec.name for spec in signature.batch]
     inputs = [_nested(tree, names) for tree in signature.args["tuple"]]
     inputs += [f"{key}={_nested(tree, names)}" for key, tree in signature.kwargs["dict"].items()]
-    aux = "" if signature.aux is None else ", " + _nested(signature.aux, [s.name for s in signature.outputs[2:]])
-    return f"step({', '.join(inputs)}) -> loss{aux}"
+    aux = "" if signature.aux is None else ", " + _nested(signature.aux, _aux(signature))
+    # An evaluation takes no learning rates.
+    return f"step{'' if signature.controls else '.evaluate'}({', '.join(inputs)}) -> loss{aux}"
+
+
+def _aux(signature: Signature) -> list[str]:
+    return [spec.name for spec in signature.outputs if spec.name not in ("loss", "finite")]
 
 
 class _Name(str):
@@ -139,6 +147,8 @@ def _elements(spec: TensorSpec) -> int:
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"{report['file']}  {size_text(report['file_bytes'])}"
+    if len(report["programs"]) > 1:
+        yield f"programs {', '.join(report['programs'])}"
     yield f"target {report['target']}, precision {report['precision']}"
     if report["requires"]:
         yield _wrapped("runs on ", report["requires"])
@@ -150,7 +160,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
     yield from _tensor_lines("outputs", report["outputs"])
-    yield f"learning rates: {', '.join(f'{rate:g}' for rate in report['learning_rates'])}"
+    if rates := report["learning_rates"]:
+        yield f"learning rates: {', '.join(f'{rate:g}' for rate in rates)}"
     yield f"\nmemory  ({report['parameters']:,} parameters, {len(report['state'])} state tensors)"
     yield from _memory_lines(report["bytes"], report["rank_bytes"])
     yield from (f"  {f'code, {name}':<28} {size_text(size):>12}" for name, size in report["modules"].items())

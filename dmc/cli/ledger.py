@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from dmc.runtime.artifact import Artifact
+from dmc.cli.programs import add_option, read_program
 
 
 def add_parser(commands: Any) -> None:
@@ -16,12 +16,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--all", action="store_true", help="print a line per movement, with its line of Python")
     parser.add_argument("--bytes", action="store_true", help="print sizes in bytes")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError."""
-    ledger = Artifact.read(arguments.file, to_run=False).ledger
+    ledger = read_program(arguments.file, arguments.program).ledger
     if arguments.json:
         print(json.dumps(ledger.to_json(), indent=2))
     else:

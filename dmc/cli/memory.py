@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dmc.runtime.artifact import Artifact
+from dmc.cli.programs import add_option, read_program
 from dmc.runtime.memory_report import report
 
 
@@ -17,6 +17,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--bytes", action="store_true", help="print sizes in bytes")
     parser.add_argument("--plot", metavar="PNG", help="write a plot of memory over the step, named *.png")
     parser.add_argument("--html", metavar="FILE", help="write a page with the plot and the live buffers at the peak")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Rich takes a while to load, and only this command needs it.
     from dmc.runtime.memory_plot import page, plot
 
-    made = report(Artifact.read(arguments.file, to_run=False).job)
+    made = report(read_program(arguments.file, arguments.program).job)
     if arguments.plot:
         plot(made, arguments.plot)
     if arguments.html:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dmc.cli.plan_difference import differences, frames
+from dmc.cli.programs import add_option, read_program
 from dmc.errors import DmcError
 from dmc.program import Job
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.artifact import TRAINING
 from dmc.runtime.plan_lines import Line, lines_of
 from dmc.runtime.plan_report import PlanReport
 from dmc.runtime.report import columns
@@ -36,6 +37,7 @@ def add_parser(commands: Any) -> None:
         "--places", action="store_true", help="for two plans, also show commands that differ only in offsets"
     )
     parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that does not exist."""
     if len(arguments.files) > 2:
         raise DmcError("dmc plan", f"got {len(arguments.files)} files", "pass one to show it, two to compare them")
-    jobs = [_job(file) for file in arguments.files]
+    jobs = [_job(file, arguments.program) for file in arguments.files]
     for file, job in zip(arguments.files, jobs, strict=True):
         _check(file, job, arguments.rank, arguments.lane)
     print(_compared(jobs[0], jobs[1], arguments) if len(jobs) == 2 else _shown(jobs[0], arguments))
@@ -103,10 +105,12 @@ def _check(file: str, job: Job, rank: int, lane: str | None) -> None:
         raise DmcError(file, f"has no lane '{lane}'", f"its lanes are {', '.join(lanes)}")
 
 
-def _job(file: str) -> Job:
+def _job(file: str, program: str) -> Job:
     if file == "-" or Path(file).suffix == ".mlir":
+        if program != TRAINING:
+            raise DmcError(file, f"has no program '{program}'", "MLIR in form planned is one program")
         # MLIR takes a while to load; .dmc files do not need it.
         from dmc.cli.plan_source import job_of_text
 
         return job_of_text(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"), file)
-    return Artifact.read(file, to_run=False).job
+    return read_program(file, program).job

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dmc.cli.programs import add_option, read_program
 from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
-from dmc.runtime.artifact import Artifact
 from dmc.runtime.report import columns
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
@@ -41,12 +41,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--trace", type=Path, metavar="JSON", help="write a trace for ui.perfetto.dev")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline and memory over time")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_option(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot run the step."""
-    artifact = Artifact.read(arguments.file, to_run=False)
+    artifact = read_program(arguments.file, arguments.program)
     simulation = simulate(artifact.job, machine(arguments.machine), arguments.ranks, arguments.axis)
     whys = artifact.ledger.whys()
     shown = arguments.show or list(simulation.programs)[:8]

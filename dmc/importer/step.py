@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -22,7 +21,7 @@ from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.python.sharing import check_sharing
-from dmc.importer.update import Update, trace_update
+from dmc.importer.update import Update, first_value, trace_update
 from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
 
 # Not float64: the backend computes it in 32 bits.
@@ -73,7 +72,6 @@ def import_step(
     captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
     with computing_in_f32():
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
-        steps_done = plan.steps_done(gradients.trained)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
         signature = _signature(captured, gradients, update, plan, accumulate, dtype)
         _check_names(signature)
@@ -81,12 +79,11 @@ def import_step(
         torch_module.add(gradients.graph.graph, link.GRADIENTS)
         torch_module.add(update.graph.graph, link.UPDATE)
         torch_module.lower()
-    order = link.Order(tuple(captured.state), gradients.written, gradients.trained, update.slots, gradients.aux)
+    order = link.Order(tuple(captured.state), gradients.written, gradients.trained, tuple(update.slots), gradients.aux)
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
-    return ImportedStep(
-        torch_module.module, signature, _first_state(signature, captured, plan, steps_done, seed), paths
-    )
+    state = _first_state(signature, captured, plan, update, seed)
+    return ImportedStep(torch_module.module, signature, state, paths)
 
 
 @contextmanager
@@ -183,7 +180,8 @@ def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype:
         specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, aliases, transient)
     owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
     slots = [
-        StateSpec(slot, owner.dtype, owner.shape, "optimizer") for slot, owner in zip(update.slots, owners, strict=True)
+        StateSpec(name, slot.dtype or owner.dtype, slot.shape, "optimizer")
+        for (name, slot), owner in zip(update.slots.items(), owners, strict=True)
     ]
     counter, seed = StateSpec("step", "i64", (), "counter"), StateSpec("seed", "i64", (), "seed", mutated=False)
     return [*specs.values(), *slots, counter, seed]
@@ -233,26 +231,20 @@ def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
 
 
 def _first_state(
-    signature: Signature, captured: Capture, plan: optim.Plan, steps_done: int, seed: int
+    signature: Signature, captured: Capture, plan: optim.Plan, update: Update, seed: int
 ) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for spec in signature.state:
         match spec.role:
             case "counter":
-                state[spec.name] = torch.tensor(steps_done)
+                state[spec.name] = torch.tensor(update.steps_done)
             case "seed":
                 state[spec.name] = torch.tensor(seed)
             case "optimizer":
                 owner = state[spec.name.rpartition(".")[0]]
+                first = first_value(update.slots[spec.name], owner)
                 taken = plan.state.get(spec.name)
-                state[spec.name] = _zeros_like(owner) if taken is None else taken.detach().to(owner.dtype)
+                state[spec.name] = first if taken is None else taken.detach().to(first.dtype)
             case _:
                 state[spec.name] = captured.state[spec.name].detach()
     return state
-
-
-def _zeros_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Zeros that take up no memory until they are written: torch writes its own."""
-    if tensor.dtype not in (torch.float32, torch.float64, torch.float16):
-        return torch.zeros_like(tensor)
-    return torch.from_numpy(np.zeros(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))

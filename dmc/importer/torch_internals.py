@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -15,12 +15,16 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental import proxy_tensor
 from torch.nn.modules import module as nn_module
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import _checkpoint_hook
 
 Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
 # Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
+BATCH_NORM: Any = _BatchNorm
+# A function of `torch.nn.modules.transformer`.
+CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.
 _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
 
@@ -65,6 +69,36 @@ def apply(function: type[torch.autograd.Function], args: Iterable[Any], kwargs: 
 def argument_names(overload: OpOverload) -> tuple[str, ...]:
     """The names of an operation's arguments, in order."""
     return tuple(argument.name for argument in overload._schema.arguments)
+
+
+def name_of(overload: OpOverload) -> str:
+    """The name of an operation, as "add_" of `aten.add_.Tensor`."""
+    return overload._opname
+
+
+def is_view(overload: Any) -> bool:
+    """Whether an operation only moves its operand; PyTorch counts conversions among these."""
+    return getattr(overload, "is_view", False)
+
+
+def is_mutable(overload: OpOverload) -> bool:
+    """Whether an operation writes an operand."""
+    return overload._schema.is_mutable
+
+
+def functional_form(overload: OpOverload) -> OpOverload | None:
+    """The operation that returns what this one, such as `aten.add_.Tensor`, writes into its first operand."""
+    packet = getattr(getattr(torch.ops, overload.namespace), overload._opname.removesuffix("_"), None)
+    return getattr(packet, overload._overloadname, None)
+
+
+def numbers_of(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The Python numbers that an operation computes with, rather than sizes or dimensions, if any."""
+    given = {**dict(zip(argument_names(overload), args, strict=False)), **kwargs}
+    named = {
+        each.name for each in overload._schema.arguments if "number" in str(each.type) or str(each.type) == "Tensor"
+    }
+    return [value for name, value in given.items() if name in named]
 
 
 def may_write(node: fx.Node) -> bool:

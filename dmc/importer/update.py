@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, fx
 from torch.fx import traceback
 
 from dmc.importer import origin
+from dmc.importer.composites.optimizer_update import update_op
 from dmc.importer.decompositions.nonfinite import is_finite
 from dmc.importer.differentiate import trace
-from dmc.optim import SLOTS, Plan, Settings
+from dmc.optim import OWN_COUNT, Optimizer, Plan, Slot
 
 update_ops = torch.ops.dmc
+_TYPES = {"f32": torch.float32, "i64": torch.int64}
+_OF_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.float16: np.float16, torch.int64: np.int64}
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,13 @@ class Update:
     (parameters…, slots…, written…, step, finite).
 
     `parameters` are as the forward pass left them; `written` is the state that it mutates (as a result, without
-    parameters). `slots` names the optimizer state "<parameter>.<slot>" in order. `step` is i64 [], `loss` the scalar
-    loss, `lr` f32 [groups], `guard` and `finite` i32 [].
+    parameters). `slots` holds the optimizer state by its name "<parameter>.<slot>", in order. `step` is i64 [], `loss`
+    the scalar loss, `lr` f32 [groups], `guard` and `finite` i32 []. steps_done: the first value of `step`.
     """
 
     graph: fx.GraphModule
-    slots: tuple[str, ...]
+    slots: Mapping[str, Slot]
+    steps_done: int
 
 
 def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, Tensor], loss: torch.dtype) -> Update:
@@ -38,16 +42,15 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
 
     Where `guard` is not zero and the loss (or, with clipping, the gradient norm) is not finite, nothing changes.
     """
-    names = list(parameters)
-    slots_of = {name: SLOTS[plan.groups[plan.group_of[name]].kind] for name in names}
-    slots = tuple(f"{name}.{slot}" for name in names for slot in slots_of[name])
-    slot_tensors = [parameters[name] for name in names for _ in slots_of[name]]
+    names, done = list(parameters), plan.steps_done(parameters)
+    slots_of = {name: plan.slots(name, tuple(parameters[name].shape), done) for name in names}
+    slots = {f"{name}.{slot.name}": slot for name in names for slot in slots_of[name]}
     tensors = [parameters[name] for name in names]
 
     def update(*flat: Tensor) -> list[Tensor]:
         groups = _split(flat, [len(names), len(names), len(slots), len(written), len(written), 4])
         old, gradients, state, old_written, new_written, (step, loss_value, lr, guard) = groups
-        prepared = [_Prepared.of(settings, step, lr[index]) for index, settings in enumerate(plan.groups)]
+        rates = [lr[index] for index in range(len(plan.groups))]
         finite = is_finite(loss_value.float())
         clip = torch.ones([])
         if plan.clip_grad_norm is not None:
@@ -55,13 +58,14 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
             finite = finite & is_finite(norm)
             clip = (plan.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         apply = finite | (guard == 0)
+        prepared = [_Group.of(each, step, rate, clip, apply) for each, rate in zip(plan.groups, rates, strict=True)]
         remaining = iter(state)
         new_parameters: list[Tensor] = []
         new_slots: list[Tensor] = []
         for name, parameter, gradient in zip(names, old, gradients, strict=True):
-            own = [next(remaining) for _ in slots_of[name]]
+            own = {slot.name: next(remaining) for slot in slots_of[name]}
             with _noted(name):
-                result = prepared[plan.group_of[name]].update(parameter, gradient, own, clip, apply)
+                result = prepared[plan.group_of[name]].update(parameter, gradient, own)
             new_parameters.append(result[0])
             new_slots.extend(result[1:])
         results = {**dict(zip(written, new_written, strict=True)), **dict(zip(names, new_parameters, strict=True))}
@@ -73,9 +77,19 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
 
     step = torch.zeros([], dtype=torch.int64)
     scalars = [step, torch.zeros([], dtype=loss), torch.zeros([len(plan.groups)]), torch.zeros([], dtype=torch.int32)]
+    slot_tensors = [first_value(slot, parameters[name]) for name in names for slot in slots_of[name]]
     inputs = [tensor.detach() for tensor in [*tensors, *tensors, *slot_tensors, *written.values(), *written.values()]]
     with _noted("optimizer"):
-        return Update(trace(update, [*inputs, *scalars]), slots)
+        return Update(trace(update, [*inputs, *scalars]), slots, done)
+
+
+def first_value(slot: Slot, parameter: Tensor) -> Tensor:
+    """The value of a slot before the first step."""
+    dtype = _TYPES[slot.dtype] if slot.dtype else parameter.dtype
+    if slot.initial or dtype not in _OF_NUMPY:
+        return torch.full(slot.shape, slot.initial, dtype=dtype)
+    # Zeros that take up no memory until they are written: torch writes its own.
+    return torch.from_numpy(np.zeros(slot.shape, _OF_NUMPY[dtype]))
 
 
 @contextmanager
@@ -98,40 +112,37 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """The scalars of one parameter group in one step, computed once for all of its parameters."""
+class _Group:
+    """A parameter group in one step: `scalars` are computed once for all of its parameters that count with `step`."""
 
-    settings: Settings
+    optimizer: Optimizer
     lr: Tensor
-    first: Tensor
-    correction1: Tensor
-    correction2_sqrt: Tensor
+    clip: Tensor
+    apply: Tensor
+    scalars: tuple[Tensor, ...]
 
     @staticmethod
-    def of(settings: Settings, step: Tensor, lr: Tensor) -> _Prepared:
-        count = (step + 1).float()
-        beta1, beta2 = settings.betas
-        # 1 - βᵗ by expm1: subtraction from one would lose significant digits in the first steps.
-        correction1 = -torch.expm1(count * math.log(beta1)) if beta1 > 0.0 else torch.ones([])
-        correction2 = -torch.expm1(count * math.log(beta2)) if beta2 > 0.0 else torch.ones([])
-        return _Prepared(settings, lr, step == 0, correction1, correction2.sqrt())
+    def of(optimizer: Optimizer, step: Tensor, lr: Tensor, clip: Tensor, apply: Tensor) -> _Group:
+        # Ascent is descent of the negative.
+        clip = -clip if optimizer.maximize else clip
+        return _Group(optimizer, lr, clip, apply, optimizer.scalars((step + 1).float(), lr))
 
-    def update(
-        self, parameter: Tensor, gradient: Tensor, slots: list[Tensor], clip: Tensor, apply: Tensor
-    ) -> tuple[Tensor, ...]:
+    def update(self, parameter: Tensor, gradient: Tensor, slots: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """(new parameter, new slots…)"""
-        s = self.settings
-        shared = (clip, self.lr, apply)
-        match s.kind:
-            case "sgd":
-                return (update_ops.optimizer_update_sgd(parameter, gradient, *shared, s.weight_decay),)
-            case "momentum":
-                options = (s.weight_decay, s.momentum, s.dampening, s.nesterov)
-                return update_ops.optimizer_update_momentum(parameter, gradient, *slots, *shared, self.first, *options)
-            case "adam" | "adamw":
-                op = update_ops.optimizer_update_adamw if s.kind == "adamw" else update_ops.optimizer_update_adam
-                corrections = (self.correction1, self.correction2_sqrt)
-                return op(parameter, gradient, *slots, *shared, *corrections, *s.betas, s.eps, s.weight_decay)
+        scalars, counted = self.scalars, ()
+        if (own := slots.get(OWN_COUNT)) is not None:
+            scalars = self.optimizer.scalars((own + 1).float(), self.lr)
+            counted = (own + self.apply.to(torch.int64),)
+        shape = tuple(parameter.shape)
+        optimizer = self.optimizer.for_type(torch.finfo(parameter.dtype).eps)
+        numbers = [slots[slot.name] for slot in optimizer.slots(shape) if slot.dtype]
+        advanced = optimizer.advance(numbers, scalars)
+        kept = [torch.where(self.apply, new, old) for new, old in zip(advanced, numbers, strict=True)]
+        tensors = [slots[slot.name] for slot in optimizer.slots(shape) if not slot.dtype]
+        shared = (self.clip, self.lr, self.apply, *scalars, *advanced)
+        op = update_op(optimizer, shape, len(scalars) + len(advanced))
+        results = op(parameter, gradient, *tensors, *shared, *optimizer.constants().values())
+        return (*(results if tensors else (results,)), *kept, *counted)
 
 
 def _split(flat: tuple[Tensor, ...], sizes: list[int]) -> list[list[Tensor]]:

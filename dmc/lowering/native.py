@@ -14,8 +14,9 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
+from dmc.kernels.attention_shape import apart
 from dmc.kernels.generated import Declined, generate
-from dmc.kernels.implementation import implementation_of
+from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
@@ -23,6 +24,7 @@ from dmc.lowering.native_steps import Compiled, compiled
 from dmc.lowering.products import product_of
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
+from dmc.program.job import Operand, types_of
 from dmc.program.tuning import Choice, Table, algorithm_of
 
 # The default alignment of buffers of dmc's own code, in bytes.
@@ -51,7 +53,7 @@ def native_kernels(
             continue
         try:
             ways[name] = ways_of(function)
-            if choice := table.choices.get(kernel_key(function, ways[name])):
+            if choice := _measured(function, ways[name], table):
                 ways[name].sort(key=lambda way, label=choice.label: way.label != label)
             reasons[name] = choice.reason() if choice else UNMEASURED
         except Declined as reason:
@@ -80,6 +82,24 @@ def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKer
         product = replace_fields(product, algorithm=algorithm_of(choice.label))
         reason = choice.reason()
     return NativeKernel(name, "cublaslt", (product,), product.workspace.length, reason=reason)
+
+
+def _measured(function: func.FuncOp, ways: Sequence[Taken], table: Table) -> Choice | None:
+    """The choice measured for a kernel; for a composite else that for one of the same types, if they agree.
+
+    In a step of several ranks a composite has a decomposition of its own, and may know its place in the whole.
+    """
+    choice, problem = table.choices.get(kernel_key(function, ways)), ways[0].problem
+    if choice is not None or problem.kind not in {each.kind for each in implementations()}:
+        return choice
+    _, places = apart(problem, problem.operands)
+    reads = function.type.inputs[: len(function.type.inputs) - len(places)]
+    types = types_of(_operands(reads), _operands(function.type.results))
+    return table.alike(f"triton {problem.kind} {types}", [way.label for way in ways])
+
+
+def _operands(types: Sequence[ir.Type]) -> tuple[Operand, ...]:
+    return tuple(Operand(str(each.element_type), tuple(each.shape)) for each in types)
 
 
 def kernel_key(function: func.FuncOp, ways: Iterable[Taken] = ()) -> str:

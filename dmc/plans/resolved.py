@@ -33,9 +33,10 @@ class ResolvedPlan:
         """The layout of any state tensor of the compiled step between steps, optimizer state and counters included."""
         if spec.role == "optimizer":
             # "<parameter>.<slot>", see StateSpec; only trained parameters have slots.
-            layout = self.tensors[spec.name.rpartition(".")[0]].optimizer
-            assert layout is not None
-            return layout
+            owner = self.tensors[spec.name.rpartition(".")[0]]
+            assert owner.optimizer is not None
+            # A scalar, or the sums of rows and columns, are of the whole parameter.
+            return owner.optimizer if spec.shape == owner.spec.shape else replicated(len(spec.shape))
         if spec.role in ("counter", "seed"):
             return replicated(len(spec.shape))
         return self.tensors[spec.name].stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -100,6 +101,11 @@ class Table(msgspec.Struct, frozen=True):
     def joined(self, other: Table) -> Table:
         """The union; choices of `other` take precedence."""
         return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
+
+    def alike(self, key: str, labels: Collection[str]) -> Choice | None:
+        """What was measured for kernels with this `Kernel.key` and these candidates; None if choices differ."""
+        found = [each for each in self.choices.values() if each.key == key and each.us.keys() <= set(labels)]
+        return found[0] if len({each.label for each in found}) == 1 else None
 
     def text(self) -> str:
         """The table as one line of JSON, sorted by the kernels' names."""

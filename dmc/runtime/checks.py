@@ -29,7 +29,12 @@ LearningRates = float | Sequence[float] | Rates
 def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     """f32[number of groups]; raises InputError."""
     groups = len(signature.learning_rates)
-    given: Any = lr.get_last_lr() if hasattr(lr, "get_last_lr") else lr
+    given: Any = lr
+    if hasattr(given, "get_last_lr"):
+        _check_momentum(given)
+        given = given.get_last_lr()
+    # A tensor or an array of one or several.
+    given = given.tolist() if hasattr(given, "tolist") else given
     try:
         rates = [float(rate) for rate in given] if isinstance(given, Sequence) else [float(given)] * groups
     except (TypeError, ValueError) as error:
@@ -39,6 +44,16 @@ def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
         raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
     return np.asarray(rates, np.float32)
+
+
+def _check_momentum(scheduler: Any) -> None:
+    """Raises InputError where a scheduler of the user's own optimizer changes more than the rates."""
+    if getattr(scheduler, "cycle_momentum", False):
+        fact = f"{type(scheduler).__name__} also cycles momentum, which is a constant of a compiled step"
+        raise InputError("lr", fact, hint="create it with cycle_momentum=False")
+    # Of schedulers that run one after the other, or together.
+    for each in getattr(scheduler, "_schedulers", ()):
+        _check_momentum(each)
 
 
 def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:

@@ -6,6 +6,7 @@
 
 from dmc.verification.estimate import amount_of
 from dmc.verification.request import Request
+from dmc.verification.subject import Subject
 from dmc.verification.verify import Verification
 
-__all__ = ["Request", "Verification", "amount_of"]
+__all__ = ["Request", "Subject", "Verification", "amount_of"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmc.errors import VerificationError
+from dmc.errors import EagerError
 from dmc.importer.composites.dropout import threshold
 from dmc.importer.forward.randomness import MAX_SITES
 from dmc.verification.philox import uniform_bits
@@ -46,7 +46,7 @@ class Draws(TorchDispatchMode):
     def _kept(self, like: Tensor, p: float) -> Tensor:
         if self._closed:
             fact = "draws random numbers in its backward pass, where eager cannot use the step's bits"
-            raise VerificationError("the model", fact, hint="compare it without checkpointing")
+            raise EagerError("the model", fact, hint="verify it without checkpointing, or pass verify=False")
         draw = self._counter * MAX_SITES + self._sites
         self._sites += 1
         return torch.from_numpy(uniform_bits(like.shape, self._seed, draw) >= threshold(p))

@@ -14,30 +14,27 @@ from dmc.verification.expected import slack_of
 from dmc.verification.forms import Forms, Outcome
 from dmc.verification.reference import eager_evaluation
 from dmc.verification.request import Request
+from dmc.verification.roundings import UNIT
+from dmc.verification.subject import HINT, Subject
 
-# One unit in the last place of an f32 number.
-_UNIT = 2.0**-23
 
+def check_evaluation(subject: Subject, artifact: Artifact, name: str, counter: int, runs_here: bool) -> None:
+    """Compares the evaluation of the example with eager's. Raises VerificationError where they differ, EagerError where
+    eager fails.
 
-def check_evaluation(
-    request: Request, artifact: Artifact, name: str, counter: int, runs_here: bool, longest: int
-) -> None:
-    """Compares the evaluation of the example with eager's; raises VerificationError where they differ.
-
-    request: with the loss of the evaluation. name: of the program. counter: steps done. longest: the most terms of a
-    sum.
+    subject: with the loss of the evaluation. name: of the program. counter: steps done.
     """
-    reference = eager_evaluation(request, counter)
+    request = subject.request
+    reference = subject.eager(lambda own: eager_evaluation(own, counter))
     expected = Expected(reference.values, (), {}, 0.0, TOLERANCE[artifact.precision])
     outcome = _outcome(request, artifact, name, runs_here)
     if not expected.differences(outcome):
         return
     # What eager differs by where it rounds differently, and the effect of another order of long sums.
-    slack = slack_of(artifact, reference, eager_evaluation(request, counter, _UNIT), longest)
+    slack = slack_of(artifact, reference, eager_evaluation(request, counter, UNIT), subject.amount.longest)
     if found := replace(expected, slack=slack).differences(outcome):
         fact = f"differs from PyTorch eager in eval mode on the example\n  {shown(found)}"
-        hint = "please report it; verify=False compiles without the comparison"
-        raise VerificationError("the compiled evaluation", fact, hint)
+        raise VerificationError("the compiled evaluation", fact, HINT)
 
 
 def _outcome(request: Request, artifact: Artifact, name: str, runs_here: bool) -> Outcome:

@@ -13,13 +13,7 @@ from dmc.runtime.outcome import Expected
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.verification.reference import Reference
-
-# How much further a correct computation may be from eager than eager from itself.
-MARGIN = 4.0
-# The relative rounding error of an f32 operation; sums are in f32.
-ROUNDING = 2.0**-24
-# The largest relative effect of order on a sum: real ones stay far below their bound.
-LONGEST_SUM = 1e-3
+from dmc.verification.roundings import MARGIN, of_order
 
 
 def expected_of(artifact: Artifact, reference: Reference) -> Expected:
@@ -36,11 +30,11 @@ def expected_of(artifact: Artifact, reference: Reference) -> Expected:
 def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, longest: int) -> dict[str, Slack]:
     """The tolerance in addition to the table, by tensor.
 
-    How far eager is from itself when its parameters are rounded differently; and the largest effect of the order of a
-    sum of `longest` terms: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially. A sum that cancels to
-    rounding, as the gradient of a bias before batch norm, has terms as large as others: the share is then of the
-    largest change of its kind.
+    How far eager is from itself when its parameters and its means are rounded differently; and the largest effect of
+    the order of a sum of `longest` terms: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability
+    of Numerical Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially. A sum
+    that cancels to rounding, as the gradient of a bias before batch norm, has terms as large as others: the share is
+    then of the largest change of its kind.
     """
     specs = artifact.signature.state
     starts = {spec.name: array for spec, array in zip(specs, artifact.state, strict=True)}
@@ -51,11 +45,11 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
     largest = _largest_changes(specs, starts, reference)
     noise = {name for name in slack if name in starts and is_rounding(*_three(name, reference, starts, disturbed))}
     # Where what an optimizer keeps of a gradient is rounding, so is the change of the parameter.
-    noise |= {name.rpartition(".")[0] for name in noise} & set(starts)
+    noise |= {spec.name.rpartition(".")[0] for spec in specs if spec.role == "optimizer" and spec.name in noise}
     for spec in specs:
         if spec.name in noise and spec.name in slack:
             value, start, _ = _three(spec.name, reference, starts, disturbed)
-            each = _share(longest) * largest[_kind(spec)]
+            each = of_order(longest) * largest[_kind(spec)]
             # Adam makes whole steps of what rounding leaves, in either direction.
             change, norm = _apart(value, start)
             either = Slack(2 * change, 2 * norm)
@@ -82,12 +76,8 @@ def of_a_sum(value: Array, start: Array | None, terms: int) -> Slack:
     if value.dtype.kind not in "fV":
         return Slack()
     before = np.broadcast_to(np.zeros((), value.dtype), value.shape) if start is None else start
-    share, (largest, norm) = _share(terms), _apart(value, before)
+    share, (largest, norm) = of_order(terms), _apart(value, before)
     return Slack(share * largest, share * norm)
-
-
-def _share(terms: int) -> float:
-    return min(terms * ROUNDING, LONGEST_SUM)
 
 
 def _largest_changes(

@@ -15,7 +15,7 @@ from dmc.importer.decompositions import decompositions
 from dmc.runtime.difference import difference
 from dmc.runtime.tolerance import Tolerance
 from dmc.verification.arrays import array_of
-from dmc.verification.graphs import Graphs, Trace
+from dmc.verification.graphs import Graphs, Joint, Trace
 from dmc.verification.reference import ModuleOutputs
 
 
@@ -52,7 +52,7 @@ def of_decomposition(graphs: Graphs, tolerance: Tolerance) -> str:
     return checked.found
 
 
-class _Checked(fx.Interpreter):
+class _Checked(Joint):
     """Runs a graph; for each operation with a decomposition, also runs that on the same operands."""
 
     def __init__(self, graph: fx.GraphModule, tolerance: Tolerance) -> None:

@@ -25,6 +25,8 @@ from dmc.verification.dropout import Draws
 from dmc.verification.reference import autocast, micro_batch
 from dmc.verification.request import Request
 
+aten = torch.ops.aten
+
 
 @dataclass
 class Trace:
@@ -92,7 +94,7 @@ class Graphs:
     def of_decomposed(self, trace: Trace) -> dict[str, Array]:
         """The values of the joint graph of forward and backward, as imported."""
         with torch.no_grad():
-            results = _Recorded(self.gradients.graph, trace).run(*self.arguments())
+            results = _RecordedJoint(self.gradients.graph, trace).run(*self.arguments())
         names = [*self._heads(), *self.gradients.written, *(GRADIENT + name for name in self.gradients.trained)]
         return {name: array_of(each) for name, each in zip(names, results, strict=True)}
 
@@ -136,6 +138,19 @@ class Graphs:
         return ["loss", *(f"aux{i}" for i in range(self.gradients.aux))]
 
 
+class Joint(fx.Interpreter):
+    """Runs a joint graph, which writes into no tensor.
+
+    Tensors may have other strides than when it was traced, so that what was a view of one must be a copy.
+    """
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_function(_COPIES.get(target, target), args, kwargs)
+
+
+_COPIES: dict[Any, Any] = dict.fromkeys((aten.view.default, aten._unsafe_view.default), aten.reshape.default)
+
+
 class _Recorded(fx.Interpreter):
     """Runs a graph and records every node's value."""
 
@@ -147,6 +162,10 @@ class _Recorded(fx.Interpreter):
         result = super().run_node(n)
         self.trace.note(n, result)
         return result
+
+
+class _RecordedJoint(_Recorded, Joint):
+    """The same for a joint graph."""
 
 
 class _Exported(_Recorded):

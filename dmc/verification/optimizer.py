@@ -1,59 +1,97 @@
-"""The optimizer of a request, as a `torch.optim` one."""
+"""The optimizer of a request, as optimizers of `torch.optim`."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dmc import optim
+from dmc.verification.lion import Lion
 
-_OPTIONS = {
-    "SGD": ("momentum", "dampening", "nesterov"),
-    "Adam": ("betas", "eps"),
-    "AdamW": ("betas", "eps"),
-}
+# What PyTorch's constructors do not know.
+_NOT_TORCH = ("clip_grad_norm", "groups")
+# State that is not of the parameter's type.
+_SCALARS = ("step", "mu_product")
 
 
-def torch_optimizer(given: Any, parameters: Mapping[str, Tensor]) -> tuple[torch.optim.Optimizer, float | None]:
-    """A `torch.optim` optimizer of these parameters equivalent to `given`, and the clipping norm, if any.
+@dataclass(frozen=True)
+class Optimizers:
+    """Optimizers whose groups, one after the other, are those of the compiled step."""
 
-    A `torch.optim` instance is copied with its state; its parameters stay the same objects.
+    each: Sequence[torch.optim.Optimizer]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups."""
+        return [group for optimizer in self.each for group in optimizer.param_groups]
+
+    def rates(self) -> list[float]:
+        """Learning rates, by group, that reveal the gradients.
+
+        SGD subtracts the gradient times the rate from a parameter: its largest rate becomes 1, so that the gradient is
+        not lost in the parameter's rounding. Others keep the gradient in their state, so their rates stay; only rates
+        of zero, as at the start of a warm-up, are replaced.
+        """
+        found: list[float] = []
+        for optimizer in self.each:
+            rates = [float(group["lr"]) for group in optimizer.param_groups]
+            largest = max(rates, default=0.0)
+            if not largest:
+                rates = [1e-3] * len(rates)
+            elif isinstance(optimizer, torch.optim.SGD):
+                rates = [rate / largest for rate in rates]
+            found += rates
+        return found
+
+    def step(self, rates: Sequence[float]) -> None:
+        """One step at these rates, by group."""
+        for group, rate in zip(self.groups(), rates, strict=True):
+            group["lr"] = rate
+        for optimizer in self.each:
+            optimizer.step()
+
+    def slots(self, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state, by "<parameter>.<slot>"."""
+        return {
+            f"{name}.{slot}": value
+            for name, tensor in names.items()
+            for optimizer in self.each
+            for slot, value in optimizer.state.get(tensor, {}).items()
+            if isinstance(value, Tensor)
+        }
+
+
+def torch_optimizers(given: Any, parameters: Mapping[str, Tensor]) -> tuple[Optimizers, float | None]:
+    """Optimizers of these parameters equivalent to `given`, and the clipping norm, if any.
+
+    Instances of `torch.optim` are copied with their state; their parameters stay the same objects.
     """
     if isinstance(given, optim.Optimizer):
-        return _of_settings(given, parameters), given.clip_grad_norm
-    if isinstance(given, optim.FromTorch):
-        return _copied(given.optimizer), given.clip_grad_norm
-    return _copied(given), None
+        plan = optim.plan(given, parameters)
+        return Optimizers([_of_group(plan, i, parameters) for i in range(len(plan.groups))]), given.clip_grad_norm
+    outer = given if isinstance(given, optim.FromTorch) else optim.FromTorch(given)
+    return Optimizers([_copied(each) for each in optim.several(outer.optimizer)]), outer.clip_grad_norm
 
 
-def rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
-    """Learning rates, by group, that reveal the gradients.
-
-    SGD subtracts the gradient times the rate from a parameter: the largest rate becomes 1, so that the gradient is not
-    lost in the parameter's rounding. Adam keeps the gradient in its state, so its rates stay; only rates of zero, as at
-    the start of a warm-up, are replaced.
-    """
-    rates = [float(group["lr"]) for group in optimizer.param_groups]
-    if not (largest := max(rates, default=0.0)):
-        return [1e-3] * len(rates)
-    return [rate / largest for rate in rates] if isinstance(optimizer, torch.optim.SGD) else rates
+def _of_group(plan: optim.Plan, number: int, parameters: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    settings = plan.groups[number]
+    members = [tensor for name, tensor in parameters.items() if plan.group_of.get(name) == number]
+    return _kind_of(settings)([{"params": members}], **_options(settings))
 
 
-def _of_settings(given: optim.Optimizer, parameters: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    kind = type(given).__name__
-    free = dict(parameters)
-    groups: list[dict[str, Any]] = []
-    for group in given.groups:
-        members = [name for name in free if group.matches(name)]
-        own = {"lr": group.lr, "weight_decay": group.weight_decay}
-        settings = {name: value for name, value in own.items() if value is not None}
-        groups.append({"params": [free.pop(name) for name in members], **settings})
-    options = {name: getattr(given, name) for name in ("lr", "weight_decay", *_OPTIONS[kind])}
-    return getattr(torch.optim, kind)([{"params": list(free.values())}, *groups], **options)
+def _kind_of(settings: optim.Optimizer) -> Any:
+    name = type(settings).__name__
+    return Lion if name == "Lion" else getattr(torch.optim, name)
+
+
+def _options(settings: optim.Optimizer) -> dict[str, Any]:
+    own = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _NOT_TORCH}
+    # Muon has no such option; others have it in each group.
+    return own if settings.maximize else {name: value for name, value in own.items() if name != "maximize"}
 
 
 def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
@@ -67,7 +105,7 @@ def _copied(given: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def _state(value: Any, parameter: Any, name: str) -> Any:
-    """A copy, in the parameter's type; step counts keep their own type."""
-    if not isinstance(value, Tensor) or name == "step":
+    """A copy, in the parameter's type; scalars keep their own."""
+    if not isinstance(value, Tensor) or name in _SCALARS:
         return copy.deepcopy(value)
     return value.detach().clone().to(parameter.dtype)

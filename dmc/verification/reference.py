@@ -17,14 +17,14 @@ from dmc.importer.capture.objective import TARGET_NAMES
 from dmc.importer.capture.own_loss import reader_of
 from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
-from dmc.optim import SLOTS
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, view_of
 from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
-from dmc.verification.optimizer import rates_of, torch_optimizer
+from dmc.verification.optimizer import torch_optimizers
 from dmc.verification.request import Request
+from dmc.verification.roundings import OtherMeans
 
 # Elements whose squares are summed in f64 at a time.
 _PIECE = 1 << 16
@@ -47,19 +47,16 @@ class Reference:
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The step after `counter` steps, with the initial state of `request`, on its example.
 
-    noise: a random perturbation of each parameter, relative to its largest element. Raises whatever eager raises.
+    noise: a random perturbation of each parameter, relative to its largest element; means are then rounded otherwise,
+    too. Raises whatever eager raises.
     """
-    with borrowed(request.modes, request.dtype):
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), _disturbed(request.model, noise):
         return _Eager(request).step(counter)
 
 
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
-    with borrowed(request.modes, request.dtype), torch.no_grad():
-        if noise:
-            _disturb(request.model, noise)
+    with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request.model, noise):
         for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
             module.eval()
         with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
@@ -105,20 +102,18 @@ class _Eager:
     def step(self, counter: int) -> Reference:
         request = self.request
         trainable = {name: p for name, p in request.model.named_parameters() if p.requires_grad}
-        optimizer, clip = torch_optimizer(request.optimizer, trainable)
-        rates = rates_of(optimizer)
+        optimizers, clip = torch_optimizers(request.optimizer, trainable)
+        rates = optimizers.rates()
         outputs = self.gradients(counter)
         if clip is not None:
-            held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+            held = [p for group in optimizers.groups() for p in group["params"] if p.requires_grad]
             nn.utils.clip_grads_with_norm_(held, clip, _norm_of_gradients(held))
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        optimizer.step()
+        optimizers.step(rates)
         # Only now: a module may have replaced a buffer by another tensor.
         names = names_of(request.model)
         # Copied, so that nothing changes it any more. A buffer's may be a tensor of the user's.
         own = {name: tensor for name, tensor in names.items() if isinstance(tensor, nn.Parameter)}
-        views = {name: view_of(tensor) for name, tensor in {**own, **_slots(optimizer, names)}.items()}
+        views = {name: view_of(tensor) for name, tensor in {**own, **optimizers.slots(names)}.items()}
         buffers = _arrays({name: tensor for name, tensor in names.items() if name not in own})
         return Reference(outputs | views | buffers, tuple(rates))
 
@@ -132,10 +127,18 @@ class _Eager:
                     loss, *aux = objective(request, micro_batch(request.example, part, parts))
                 draws.close()
                 (loss / parts).backward()
+                _densify(request.model)
             own = [each.detach() for each in (loss, *aux)]
             totals = [total + each for total, each in zip(totals, own, strict=True)] if totals else own
         means = [total / parts if parts > 1 else total for total in totals]
         return _arrays(_named(means))
+
+
+def _densify(model: nn.Module) -> None:
+    """An embedding with `sparse=True` has a sparse gradient, which means the same."""
+    for parameter in model.parameters():
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
 
 
 def _named(outputs: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -198,14 +201,12 @@ def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     return copy.to(dtype) if dtype is not None and copy.is_floating_point() else copy
 
 
-def _slots(optimizer: torch.optim.Optimizer, names: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    known = {slot for slots in SLOTS.values() for slot in slots}
-    return {
-        f"{name}.{slot}": value
-        for name, tensor in names.items()
-        for slot, value in optimizer.state.get(tensor, {}).items()
-        if slot in known and value is not None
-    }
+def _disturbed(model: nn.Module, noise: float) -> AbstractContextManager[Any]:
+    """The context of a step with that noise in its parameters, and other roundings of its means."""
+    if not noise:
+        return nullcontext()
+    _disturb(model, noise)
+    return OtherMeans()
 
 
 def _disturb(model: nn.Module, noise: float) -> None:

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, OneCycleLR, ReduceLROnPlateau, SequentialLR
 
 import dmc
-from dmc.errors import StateError
+from dmc.errors import DmcError, InputError, StateError
 
 STEPS = 3
 
@@ -70,12 +70,19 @@ def test_eager_goes_on_with_the_same_numbers(kind: str) -> None:
 
 def _refused(step: Any, model: nn.Module, optimizer: torch.optim.Optimizer, foreign: torch.optim.Optimizer) -> None:
     """Other optimizers, schedules of what a step does not change, and a step that has done nothing yet."""
-    with pytest.raises(StateError, match="is Adagrad, but the step has the state of"):
+    with pytest.raises(StateError, match=r"is Adagrad, which keeps sum of 'weight', but the step keeps"):
         step.torch_optimizer_state(torch.optim.Adagrad(model.parameters()), model)
     with pytest.raises(StateError, match="has a parameter that does not belong to the model"):
         step.torch_optimizer_state(foreign, model)
-    with pytest.raises(ValueError, match="momentum"):
+    with pytest.raises(DmcError, match="scheduler OneCycleLR: also cycles momentum"):
         step.scheduler(OneCycleLR, max_lr=0.1, total_steps=10)
+    scheduler = step.scheduler(OneCycleLR, max_lr=0.1, total_steps=10, cycle_momentum=False)
+    before = step.state_dict()
+    assert step(*_batches()[0], lr=scheduler) >= 0
+    own = OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    with pytest.raises(InputError, match="OneCycleLR also cycles momentum"):
+        step(*_batches()[0], lr=SequentialLR(optimizer, [own, LinearLR(optimizer)], [2]))
+    step.load_state_dict(before)
     state = step.state_dict()
     step.load_state_dict({**state, "step": 0})
     assert not step.torch_optimizer_state(optimizer, model)["state"]

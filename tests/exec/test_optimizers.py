@@ -140,8 +140,7 @@ def test_torch_optimizer_is_taken_over_with_its_state(name: str, steps_before: i
     ("optimizer", "fact"),
     [
         (lambda model: torch.optim.LBFGS(model.parameters()), "LBFGS"),
-        (lambda model: torch.optim.Adam(model.parameters(), amsgrad=True), "amsgrad"),
-        (lambda model: torch.optim.SGD(model.parameters(), lr=0.1, maximize=True), "maximize"),
+        (lambda model: torch.optim.Adam(model.parameters(), differentiable=True), "differentiable"),
         (lambda model: dmc.optim.SGD(lr=0.1, nesterov=True), "Nesterov"),
         (lambda model: dmc.optim.AdamW(groups=[dmc.optim.Group("no_such.*")]), "no_such"),
         (lambda model: object(), "object"),

@@ -20,6 +20,7 @@ from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
+from dmc.walk import walk
 from tests.partitioned import place, run_on_all_ranks, run_on_one_rank
 from tests.placements import random_placement
 
@@ -117,6 +118,7 @@ class Case:
 CASES = {
     "grouped": Case(lambda: Attention(4, 2, causal=True), _squares, _vectors),
     "attention_dropout": Case(lambda: Attention(4, 4, causal=True, p=0.3), _squares, _vectors),
+    "grouped_dropout": Case(lambda: Attention(4, 2, (BATCH, 1, 1, LENGTH), p=0.3), _squares, _vectors),
     "bias_of_heads": Case(lambda: Attention(4, 4, (1, 4, LENGTH, LENGTH)), _squares, _vectors),
     "bias_of_batches": Case(lambda: Attention(4, 2, (BATCH, 1, 1, LENGTH)), _squares, _vectors),
     "entropy": Case(lambda: Lookup(ROWS), _entropy(label_smoothing=0.2), _tokens(ignored=7)),
@@ -161,7 +163,8 @@ def _array(tensor: torch.Tensor, dtype: str) -> np.ndarray[Any, Any]:
     return wide.numpy().astype(ml_dtypes.bfloat16) if dtype == "bf16" else wide.numpy().copy()
 
 
-def _compare(step: Step, mesh: Mesh, placements: Mapping[str, Placement], tolerance: float) -> None:
+def _compare(step: Step, mesh: Mesh, placements: Mapping[str, Placement], tolerance: float) -> ir.Module:
+    """Compares all ranks with one; the module of a rank."""
     module = ir.Module.parse(step.text)
     place(module, mesh, placements)
     results, _ = run_on_all_ranks(module, mesh, list(step.arguments.values()))
@@ -169,6 +172,7 @@ def _compare(step: Step, mesh: Mesh, placements: Mapping[str, Placement], tolera
         expected = whole.astype(np.float64)
         atol = tolerance * max(np.abs(np.nan_to_num(expected)).max(initial=0.0), 0.02)
         np.testing.assert_allclose(result, expected, rtol=0, atol=atol, err_msg=f"{name} {mesh} {placements}")
+    return module
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -180,6 +184,22 @@ def test_modules(context: Any, name: str) -> None:
         split = {key: array for key, array in step.arguments.items() if key not in WHOLE}
         placements = {key: random_placement(choose, mesh, array.shape) for key, array in split.items()}
         _compare(step, mesh, placements, TOLERANCE[CASES[name].precision])
+
+
+# The batch over a, heads over b or c, which split queries, keys and values side by side; grouped heads are repeated.
+@pytest.mark.parametrize("name", ["attention_dropout", "grouped_dropout"])
+def test_attention_with_dropout_is_whole_on_each_rank(context: Any, name: str) -> None:
+    step, tolerance = _step(CASES[name], context), TOLERANCE[Precision.FP32]
+    rows = {f"{each}.{kind}": 2 if kind == "weight" else 1 for each in "qkv" for kind in ("weight", "bias")}
+    for mesh, split in ((Mesh(a=4), "a"), (Mesh(b=2), "b"), (Mesh(a=2, b=2), "ab"), (Mesh(c=2, a=2, b=1), "ac")):
+        heads = split[-1] if split[-1] != "a" else ""
+        placements = {key: Placement([[heads], *[[]] * (rank - 1)]) for key, rank in rows.items() if heads}
+        if "a" in split:
+            placements["x"] = Placement([["a"], [], []])
+        module = _compare(step, mesh, placements, tolerance)
+        composites = [op for op in walk(module.operation) if op.name == "dm.composite"]
+        parts = [op.attributes["kind"].value for op in composites if "whole_1" in op.attributes["parameters"]]
+        assert parts == ["attention", "attention_backward"], mesh
 
 
 def test_what_is_out_of_range_is_nan_on_every_rank(context: Any) -> None:

@@ -14,7 +14,6 @@ from torch import nn
 import dmc
 
 FEATURES = 6
-EXPONENT = torch.tensor([2], dtype=torch.int8)
 
 
 class Inner(nn.Module):
@@ -82,10 +81,6 @@ def _unique(x: torch.Tensor) -> torch.Tensor:
     return x.unique()
 
 
-def _gradient_by_exponent(x: torch.Tensor) -> torch.Tensor:
-    return x**EXPONENT
-
-
 def _own_statistics(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
 
@@ -144,7 +139,6 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 in"),
     "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 1 in"),
     "rarely-kept": (_rarely_kept, r"drops with probability 0\.9999, which rounds to 0\.999893"),
-    "gradient-by-exponent": (_gradient_by_exponent, "8 or 16 bits"),
     "own-statistics": (_own_statistics, "its own running statistics"),
 }
 
@@ -166,14 +160,6 @@ def test_operations_that_cannot_be_compiled(name: str, capfd: pytest.CaptureFixt
 
 def _log_levels() -> dict[str, int]:
     return {name: logging.getLogger(name).level for name in ("torch", "torch.fx.experimental.symbolic_shapes")}
-
-
-def test_arithmetic_on_unsigned_inputs_is_refused() -> None:
-    example = (torch.zeros(8, FEATURES, dtype=torch.uint8), torch.zeros(()))
-    model = nn.Sequential(Inner(lambda x: x / 255), nn.Linear(FEATURES, 1))
-    with pytest.raises(dmc.errors.DmcError, match=r"aten\.div\S* computes with unsigned integers") as caught:
-        _compile(model, example=example)
-    assert "x.float()" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -252,3 +252,24 @@ def test_a_gradient_that_is_rounding_may_be_rounded_otherwise() -> None:
     model, loss, optimizer = Cancelled(), nn.functional.cross_entropy, dmc.optim.SGD(lr=0.1)
     example = (2 * torch.randn(8, 1, 16, 16), torch.zeros(8, dtype=torch.int64))
     dmc.compile(model, loss=loss, optimizer=optimizer, example=example, verify=True).close()
+
+
+class Constant(nn.Module):
+    """Normalises what is constant: what rounding leaves of it is multiplied by 1 / sqrt(eps)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch, self.layer, self.group = nn.BatchNorm1d(48), nn.LayerNorm(48), nn.GroupNorm(2, 48)
+        self.head = nn.Linear(48, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[n, 48] → f32[n, 3]"""
+        spelled = (x - x.mean(0)) * (x.var(0) + 1e-5).rsqrt()
+        return self.head(self.batch(x) + self.layer(x) + self.group(x) + spelled)
+
+
+def test_a_constant_may_be_normalised_to_what_rounding_leaves_of_it() -> None:
+    torch.manual_seed(0)
+    example = (torch.full((1000, 48), 1.7), torch.randn(1000, 3))
+    loss, optimizer = nn.functional.mse_loss, dmc.optim.AdamW(lr=0.1)
+    dmc.compile(Constant(), loss=loss, optimizer=optimizer, example=example, verify=True).close()

@@ -62,6 +62,32 @@ def test_attention_with_dropout_reads_and_writes_the_fused_projection() -> None:
     assert "transpose" not in kernels(step)
 
 
+MESH = dmc.Mesh(dp=2, tp=2)
+DATA, GPT2 = dmc.plans.data_parallel("dp"), dmc.plans.megatron_gpt2("tp")
+PLANS = {
+    "gpt2": dmc.plan(MESH).use(DATA).use(GPT2),
+    "bert": dmc.plan(dmc.Mesh(dp=2)).use(DATA),
+    "vit": dmc.plan(dmc.Mesh(dp=2)).use(DATA),
+}
+
+
+@pytest.mark.parametrize("name", large_unless(("gpt2", "bert"), list(PLANS)))
+def test_attention_with_dropout_stays_whole_on_every_mesh(name: str) -> None:
+    plan, optimizer = PLANS[name], dmc.optim.SGD(lr=0.05)
+    alone = compile_case(build(name, dropout=0.1), optimizer)
+    step = compile_case(build(name, dropout=0.1), optimizer, mesh=plan.mesh, plan=plan, target="cpu+cuda")
+    batches = [build(name, dropout=0.1).example(seed) for seed in range(STEPS)]
+    # All ranks draw what one would: another mask changes a loss by a hundredth.
+    assert_losses_close(train(step, batches), train(alone, batches), TOLERANCE["fp32"])
+    assert step.differing_replicas() == ()
+    found = {each.problem.kind: each.problem for each in problems(step).values()}
+    for kind in ("attention", "attention_backward"):
+        *_, batch, head = found[kind].operands
+        whole = found[kind].number("whole_0"), found[kind].number("whole_1")
+        sizes = (batch.elements * plan.mesh.axis_size("dp"), head.elements * (plan.mesh.size // 2))
+        assert sizes == whole
+
+
 @pytest.mark.parametrize("precision", large_unless(("fp32",), ["fp32", "bf16-mixed"]))
 def test_steps_agree_with_eager(precision: str) -> None:
     case = build("bert", dropout=0.0)

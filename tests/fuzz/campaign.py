@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -14,7 +15,7 @@ from tests.fuzz.generate import Misfit, drawn, is_valid
 from tests.fuzz.program import Program, source
 from tests.fuzz.shrink import shrink
 from tests.fuzz.train import PLAIN, Mode
-from tests.fuzz.workers import Request, Worker
+from tests.fuzz.workers import Request, Worker, side_by_side
 
 MODES = (
     PLAIN,
@@ -97,19 +98,15 @@ class Campaign:
     def run(self) -> Tally:
         """Tries programs until the time is over."""
         end = time.monotonic() + self.seconds
-        threads = [threading.Thread(target=self._job, args=(job, end)) for job in range(self.jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return self.tally
 
-    def _job(self, job: int, end: float) -> None:
-        worker, seed = Worker(), self.first + job
-        while time.monotonic() < end:
-            self._try(worker, seed)
-            seed += self.jobs
-        worker.close()
+        def job(number: int, worker: Worker) -> None:
+            for seed in itertools.count(self.first + number, self.jobs):
+                if time.monotonic() >= end:
+                    return
+                self._try(worker, seed)
+
+        side_by_side(self.jobs, job)
+        return self.tally
 
     def _try(self, worker: Worker, seed: int) -> None:
         choose = random.Random(seed)

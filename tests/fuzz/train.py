@@ -139,10 +139,10 @@ def _torch_optimizer(settings: Any, parameters: Sequence[Tensor]) -> torch.optim
                 dampening=settings.dampening,
                 nesterov=settings.nesterov,
             )
-        case optim.Adam():
-            return torch.optim.Adam(parameters, **given, betas=settings.betas, eps=settings.eps)
-        case _:
+        case optim.AdamW():
             return torch.optim.AdamW(parameters, **given, betas=settings.betas, eps=settings.eps)
+        case _:
+            return torch.optim.Adam(parameters, **given, betas=settings.betas, eps=settings.eps)
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,6 +19,8 @@ from tests.fuzz.train import PLAIN, Mode
 # Seconds for one request on a machine of its own. The first also imports everything.
 PATIENCE: dict[Way, float] = {"interpreter": 30.0, "compiled": 180.0}
 STARTING = 120.0
+# The module that a process imports before it is asked anything.
+PRELOAD = "tests.fuzz.check"
 # Requests after which a process is renewed: compilers keep memory.
 LIFETIME = 400
 
@@ -53,12 +58,9 @@ class Task(Protocol):
 
 @dataclass
 class Worker:
-    """A process that answers one request after another; it is renewed when it dies.
+    """A process that answers one request after another; it is renewed when it dies."""
 
-    preload: a module that is imported before.
-    """
-
-    preload: str = "tests.fuzz.check"
+    preload: str = PRELOAD
     process: BaseProcess | None = None
     connection: Connection | None = None
     served: int = 0
@@ -111,6 +113,20 @@ class Worker:
         if not self.connection.poll(STARTING):
             raise RuntimeError("a worker does not start")
         self.connection.recv()
+
+
+def side_by_side(jobs: int, job: Callable[[int, Worker], None], preload: str = PRELOAD) -> None:
+    """Runs `job` in so many threads, each with its number and a process of its own, and waits for all."""
+
+    def run(number: int) -> None:
+        with closing(Worker(preload)) as worker:
+            job(number, worker)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _patience(request: Task) -> float:

@@ -127,3 +127,49 @@ func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %x: tensor<32768xf32> {dm.na
   return %p, %q, %w : tensor<1x64xf32>, tensor<1x64xf32>, tensor<32768xf32>
 }
 }
+
+// -----
+
+// Near miss: what reads a part of a result, in a kernel of several operations, would wait for a movement with the result.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[V:.+]] = "dm.kernel"(%arg0)
+// CHECK: %[[PART:.+]] = tensor.extract_slice %[[V]]
+// CHECK: "dm.kernel"(%[[PART]], %arg2)
+// CHECK: %[[R:.+]] = "dm.all_reduce"(%arg1)
+// CHECK: "dm.kernel"(%[[V]], %[[R]])
+#each = affine_map<(i) -> (i)>
+#row = affine_map<(i, j) -> (i)>
+#all = affine_map<(i, j) -> (i, j)>
+module attributes {dm.target = "cuda"} {
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cuda">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%a: tensor<64xf32> {dm.name = "a"}, %b: tensor<64xf32> {dm.name = "b"},
+                %y: tensor<32x1024xf32> {dm.name = "y"})
+    -> (tensor<32x1024xf32> {dm.name = "p"}, tensor<32x1024xf32> {dm.name = "o"}, tensor<64xf32> {dm.name = "q"}) {
+  %v = math.exp %a : tensor<64xf32>
+  %part = tensor.extract_slice %v[0] [32] [1] : tensor<64xf32> to tensor<32xf32>
+  %0 = tensor.empty() : tensor<32x1024xf32>
+  %t = linalg.generic {indexing_maps = [#row, #all, #all],
+      iterator_types = ["parallel", "parallel"]} ins(%part, %y : tensor<32xf32>, tensor<32x1024xf32>)
+      outs(%0 : tensor<32x1024xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %s = arith.addf %i, %j : f32
+      linalg.yield %s : f32
+  } -> tensor<32x1024xf32>
+  %p = math.tanh %t : tensor<32x1024xf32>
+  %m = "dm.all_reduce"(%p) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<32x1024xf32>) -> tensor<32x1024xf32>
+  %n = "dm.all_reduce"(%p) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"max">}
+      : (tensor<32x1024xf32>) -> tensor<32x1024xf32>
+  %r = "dm.all_reduce"(%b) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<64xf32>) -> tensor<64xf32>
+  %1 = tensor.empty() : tensor<64xf32>
+  %q = linalg.generic {indexing_maps = [#each, #each, #each],
+      iterator_types = ["parallel"]} ins(%v, %r : tensor<64xf32>, tensor<64xf32>) outs(%1 : tensor<64xf32>) {
+    ^bb0(%i: f32, %j: f32, %o: f32):
+      %s = arith.addf %i, %j : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %m, %n, %q : tensor<32x1024xf32>, tensor<32x1024xf32>, tensor<64xf32>
+}
+}

@@ -179,3 +179,42 @@ func.func @step(%table: tensor<4x3xf32> {dm.sharding = #dm.sharding<@mesh, [["tp
   %y = "dm.composite"(%table, %index) {kind = "embedding", decomposition = @embedding_0, parameters = {padding_index = -1 : i64}, dm.loops = [["tp"], [], []]} : (tensor<4x3xf32>, tensor<5xi64>) -> tensor<5x3xf32>
   return %y : tensor<5x3xf32>
 }
+
+// -----
+
+// A rank's part of attention with dropout takes the places of its batches and heads, and draws as the whole does there.
+// CHECK: func.func private @attention_0_part0({{.*}}, %[[BATCHES:[^:]+]]: tensor<2xi64>, %[[HEADS:[^:]+]]: tensor<4xi64>)
+// CHECK: linalg.generic {{.*}} ins(%[[BATCHES]], %[[HEADS]] : tensor<2xi64>, tensor<4xi64>) outs(%{{.+}} : tensor<2x4xi64>)
+// CHECK-NOT: linalg.index
+// CHECK-LABEL: func.func @step
+// CHECK: %[[B:.+]] = "dm.reshard"(%{{.+}}) {{.*}} : (tensor<6xi64>) -> tensor<2xi64>
+// CHECK: "dm.composite"({{.*}}, %[[B]], %{{[^ )]+}}) {decomposition = @attention_0_part0, kind = "attention", parameters = {bias, causal = false, p = 5.000000e-01 : f64, scale = 1.000000e+00 : f64, whole_0 = 6 : i64, whole_1 = 4 : i64}}
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 3>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @attention_0(%q: tensor<6x4x3x5xf32>, %k: tensor<6x4x3x5xf32>, %v: tensor<6x4x3x5xf32>, %seed: tensor<i64>, %draw: tensor<i64>)
+    -> (tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>) {
+  %e = tensor.empty() : tensor<6x4xi64>
+  %head = linalg.generic {indexing_maps = [affine_map<(b, h) -> (b, h)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<6x4xi64>) {
+    ^bb0(%o: i64):
+      %b = linalg.index 0 : index
+      %h = linalg.index 1 : index
+      %n = arith.addi %b, %h : index
+      %r = arith.index_cast %n : index to i64
+      linalg.yield %r : i64
+  } -> tensor<6x4xi64>
+  %f = tensor.empty() : tensor<6x4x3x5xf32>
+  %out = linalg.generic {indexing_maps = [affine_map<(b, h, m, d) -> (b, h)>, affine_map<(b, h, m, d) -> (b, h, m, d)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%head : tensor<6x4xi64>) outs(%f : tensor<6x4x3x5xf32>) {
+    ^bb0(%n: i64, %o: f32):
+      %r = arith.sitofp %n : i64 to f32
+      linalg.yield %r : f32
+  } -> tensor<6x4x3x5xf32>
+  %level = tensor.extract_slice %out[0, 0, 0, 0] [6, 4, 3, 1] [1, 1, 1, 1] : tensor<6x4x3x5xf32> to tensor<6x4x3x1xf32>
+  return %out, %level : tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>
+}
+func.func @step(%q: tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>}, %n: tensor<i64>)
+    -> (tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>}) {
+  %out, %level = "dm.composite"(%q, %q, %q, %n, %n) {kind = "attention", decomposition = @attention_0, parameters = {bias, causal = false, p = 0.5 : f64, scale = 1.0 : f64},
+      dm.loops = [["dp"], []], dm.sharding = [#dm.sharding<@mesh, [["dp"], [], [], []], {}>, #dm.sharding<@mesh, [["dp"], [], [], []], {}>]}
+      : (tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<i64>, tensor<i64>) -> (tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>)
+  return %out : tensor<6x4x3x5xf32>
+}

@@ -13,7 +13,7 @@ SIZES, KERNEL = (9, 8, 7), (3, 2, 3)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("window", [(1, 0, 1), (2, 1, 1), (3, 1, 2)])
+@pytest.mark.parametrize("window", [(1, 0, 1), (2, 1, 1), (3, 1, 2), (1, 1, 2)])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_convolution(rank: int, groups: int, window: tuple[int, int, int], transposed: bool) -> None:
@@ -22,7 +22,7 @@ def test_convolution(rank: int, groups: int, window: tuple[int, int, int], trans
     outputs, inputs = (4, 8 // groups) if transposed else (8, 4 // groups)
     weight, bias = torch.randn(outputs, inputs, *KERNEL[:rank]), torch.randn(8)
     stride, padding, dilation = ([each] * rank for each in window)
-    extra = [int(transposed and window[0] > 1)] * rank
+    extra = [int(transposed and max(window) > 1)] * rank
     options = (stride, padding, dilation, transposed, extra, groups)
 
     def convolution(*tensors: torch.Tensor) -> torch.Tensor:

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import torch
 
 from bench.coverage.check import OUTSIDE, check
 from bench.coverage.report import classified, summary
 from bench.coverage.steps import Sample, case_of
+from bench.coverage.sweep import NONE, Sweep, Task, entries
+from tests.fuzz import workers
+from tests.fuzz.check import Verdict
 from tests.fuzz.train import by_eager
 
 
 def _verdict(outcome: str, kind: str = "", text: str = "") -> dict[str, str]:
     return {"outcome": outcome, "kind": kind, "text": text}
+
+
+class _Worker:
+    """Answers for a process: all samples of "a" agree, the second of "b" does not."""
+
+    open = 0
+
+    def __init__(self, preload: str) -> None:
+        assert preload == "bench.coverage.preload"
+        _Worker.open += 1
+
+    def check(self, task: Task) -> Verdict:
+        if task.sample == 2:
+            return NONE
+        return Verdict("agrees") if task.name == "a" or task.sample == 0 else Verdict("differs", task.name)
+
+    def close(self) -> None:
+        _Worker.open -= 1
+
+
+def test_a_sweep_tries_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples one by one where all together do not agree; what was tried is not tried again."""
+    monkeypatch.setattr(workers, "Worker", _Worker)
+    sweep = Sweep("modules", tmp_path / "found.jsonl")
+    for names in (["a"], ["a", "b"]):
+        sweep.run(names, jobs=2)
+    found = [(each["name"], [verdict["outcome"] for verdict in each["verdicts"]]) for each in entries(sweep.path)]
+    assert found == [("a", ["agrees"]), ("b", ["agrees", "differs"])]
+    assert _Worker.open == 0
 
 
 def test_the_worst_sample_decides() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from dmc.runtime.difference import Slack, difference
 from dmc.runtime.tolerance import TOLERANCE
-from dmc.verification.expected import LONGEST_SUM, is_rounding, of_a_sum
+from dmc.verification.expected import is_rounding, of_a_sum
+from dmc.verification.roundings import LONGEST_SUM
 
 FP32 = TOLERANCE["fp32"]
 ONES = np.ones(4, np.float32)

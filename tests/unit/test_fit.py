@@ -19,27 +19,32 @@ from dmc.fit import Fit, find, planner
 STATE, SAMPLE = 1000, 37
 
 
-def _plan(cap: int, tried: list[int]) -> Any:
+def _plan(cap: int, tried: list[int], least: int = SAMPLE) -> Any:
+    """least: bytes of a sample where all that can be is computed again."""
+
     def plan(batch: int) -> Fit:
         tried.append(batch)
-        needed = STATE + SAMPLE * batch
+        needed = STATE + least * batch
         if needed > cap:
             raise MemoryCapError("the step", "is too large", "", needed)
-        return Fit(batch, needed, 0, 100.0 + batch)
+        return Fit(batch, min(cap, STATE + SAMPLE * batch), 0, 100.0 + batch)
 
     return plan
 
 
-@pytest.mark.parametrize("cap", [1040, 1500, 5000, 100_000])
+@pytest.mark.parametrize(
+    ("least", "cap", "plans"),
+    [(SAMPLE, 1040, 4), (SAMPLE, 1500, 5), (SAMPLE, 100_000, 6), (11, 1500, 6), (11, 5000, 8)],
+)
 @pytest.mark.parametrize("step", [1, 4])
-def test_the_largest_batch_is_found_in_few_plans(cap: int, step: int) -> None:
+def test_the_largest_batch_is_found_in_few_plans(least: int, cap: int, plans: int, step: int) -> None:
     tried: list[int] = []
-    search = find(_plan(cap, tried), 8, step, cap)
-    largest = (cap - STATE) // SAMPLE // step * step
-    assert len(tried) == len(set(tried)) <= 8
+    search = find(_plan(cap, tried, least), 8, step, cap)
+    largest = (cap - STATE) // least // step * step
+    assert len(tried) == len(set(tried)) <= plans
     assert all(batch % step == 0 for batch in tried)
-    assert search.refused is not None and search.refused[1] == STATE + SAMPLE * search.refused[0] > cap
-    if largest and largest <= 8 * 2**5:
+    assert search.refused is not None and search.refused[1] == STATE + least * search.refused[0] > cap
+    if largest:
         assert 0 <= largest - search.fits[-1].batch <= max(step, largest // 8)
     assert [each.batch for each in search.fits] == sorted(each.batch for each in search.fits)
 

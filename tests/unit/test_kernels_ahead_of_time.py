@@ -14,9 +14,9 @@ from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.problem import TensorType, problem
 from dmc.kernels.recipe import table_rows, type_of
 
-# One problem of each family, one that is quick to compile; and attention whose bias is one row for all.
+# One problem of each family, one that is quick to compile; and attention whose bias is one row for all, and a part.
 FAMILIES = (
-    *("bert_attention_padded", "bert_attention_padded_backward"),
+    *("bert_attention_padded", "bert_attention_padded_backward", "gpt2_attention_part", "gpt2_attention_part_backward"),
     *("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward"),
 )
 

@@ -47,17 +47,24 @@ def assert_right(wanted: Problem, operands: tuple[Tensor, ...] | None = None, tu
 
 
 def attention(
-    shape: tuple[int, int, int, int], columns: int, kv_heads: int, bias: tuple[int, ...] = (), **options: Parameter
+    shape: tuple[int, int, int, int],
+    columns: int,
+    kv_heads: int,
+    bias: tuple[int, ...] = (),
+    whole: tuple[int, ...] = (),
+    **options: Parameter,
 ) -> tuple[Problem, Problem]:
-    """Both passes; the values are 4 wider than the keys."""
+    """Both passes; the values are 4 wider than the keys. whole: the batches and heads of which these are a part."""
     batch, heads, rows, width = shape
     q, k = f32(*shape), f32(batch, kv_heads, columns, width)
     v, out = f32(batch, kv_heads, columns, width + 4), f32(batch, heads, rows, width + 4)
     level = f32(batch, heads, rows, 1)
     inputs = (q, k, v, *([f32(*bias)] if bias else []))
     options = {"scale": 0.3, "causal": False, "p": 0.0, **options}
-    forward = problem("attention", (*inputs, SEED, SEED), (out, level), **options)
-    backward = problem("attention_backward", (out, *inputs, out, level, SEED, SEED), (q, k, v), **options)
+    options |= {f"whole_{i}": size for i, size in enumerate(whole)}
+    drawn = (SEED, SEED, *(TensorType("i64", (size,)) for size in shape[: len(whole)]))
+    forward = problem("attention", (*inputs, *drawn), (out, level), **options)
+    backward = problem("attention_backward", (out, *inputs, out, level, *drawn), (q, k, v), **options)
     return forward, backward
 
 
@@ -75,6 +82,34 @@ def test_attention(rows: int, columns: int, width: int, causal: bool, bias: tupl
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (33, 96), (33, 35)])
 def test_attention_drops_the_same_elements_in_both_passes(rows: int, columns: int) -> None:
     for each in attention((2, 1, rows, 8), columns, 1, p=0.25):
+        assert_right(each)
+
+
+# A rank that has two of four batches, and the last two of four heads.
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (33, 35)])
+def test_a_part_of_attention_gives_what_the_whole_gives_there(rows: int, columns: int) -> None:
+    batches, heads = torch.tensor([1, 3]), torch.tensor([2, 3])
+
+    def own(tensor: Tensor) -> Tensor:
+        if not tensor.dim():
+            return tensor
+        return tensor[batches][:, heads if tensor.shape[1] > 1 else [0]].contiguous()
+
+    whole = attention((4, 4, rows, 8), columns, 4, (4, 1, 1, columns), p=0.25, causal=True)
+    part = attention((2, 2, rows, 8), columns, 2, (2, 1, 1, columns), (4, 4), p=0.25, causal=True)
+    for every, wanted in zip(whole, part, strict=True):
+        implementation = implementation_of(wanted)
+        operands = implementation.sample(every, Draws.of(0))
+        given = (*map(own, operands), batches, heads)
+        chosen = implementation.candidates(wanted)[0]
+        made = interpret(wanted, implementation.recipe(wanted, chosen), given)
+        there = interpret(every, implementation.recipe(every, chosen), operands)
+        assert all(one.equal(own(other)) for one, other in zip(made, there, strict=True))
+        assert_right(wanted, given)
+
+
+def test_a_part_of_attention_with_shared_keys_and_numbers_of_64_bits() -> None:
+    for each in attention((1, 4, 33, 8), 64, 2, whole=(1 << 22, 64), p=0.25):
         assert_right(each)
 
 
@@ -125,7 +160,7 @@ def test_attention_refuses_views_that_its_kernels_do_not_follow() -> None:
     spread = TensorType("f32", (1, 1, 8, 1), (16, 16, 2, 1))
     for operands, results, why in (
         ((turned, *forward.operands[1:]), forward.results, "rows are not contiguous"),
-        (forward.operands, (forward.results[0], spread), "the log-sum-exp, seed or draw is not contiguous"),
+        (forward.operands, (forward.results[0], spread), "the log-sum-exp, seed, draw or a place is not contiguous"),
     ):
         with pytest.raises(DmcError, match=why):
             implementation_of(problem("attention", operands, results, scale=1.0))

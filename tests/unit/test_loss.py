@@ -35,11 +35,11 @@ def output(value: Any, dtype: str = "f32", index: int = 0) -> Any:
 
 USES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "sum": (lambda x: sum([x, x]), 5.0),
-    "mean": (lambda x: (x + x) / 2 - 1, 1.5),
-    "reversed": (lambda x: (10 - x) * 2 / (1 + x) + 2**x, 15 / 3.5 + 2**2.5),
+    "mean": (lambda x: (x + x, x - 1, x * 2, x / 2), (5, 1.5, 5, 1.25)),
+    "reversed": (lambda x: (1 + x, 10 - x, 2 * x, 10 / x, 2**x), (3.5, 7.5, 5, 4, 2**2.5)),
     "powers": (
-        lambda x: (x**2, x // 2, x % 2, -x, abs(-x), +x, 7 // x, 7 % x, 2 * x),
-        (6.25, 1, 0.5, -2.5, 2.5, 2.5, 2, 2, 5),
+        lambda x: (x**2, x // 2, x % 2, -x, abs(output(-2.5)), +x, 7 // x, 7 % x),
+        (6.25, 1, 0.5, -2.5, 2.5, 2.5, 2, 2),
     ),
     "comparison": (lambda x: (x < 3, x <= 2, x > 2.5, x >= 2.5, x == 2.5, x != 2.5, bool(x)), (1, 0, 0, 1, 1, 0, 1)),
     "of two": (lambda x: (min(x, output(1.5)) == 1.5, x < output(9.0), x + output(1.0)), (True, True, 3.5)),
@@ -50,6 +50,7 @@ USES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "print": (str, "2.5"),
     "format": (lambda x: f"{x:.2f} {x}", "2.50 2.5"),
     "json": (lambda x: json.dumps({"loss": x}, default=float), '{"loss": 2.5}'),
+    "complex": (complex, 2.5 + 0j),
     "exp": (math.exp, math.exp(2.5)),
     "hash": (lambda x: {2.5: "here"}[x], "here"),
     "numpy": (lambda x: float(np.mean([x, x])), 2.5),

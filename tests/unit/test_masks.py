@@ -66,6 +66,8 @@ LEFT: dict[str, Mask] = {
     "written in a region of another mode": _written_in_a_region,
     "random": lambda x: torch.rand(SIZE, SIZE) > -1.0,
     "written after it was combined": _written_after_it_was_combined,
+    "of numbers": lambda x: torch.logical_and(x[:, :, None, :, 0], torch.ones(1, 1, SIZE, 1, dtype=torch.bool)),
+    "of fewer dimensions": lambda x: (x[0, :, :1, 0] > -9).expand(2, 1, SIZE, SIZE),
 }
 
 

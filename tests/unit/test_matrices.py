@@ -20,6 +20,7 @@ RTOL = 1e-3
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "cholesky": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4)).L,
     "cholesky_upper": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4), upper=True).L,
+    "cholesky_of_a_triangle": lambda a, b: linalg.cholesky_ex((a @ a.mT + torch.eye(4)).triu(), upper=True).L,
     "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a.tril()),
     "triangular": lambda a, b: linalg.solve_triangular(a.triu(), b, upper=True),
     "triangular_right": lambda a, b: linalg.solve_triangular(a.tril(), b.mT, upper=False, left=False),
@@ -30,7 +31,8 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "lu_solve": lambda a, b: linalg.lu_solve(*linalg.lu_factor_ex(a)[:2], b, adjoint=True),
     "determinant": lambda a, b: linalg.det(a),
     "determinant_transposed": lambda a, b: linalg.det(a.mT),
-    "log_determinant": lambda a, b: linalg.slogdet(a),
+    "determinant_of_rows_swapped": lambda a, b: linalg.det(a[:, [1, 0, 2, 3]]),
+    "log_determinant": lambda a, b: linalg.slogdet(a[:, [1, 0, 2, 3]]),
     "solve": lambda a, b: linalg.solve_ex(a, b).result,
     "solve_right": lambda a, b: linalg.solve_ex(a, b.mT, left=False).result,
     "solve_vector": lambda a, b: linalg.solve_ex(a, b[..., 0]).result,

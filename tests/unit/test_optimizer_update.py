@@ -9,80 +9,150 @@ import pytest
 import torch
 from torch import Tensor
 
-from dmc.importer import composites
+from dmc import optim
+from dmc.importer.update import Update, first_value, trace_update
+from dmc.verification.lion import Lion
 
-assert composites.optimizer_update  # Importing the package has registered them all.
-dmc = torch.ops.dmc
-RATE, STEPS = 0.05, 4
-ON, OFF = torch.tensor(True), torch.tensor(False)
-CLIP = torch.tensor(0.75)
-
-
-def _gradient(step: int) -> Tensor:
-    return torch.randn(3, 5, generator=torch.Generator().manual_seed(step))
+SHAPES = {"tall": (6, 4), "wide": (3, 7), "vector": (5,), "scalar": (), "kernel": (2, 3, 2, 2)}
+RATE, STEPS = 0.05, 7
+State = dict[str, Tensor]
+Make = Callable[[list[Tensor]], torch.optim.Optimizer]
 
 
-def _reference(kind: Callable[..., torch.optim.Optimizer], options: dict[str, Any]) -> Tensor:
-    parameter = _gradient(99).requires_grad_()
-    optimizer = kind([parameter], **{"lr": RATE, **options})
+def _tensors(seed: int, shapes: dict[str, tuple[int, ...]] = SHAPES) -> State:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def _case(kind: str, **options: Any) -> tuple[str, Any, Make]:
+    reference: Any = Lion if kind == "Lion" else getattr(torch.optim, kind)
+    name = "-".join([kind, *(f"{key}={value}" for key, value in options.items())])
+    return name, getattr(optim, kind)(lr=RATE, **options), lambda held: reference(held, lr=RATE, **options)
+
+
+# eps is large enough to count.
+CASES = [
+    _case("SGD"),
+    _case("SGD", weight_decay=0.1, maximize=True),
+    _case("SGD", momentum=0.9, weight_decay=0.1),
+    _case("SGD", momentum=0.9, dampening=0.3),
+    _case("SGD", momentum=0.9, nesterov=True, weight_decay=0.1),
+    _case("Adam", betas=(0.8, 0.95), eps=0.01, weight_decay=0.1),
+    _case("Adam", amsgrad=True, maximize=True),
+    _case("AdamW", betas=(0.4, 0.95), eps=0.01, weight_decay=0.1),
+    _case("AdamW", amsgrad=True),
+    _case("Adagrad"),
+    _case("Adagrad", lr_decay=0.1, initial_accumulator_value=0.3, eps=0.01, weight_decay=0.1, maximize=True),
+    _case("Adadelta", eps=0.01),
+    _case("Adadelta", rho=0.7, weight_decay=0.1, maximize=True),
+    _case("Adamax", weight_decay=0.1),
+    _case("Adamax", betas=(0.8, 0.9), eps=0.01, maximize=True),
+    _case("RMSprop", alpha=0.9),
+    _case("RMSprop", eps=0.01, weight_decay=0.1, centered=True, maximize=True),
+    _case("RMSprop", momentum=0.9, weight_decay=0.1),
+    _case("RMSprop", momentum=0.9, centered=True),
+    _case("NAdam", weight_decay=0.1),
+    _case("NAdam", betas=(0.8, 0.9), eps=0.01, momentum_decay=0.3, maximize=True),
+    _case("NAdam", weight_decay=0.1, decoupled_weight_decay=True),
+    _case("RAdam", weight_decay=0.1),
+    _case("RAdam", betas=(0.8, 0.9), eps=0.01, maximize=True),
+    _case("RAdam", betas=(0.8, 0.5)),
+    _case("RAdam", weight_decay=0.1, decoupled_weight_decay=True),
+    _case("Lion", weight_decay=0.1),
+    _case("Lion", betas=(0.4, 0.8), maximize=True),
+    _case("Adafactor"),
+    _case("Adafactor", weight_decay=0.1, beta2_decay=-0.3, eps=(0.1, 0.5), d=1.5, maximize=True),
+]
+MATRICES = [
+    _case("Muon"),
+    _case("Muon", momentum=0.5, nesterov=False, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+    _case("Muon", ns_steps=2, ns_coefficients=(3.0, -4.0, 2.0), eps=0.01, adjust_lr_fn="original"),
+]
+
+
+def _update(plan: optim.Plan, parameters: State) -> tuple[Update, State]:
+    """The traced update, and the slots before the first step."""
+    update = trace_update(plan, parameters, {}, torch.float32)
+    owners = {name: parameters[name.rpartition(".")[0]] for name in update.slots}
+    first = {name: first_value(slot, owners[name]) for name, slot in update.slots.items()}
+    return update, {name: plan.state.get(name, value).clone() for name, value in first.items()}
+
+
+def _step(update: Update, values: State, slots: State, gradients: State, count: int, guarded: bool = False) -> None:
+    """One step of the compiled update at `RATE`, in place."""
+    loss = torch.tensor(float("nan") if guarded else 1.0)
+    rates = torch.full((len(_rates(update)),), RATE)
+    scalars = (torch.tensor(count), loss, rates, torch.tensor(int(guarded), dtype=torch.int32))
+    results = update.graph(*values.values(), *gradients.values(), *slots.values(), *scalars)
+    values.update(zip(values, results, strict=False))
+    slots.update(zip(slots, results[len(values) :], strict=False))
+
+
+def _rates(update: Update) -> Tensor:
+    *_, rates, _ = (node.meta["val"] for node in update.graph.graph.nodes if node.op == "placeholder")
+    return rates
+
+
+def _assert_as_torch(given: Any, make: list[Make], shapes: dict[str, tuple[int, ...]], rtol: float) -> None:
+    values = _tensors(99, shapes)
+    held = {name: tensor.clone().requires_grad_() for name, tensor in values.items()}
+    references = [each(list(held.values())) for each in make]
+    update, slots = _update(optim.plan(given, held), values)
     for step in range(STEPS):
-        parameter.grad = _gradient(step) * CLIP
-        optimizer.step()
-    return parameter.detach()
+        gradients = _tensors(step, shapes)
+        _step(update, values, slots, gradients, step)
+        for name, gradient in gradients.items():
+            held[name].grad = gradient.clone()
+        for each in references:
+            each.step()
+    expected = {name: tensor.detach() for name, tensor in held.items()}
+    for name, tensor in held.items():
+        expected |= {f"{name}.{slot}": value for each in references for slot, value in each.state[tensor].items()}
+    actual = {**values, **slots}
+    assert actual.keys() == {name for name in expected if not name.endswith(".step")}
+    for name, tensor in actual.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_sgd(weight_decay: float) -> None:
-    parameter = _gradient(99)
-    for step in range(STEPS):
-        rate = torch.tensor(RATE)
-        parameter = dmc.optimizer_update_sgd(parameter, _gradient(step), CLIP, rate, ON, weight_decay)
-    torch.testing.assert_close(parameter, _reference(torch.optim.SGD, {"weight_decay": weight_decay}))
+@pytest.mark.parametrize(("name", "own", "make"), CASES, ids=[case[0] for case in CASES])
+def test_agrees_with_torch(name: str, own: Any, make: Make) -> None:
+    _assert_as_torch(own, [make], SHAPES, 1e-5)
 
 
-@pytest.mark.parametrize(("dampening", "nesterov"), [(0.0, False), (0.3, False), (0.0, True)])
-def test_momentum(dampening: float, nesterov: bool) -> None:
-    parameter, buffer = _gradient(99), torch.full((3, 5), torch.nan)  # The first step must not read it.
-    for step in range(STEPS):
-        scalars = (CLIP, torch.tensor(RATE), ON, torch.tensor(step == 0))
-        parameter, buffer = dmc.optimizer_update_momentum(
-            parameter, _gradient(step), buffer, *scalars, 0.1, 0.9, dampening, nesterov
-        )
-    options = {"weight_decay": 0.1, "momentum": 0.9, "dampening": dampening, "nesterov": nesterov}
-    torch.testing.assert_close(parameter, _reference(torch.optim.SGD, options))
+@pytest.mark.parametrize(("name", "own", "make"), MATRICES, ids=[case[0] for case in MATRICES])
+def test_of_matrices(name: str, own: Any, make: Make) -> None:
+    # bf16 inside: the order of a sum decides how it is rounded.
+    _assert_as_torch(own, [make], {name: SHAPES[name] for name in ("tall", "wide")}, 2e-2)
 
 
-@pytest.mark.parametrize(
-    ("update", "kind"),
-    [(dmc.optimizer_update_adam, torch.optim.Adam), (dmc.optimizer_update_adamw, torch.optim.AdamW)],
-    ids=["adam", "adamw"],
-)
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_adam(update: Any, kind: Callable[..., torch.optim.Optimizer], weight_decay: float) -> None:
-    betas, eps = (0.8, 0.95), 0.01  # Large enough to count.
-    parameter, slots = _gradient(99), [torch.zeros(3, 5), torch.zeros(3, 5)]
-    for step in range(STEPS):
-        corrections = (torch.tensor(1 - betas[0] ** (step + 1)), torch.tensor(1 - betas[1] ** (step + 1)).sqrt())
-        scalars = (CLIP, torch.tensor(RATE), ON, *corrections)
-        parameter, *slots = update(parameter, _gradient(step), *slots, *scalars, *betas, eps, weight_decay)
-    torch.testing.assert_close(parameter, _reference(kind, {"betas": betas, "eps": eps, "weight_decay": weight_decay}))
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 7, 100, 999, 1000, 1001, 100_000])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.8, 0.99, 0.999, 0.9999])
+def test_the_length_of_radams_average(beta: float, count: int) -> None:
+    longest = 2 / (1 - beta) - 1
+    exact = longest - 2 * count * beta**count / (1 - beta**count)
+    length = optim.RAdam(betas=(0.9, beta)).average_length(torch.tensor(float(count)))
+    assert float(length) == pytest.approx(exact, rel=1e-5)
 
 
 def test_where_it_does_not_apply_everything_stays() -> None:
-    old, gradient, slots = _gradient(99), _gradient(0), [_gradient(1), _gradient(2)]
-    rate, one = torch.tensor(RATE), torch.tensor(0.5)
-    assert torch.equal(dmc.optimizer_update_sgd(old, gradient, CLIP, rate, OFF, 0.1), old)
-    momentum = dmc.optimizer_update_momentum(old, gradient, slots[0], CLIP, rate, OFF, ON, 0.1, 0.9, 0.0, True)
-    adam = dmc.optimizer_update_adam(old, gradient, *slots, CLIP, rate, OFF, one, one, 0.9, 0.99, 1e-8, 0.1)
-    adamw = dmc.optimizer_update_adamw(old, gradient, *slots, CLIP, rate, OFF, one, one, 0.9, 0.99, 1e-8, 0.1)
-    for result, expected in ((momentum, [old, slots[0]]), (adam, [old, *slots]), (adamw, [old, *slots])):
-        assert all(torch.equal(a, b) for a, b in zip(result, expected, strict=True))
-    assert torch.equal(dmc.optimizer_update_keep(old, gradient, OFF), old)
-    assert torch.equal(dmc.optimizer_update_keep(old, gradient, ON), gradient)
+    for _, own, _ in CASES:
+        values = _tensors(99)
+        update, slots = _update(optim.plan(own, values), values)
+        before = {**values, **slots}
+        _step(update, values, slots, _tensors(0), 3, guarded=True)
+        after = {**values, **slots}
+        assert all(torch.equal(before[name], after[name]) for name in before)
+    dmc, old, new = torch.ops.dmc, torch.ones(3), torch.zeros(3)
+    assert torch.equal(dmc.optimizer_update_keep(old, new, torch.tensor(False)), old)
+    assert torch.equal(dmc.optimizer_update_keep(old, new, torch.tensor(True)), new)
 
 
 def test_bf16_is_updated_in_f32() -> None:
-    old, gradient = _gradient(99).bfloat16(), _gradient(0).bfloat16()
-    rate = torch.tensor(RATE)
-    wide = dmc.optimizer_update_sgd(old.float(), gradient.float(), CLIP, rate, ON, 0.1)
-    assert torch.equal(dmc.optimizer_update_sgd(old, gradient, CLIP, rate, ON, 0.1), wide.bfloat16())
+    own = optim.Adam(lr=RATE, weight_decay=0.1)
+    narrow = {name: tensor.bfloat16() for name, tensor in _tensors(99).items()}
+    wide = {name: tensor.float() for name, tensor in narrow.items()}
+    gradients = {name: tensor.bfloat16() for name, tensor in _tensors(0).items()}
+    for values in (narrow, wide):
+        update, slots = _update(optim.plan(own, values), values)
+        _step(update, values, slots, {name: each.to(values[name].dtype) for name, each in gradients.items()}, 0)
+    assert all(torch.equal(narrow[name], wide[name].bfloat16()) for name in narrow)

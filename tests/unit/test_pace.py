@@ -61,6 +61,7 @@ def test_a_training_without_steps_has_no_rate(clock: list[float]) -> None:
 def test_tokens_are_integers_of_two_dimensions() -> None:
     assert items_of([TensorSpec("t", "i64", (4, 8))]) == (32, "tokens")
     assert items_of([TensorSpec("rate", "f32", ()), TensorSpec("x", "f32", (4, 8))]) == (4, "samples")
+    assert items_of([TensorSpec("y", "i64", (4,))]) == (4, "samples")
     assert items_of([]) == (1, "batches")
 
 
@@ -89,8 +90,8 @@ def test_lines_are_plain_in_a_pipe_and_have_a_bar_on_a_terminal(
     assert capsys.readouterr().out == "quiet: False\n"
     monkeypatch.setattr(paces.sys.stdout, "isatty", lambda: True)
     with shown(Pace(1, "tokens", 1_000_000_000), 2, is_quiet=False) as say:
-        say("step [1]")
+        say("step [red]")
     printed = capsys.readouterr().out
-    assert "step [1]" in printed
+    assert "step [red]" in printed
     assert "1/2" in printed
     assert "tokens/s, 1.00 GB" in printed

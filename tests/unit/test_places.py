@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dmc.errors import ImportFailure
 from dmc.importer.decompositions import places
 from tests.decomposed import assert_same, by_rule
 
@@ -40,17 +41,20 @@ def test_index_put(accumulate: bool) -> None:
     ]
     for indices, values in cases:
         put = _put(*indices, accumulate=accumulate)
-        assert_same(put, put, X, values)
+        _same_both(put, X, values)
+    # Indices apart, after a dimension without one: theirs comes first.
+    put = _put(None, ROWS, None, ROWS % 2, accumulate=accumulate)
+    _same_both(put, torch.randn(2, 4, 3, 2), torch.randn(3, 2, 3))
+    with pytest.raises(ImportFailure, match="at a mask and at indices together"):
+        places.OWN[aten.index_put.default](X, [MASK[:, 0], None, ROWS[:1]], torch.tensor(7.0), accumulate)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_rows(dim: int) -> None:
     index = torch.tensor([2, 0, 2])
     source = torch.randn([3 if each == dim % 3 else size for each, size in enumerate(X.shape)])
-    for function in (torch.index_add, torch.index_copy):
-        assert_same(
-            lambda x, y, f=function: f(x, dim, index, y), lambda x, y, f=function: f(x, dim, index, y), X, source
-        )
+    _same_both(lambda x, y: torch.index_add(x, dim, index, y, alpha=3), X, source)
+    _same_both(lambda x, y: torch.index_copy(x, dim, index, y), X, source)
     for reduce in ("prod", "mean", "amax", "amin"):
         _same_both(lambda x, y, r=reduce: x.index_reduce(dim, index, y, r, include_self=False), X, source)
     _same_both(lambda x: x.index_fill(dim, index, 2.0), X)
@@ -68,6 +72,9 @@ def test_scatter_into_a_part() -> None:
         index = SOME[:1] if dim else SOME
         _same_both(lambda x, y, d=dim, i=index: x.scatter(d, i, y), X[..., 0], Y[: len(index)])
         _same_both(lambda x, y, d=dim, i=index: x.scatter_add(d, i, y), X[..., 0], Y[: len(index)])
+        # PyTorch does not differentiate a source of which only a part is read.
+        _same_both(lambda x, d=dim, i=index: x.scatter(d, i, Y), X[..., 0])
+        _same_both(lambda x, d=dim, i=index: x.scatter_add(d, i, Y), X[..., 0])
         _same_both(lambda x, d=dim, i=index: x.scatter(d, i, 3.0), X[..., 0])
     many = torch.arange(100) * 7 % 40
     _same_both(lambda x, y: x.scatter(0, many, y), torch.randn(50), torch.randn(100))
@@ -84,6 +91,7 @@ def test_views_of_memory() -> None:
     own = places.OWN[aten.as_strided.default](X, (3, 4), (2, 5), 1)
     torch.testing.assert_close(own, X.as_strided((3, 4), (2, 5), 1))
     assert places.OWN[aten.as_strided.default](X.mT, (3, 4), (2, 5), 1) is NotImplemented
+    assert places.OWN[aten.as_strided.default](X[1:], (3, 4), (2, 5), 1) is NotImplemented
     own = places.OWN[aten.as_strided_scatter.default](X, Y, (2, 3), (4, 9), 2)
     torch.testing.assert_close(own, torch.as_strided_scatter(X, Y, (2, 3), (4, 9), 2))
     for offset in (-1, 0, 2):
@@ -92,7 +100,9 @@ def test_views_of_memory() -> None:
 
 
 def test_indices_anywhere() -> None:
-    """Read at indices of dimensions after the first, which stand together or apart."""
+    """Read at indices of dimensions after the first, which stand together or apart; of a number, and by one."""
+    for x, index in ((torch.tensor(2.0), torch.tensor([0])), (ROW, torch.tensor(1))):
+        _same_both(lambda x, i=index: x.index_select(0, i), x)
     for indices in ([None, COLUMNS], [None, ROWS, SOME[:1] % 3], [ROWS, None, ROWS % 3]):
         assert_same(lambda x, i=indices: by_rule(aten.index.Tensor, x, i), lambda x, i=indices: aten.index(x, i), X)
     assert by_rule(aten.index.Tensor, X, [None, torch.tensor([9])]).isnan().all()

@@ -25,7 +25,7 @@ def _compare(target: Any, x: Tensor, *options: Any) -> None:
 
 
 @pytest.mark.parametrize("ceil_mode", [False, True])
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (2, 3, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2)])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_windows(rank: int, kernel: int, stride: int, padding: int, ceil_mode: bool) -> None:
     x = _image(rank)
@@ -38,7 +38,7 @@ def test_windows(rank: int, kernel: int, stride: int, padding: int, ceil_mode: b
 
 
 def test_windows_with_holes_and_without_a_batch() -> None:
-    _compare(aten.max_pool2d.default, _image(2), [2], [1], [1], [2], True)
+    _compare(aten.max_pool2d_with_indices.default, _image(2), [2], [1], [1], [2], True)
     _compare(aten.max_pool2d.default, _image(2)[0], [2, 3])
     _compare(aten.max_pool1d.default, _image(1)[0], [3])
     _compare(aten.avg_pool2d.default, _image(2)[0], [2, 3], [1, 2], [1, 0], False, True, 5)
@@ -47,7 +47,7 @@ def test_windows_with_holes_and_without_a_batch() -> None:
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_adaptive_windows(rank: int, kind: str) -> None:
-    for counts in ([1, 1, 1], [7, 3, 5], [3, 4, 2]):
+    for counts in ([1, 1, 1], [7, 3, 5], [5, 4, 3]):
         _compare(getattr(aten, f"adaptive_{kind}_pool{rank}d").default, _image(rank), counts[:rank])
 
 
@@ -56,15 +56,19 @@ def test_windows_of_what_is_not_finite() -> None:
     x[0, 0, 2, 3], x[0, 1, 0, 0], x[1, 0, 4, 4], x[1, 1] = math.nan, math.inf, -math.inf, -math.inf
     _compare(aten.max_pool2d.default, x, [3], [2], [1], [1], True)
     _compare(aten.avg_pool2d.default, x, [3], [2], [1])
-    _compare(aten.adaptive_avg_pool2d.default, x, [3, 4])
-    _compare(aten.adaptive_max_pool2d.default, x, [3, 4])
+    _compare(aten.adaptive_avg_pool2d.default, x, [5, 4])
+    _compare(aten.adaptive_max_pool2d.default, x, [5, 4])
+    _compare(aten.upsample_bilinear2d.vec, x, [9, 11], False, None)
+    _compare(aten.upsample_bicubic2d.vec, x, None, False, [1.1, 1.1])
 
 
 @pytest.mark.parametrize("aligned", [False, True])
 def test_upsampling_by_polynomials(aligned: bool) -> None:
     _compare(aten.upsample_linear1d.vec, _image(1), [11], aligned, None)
     _compare(aten.upsample_trilinear3d.vec, _image(3), None, aligned, [2.0, 0.5, 1.0])
-    for size, scales in (([3, 13], None), (None, [1.7, 2.0]), ([1, 1], None), ([7, 12], None)):
+    # The last two keep lengths, though not by their scales.
+    by_scales = [[1.7, 2.0], [1.1, 1.1], [2.0, 1.1]]
+    for size, scales in (*((None, each) for each in by_scales), ([3, 13], None), ([1, 1], None), ([7, 12], None)):
         _compare(aten.upsample_bilinear2d.vec, _image(2), size, aligned, scales)
         _compare(aten.upsample_bicubic2d.vec, _image(2), size, aligned, scales)
 

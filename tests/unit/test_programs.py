@@ -14,6 +14,7 @@ from dmc.program import Range
 from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.checks import check_artifact
 from tests.artifacts import artifact_of
+from tests.random_jobs import random_job
 
 
 def _with(program: Any) -> Artifact:
@@ -22,13 +23,14 @@ def _with(program: Any) -> Artifact:
 
 def test_a_file_holds_all_programs(tmp_path: Path) -> None:
     """Each with its own parts, and one state."""
-    whole = _with(artifact_of())
+    other = artifact_of(random_job(1), ir={"01-imported": "of the evaluation"})
+    whole = _with(other)
     whole.write(tmp_path / "step.dmc")
     read = Artifact.read(tmp_path / "step.dmc", to_run=False)
-    assert read.programs[EVALUATION].job == whole.job
-    assert read.programs[EVALUATION].ir == whole.ir
+    assert (read.job, read.ir) == (whole.job, whole.ir) != (other.job, other.ir)
+    assert (read.programs[EVALUATION].job, read.programs[EVALUATION].ir) == (other.job, other.ir)
     assert (len(read.state), read.programs[EVALUATION].state) == (len(whole.state), ())
-    check_artifact(read)
+    check_artifact(_with(artifact_of()))
 
 
 def test_a_program_with_its_state_elsewhere_is_refused() -> None:

@@ -52,6 +52,14 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
         r"is for weights of Conv1D, \[in, out\], but 'attn.c_attn' is a Linear, whose are \[out, in\]\n"
         r"  hint: use dmc.plans.megatron\(.tp.\), which finds the layers of any model",
     ),
+    **{
+        f"loss {loss}": (
+            {"loss": loss},
+            f"loss: is {loss}; it must be a function, or the place or the name of the loss",
+        )
+        for loss in (True, 1.5)
+    },
+    "examples": ({"example": []}, "example: is an empty list\n  hint: pass one example, or a list with one for each"),
 }
 
 
@@ -60,7 +68,7 @@ def test_refused_before_anything_is_traced(name: str, monkeypatch: pytest.Monkey
     options, message = EARLY[name]
     monkeypatch.setattr(compilation, "import_step", _traced)
     with pytest.raises(DmcError, match=message):
-        _compile(Block(), functional.mse_loss, **options)
+        _compile(Block(), **options)
 
 
 def _traced(*_: Any) -> None:
@@ -85,7 +93,7 @@ class Wrong(nn.Module):
         if self.kind == "attribute":
             return self.layer(x)  # pyright: ignore[reportCallIssue]
         if self.kind == "name":
-            return undefined(x)  # noqa: F821  # pyright: ignore
+            return undefined(x)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
         if self.kind == "arguments":
             return self.linear(x, 3)
         return {"x": x}["y"]
@@ -122,6 +130,21 @@ def test_a_loss_with_other_arguments() -> None:
         _compile(Block(), Wrong("key"))
 
 
-def _compile(model: nn.Module, loss: Any, **options: Any) -> None:
-    given: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.1), **options}
-    dmc.compile_artifact(model, loss=loss, example=(X, X), verify=False, **given)
+def test_a_loss_of_its_own_that_a_model_does_not_have() -> None:
+    """As where `loss` is forgotten, or names a function."""
+    both = r"example: cannot be passed to the model, forward\(x: .*\).*: too many positional arguments\n"
+    for loss in (None, "mse", 0):
+        with pytest.raises(
+            ImportFailure, match=both + "  hint: a model with its own loss takes the whole example; pass"
+        ):
+            _compile(Block(), loss)
+    for loss in ("mse", "sum"):
+        with pytest.raises(
+            ImportFailure, match=f"loss='{loss}' names no .* a tensor of shape .2, 4.\n  hint: pass a function"
+        ):
+            _compile(Block(), loss, example=(X,))
+
+
+def _compile(model: nn.Module, loss: Any = functional.mse_loss, **options: Any) -> None:
+    given: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.1), "example": (X, X), **options}
+    dmc.compile_artifact(model, loss=loss, verify=False, **given)

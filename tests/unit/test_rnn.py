@@ -44,6 +44,22 @@ def test_every_layout(kind: type[nn.LSTM | nn.GRU], bias: bool, bidirectional: b
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("bias", "bidirectional"), list(itertools.product([True, False], repeat=2)))
+def test_projections(bias: bool, bidirectional: bool) -> None:
+    torch.manual_seed(0)
+    model, projected = nn.LSTM(WIDTH, HIDDEN, 2, bias=bias, bidirectional=bidirectional, proj_size=3), 3
+    x, count = torch.randn(LENGTH, BATCH, WIDTH, requires_grad=True), 4 if bidirectional else 2
+    states = [torch.randn(count, BATCH, size, requires_grad=True) for size in (projected, HIDDEN)]
+    weights = list(model.parameters())
+    own = rnn.lstm(x, states, weights, rnn.Stack(bias, 2, 0.0, False, bidirectional, False), _no_dropout)
+    output, final = model(x, tuple(states))
+    inputs, reference = [x, *states, *weights], (output, *final)
+    for actual, expected in zip(own, reference, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    for actual, expected in zip(_gradients(own, inputs), _gradients(reference, inputs), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
 def _gradients(results: tuple[Tensor, ...], inputs: list[Tensor]) -> tuple[Tensor, ...]:
     # Every element of every result has a weight of its own.
     total = sum((value * torch.linspace(-1.0, 2.0, value.numel()).view(value.shape)).sum() for value in results)

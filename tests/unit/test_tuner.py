@@ -221,6 +221,40 @@ def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None,
     assert isinstance(step, Product) and step.algorithm == ALGORITHM
 
 
+PART = """
+func.func private @attention_3(%q: Q, %seed: tensor<i64>, %b: tensor<2xi64>, %h: tensor<2xi64>) -> (Q, LEVEL) {
+  %y, %level = "dm.composite"(%q, %q, %q, %seed, %seed, %b, %h) {kind = "attention", decomposition = @meaning_part0,
+      parameters = {p = 0.1 : f64, scale = 0.25 : f64, causal = true, whole_0 = 4 : i64, whole_1 = 2 : i64}}
+      : (Q, Q, Q, tensor<i64>, tensor<i64>, tensor<2xi64>, tensor<2xi64>) -> (Q, LEVEL)
+  return %y, %level : Q, LEVEL
+}
+func.func private @meaning_part0(Q, Q, Q, tensor<i64>, tensor<i64>, tensor<2xi64>, tensor<2xi64>) -> (Q, LEVEL)
+""".replace("Q", "tensor<2x2x8x16xf32>").replace("LEVEL", "tensor<2x2x8x1xf32>")
+
+
+def test_a_part_of_attention_takes_what_was_measured_for_the_whole_of_its_types(context: None) -> None:
+    module = ir.Module.parse(PART)
+    (function, _) = module.body.operations
+    labels = [way.label for way in ways_of(function)]
+
+    def taken(*kernels: tuple[str, str, str]) -> str:
+        choices = (Choice(kernel, types, label, dict.fromkeys(labels, 1.0)) for kernel, types, label in kernels)
+        table = Table({str(i): choice for i, choice in enumerate(choices)})
+        found = native_kernels(module, ["attention_3"], table)[0].native["attention_3"].taken
+        assert found is not None
+        return found.label
+
+    types = "2x2x8x16xf32, i64 -> 2x2x8x16xf32, 2x2x8x1xf32"
+    assert taken(("attention_0", types, labels[1])) == labels[1]
+    # Another kind, other types, and measurements that disagree.
+    for others in (
+        [("attention_backward_0", types, labels[1])],
+        [("attention_0", f"4x{types[2:]}", labels[1])],
+        [("attention_0", types, labels[1]), ("attention_1", types, labels[0])],
+    ):
+        assert taken(*others) == labels[0]
+
+
 def test_equal_kernels_are_timed_once_and_short_ones_never(context: None) -> None:
     alias, bodies = MODULE.split("\n", 2)[1:]
     module = ir.Module.parse("\n".join([alias, *(bodies.replace("NAME", name) for name in ("one", "same"))]))

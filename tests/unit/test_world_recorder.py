@@ -49,8 +49,11 @@ def test_a_host_that_issues_commands_knows_where_it_is() -> None:
     with recorder.waiting():
         assert recorder.position().text == "in step 7"
         assert recorder.position().is_waiting
+    recorder.reach(5)
+    recorder.begin(8)
+    assert recorder.position().text.startswith("in user code after step 8 (")
     recorder.has_left = True
-    assert recorder.position().text == "at its end, after step 7"
+    assert recorder.position().text == "at its end, after step 8"
 
 
 def device(copies: list[tuple[Any, ...]]) -> Any:

@@ -16,13 +16,18 @@ Rule = Callable[[ir.Operation], Loops | None]
 # A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
 Names = Sequence[str]
 WHOLE = ""
+_UPDATE = "optimizer_update_"
+# Rules of optimizers that relate the elements of a parameter to each other.
+_UPDATES_OF_WHOLE = ("optimizer_update_adafactor", "optimizer_update_muon")
 
 RULES: dict[str, Rule] = {}
 
 
 def composite_loops(op: ir.Operation) -> Loops | None:
     """The loops of a `dm.composite`; None where its kind has no rule or its parameters allow no split."""
-    rule = RULES.get(_kind(op), _elementwise if _kind(op).startswith("optimizer_update_") else None)
+    kind = _kind(op)
+    is_elementwise = kind.startswith(_UPDATE) and not kind.startswith(_UPDATES_OF_WHOLE)
+    rule = RULES.get(kind, _elementwise if is_elementwise else None)
     return None if rule is None else rule(op)
 
 
@@ -31,8 +36,7 @@ def meant_loops(op: ir.Operation) -> Loops | None:
 
     A part of a random mask is in its decomposition.
     """
-    rules: dict[str, Rule] = {"attention": _attention_with_dropout, "dropout": _elementwise}
-    return rules.get(_kind(op), composite_loops)(op)
+    return _elementwise(op) if _kind(op) == "dropout" else composite_loops(op)
 
 
 def _kind(op: ir.Operation) -> str:
@@ -99,33 +103,32 @@ def _rows_and_columns(op: ir.Operation, operand: int) -> tuple[Names, Names]:
 
 @_rule("attention")
 def _attention(op: ir.Operation) -> Loops | None:
-    """Batches and heads. A part, by rows, of a random or causal mask is no mask of the same kind."""
-    return None if _drops(op) else _attention_with_dropout(op)
-
-
-def _attention_with_dropout(op: ir.Operation) -> Loops | None:
+    """Batches and heads. A part, by rows, of a causal mask is no mask of the same kind."""
     names = _attention_names(op, first=0)
     if names is None:
         return None
     q, k, bias = names
     scalars: list[Names] = [[], []]
-    return _loops(op, [q, k, k, *bias, *scalars], [q, q])
+    return _drawn(op, _loops(op, [q, k, k, *bias, *scalars], [q, q]))
 
 
 @_rule("attention_backward")
 def _attention_backward(op: ir.Operation) -> Loops | None:
-    names = None if _drops(op) else _attention_names(op, first=1)
+    names = _attention_names(op, first=1)
     if names is None:
         return None
     q, k, bias = names
     scalars: list[Names] = [[], []]
     # Without a bias its gradient is the scalar zero.
     sums = q if bias else []
-    return _loops(op, [q, q, k, k, *bias, q, q, *scalars], [q, k, k, *(bias or [[]])], sums)
+    return _drawn(op, _loops(op, [q, q, k, k, *bias, q, q, *scalars], [q, k, k, *(bias or [[]])], sums))
 
 
-def _drops(op: ir.Operation) -> bool:
-    return ir.FloatAttr(_parameter(op, "p")).value > 0.0
+def _drawn(op: ir.Operation, loops: Loops) -> Loops:
+    """With dropout: what an element draws depends on its batch and head, over which all loops are."""
+    if not 0.0 < ir.FloatAttr(_parameter(op, "p")).value < 1.0:
+        return loops
+    return replace(loops, loops=tuple(replace(loop, numbered=True) for loop in loops.loops))
 
 
 def _attention_names(op: ir.Operation, first: int) -> tuple[Names, Names, list[Names]] | None:
@@ -170,7 +173,7 @@ def _embedding_backward(op: ir.Operation) -> Loops:
 
 def _rows_in_order(loops: Loops, row: int) -> Loops:
     """A rank knows its rows by the index of the first."""
-    ordered = replace(loops.loops[row], in_order=True)
+    ordered = replace(loops.loops[row], in_order=True, numbered=True)
     return replace(loops, loops=(*loops.loops[:row], ordered, *loops.loops[row + 1 :]))
 
 

@@ -19,12 +19,15 @@ Dims = tuple[tuple[int, ...], ...]
 class Loop:
     """`size` iterations. A result without the loop is a reduction of this `kind`, or, for PARALLEL, the same in all.
 
-    in_order: a rank's iterations must be contiguous, so no axis may split within blocks.
+    in_order: a rank's iterations must be contiguous, so no axis may split within blocks. numbered: what a composite
+    computes depends on the index itself; if a numbered loop is split, a rank's part has the indices of its iterations
+    in each of them as operands.
     """
 
     size: int
     kind: str = PARALLEL
     in_order: bool = False
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Split:
         """The number of parts into which a loop is split."""
         return self.mesh.group_size(self.axes[loop])
 
+    def along(self, loop: int) -> Placement:
+        """The placement of a vector with an element for each iteration of a loop."""
+        axes = self.axes[loop]
+        return Placement([axes], blocks={axis: self.blocks_of(axis) for axis in axes})
+
 
 @dataclass(frozen=True)
 class Loops:
@@ -80,6 +88,11 @@ class Loops:
     passes: frozenset[str] = frozenset()
     coefficients: frozenset[int] = field(default=frozenset())
     why: str = ""
+
+    def numbered(self, split: Split) -> tuple[int, ...]:
+        """The numbered loops; none if all of them are whole."""
+        every = tuple(i for i, loop in enumerate(self.loops) if loop.numbered)
+        return every if any(split.axes[loop] for loop in every) else ()
 
     def unsplit(self, mesh: Mesh) -> Split:
         """Every rank computes all of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -21,19 +21,20 @@ Cuts = tuple[int, ...]
 class Shapes:
     """The shapes of a function's tensors by value, and of splats by operation and operand, since each use has its own.
 
-    gathered: tensors computed from all parts of a dimension of which only one remains, such as a sum over it. indices,
-    dimensions: every `linalg.index` and every dimension of a value; those of one dimension have the same key.
+    gathered: tensors computed from all parts of a dimension of which only one remains, such as a sum over it. indices:
+    operations and their loops whose index they read. Of these and of `dimensions` of values, those that are one
+    dimension have the same key.
     """
 
     values: Mapping[ir.Value, tuple[int, ...]]
     splats: Sequence[tuple[ir.Operation, int, tuple[int, ...]]]
     gathered: frozenset[ir.Value]
-    indices: Sequence[tuple[ir.Operation, object]]
+    indices: Sequence[tuple[ir.Operation, int, object]]
     dimensions: Mapping[tuple[ir.Value, int], object]
 
-    def places_in(self, value: ir.Value, dim: int) -> list[ir.Operation]:
-        """Every `linalg.index` that is an index into this dimension of a value."""
-        return [op for op, dimension in self.indices if dimension == self.dimensions[value, dim]]
+    def indexed(self, value: ir.Value, dim: int) -> list[tuple[ir.Operation, int]]:
+        """Every operation that reads the index of a loop over this dimension of a value, and the loop."""
+        return [(op, loop) for op, loop, key in self.indices if key == self.dimensions[value, dim]]
 
 
 def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[Cuts]) -> Shapes:
@@ -62,15 +63,21 @@ def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[C
     values = [*block.arguments, *(op_result for op in every for op_result in op.op.results)]
     tensors = [value for value in values if isinstance(value.type, ir.RankedTensorType)]
     shapes = {value: classes.shape(value, value) for value in tensors}
-    indices = [(inner, classes.find(loop)) for sized in every for inner, loop in _indices(sized.op)]
+    read = ((each.op, loop) for each in every for loop in loops_with_index(each.op))
+    indices = [(op, loop, classes.find((op.results[0], "loop", loop))) for op, loop in read]
     dimensions = {(value, dim): classes.find((value, dim)) for value in tensors for dim in range(value.type.rank)}
     return Shapes(shapes, splats, frozenset(_gathered(every, classes)), indices, dimensions)
 
 
-def _indices(op: ir.Operation) -> Iterator[tuple[ir.Operation, object]]:
-    for inner in walk(op) if len(op.regions) else ():
-        if inner.name == "linalg.index":
-            yield inner, (op.results[0], "loop", ir.IntegerAttr(inner.attributes["dim"]).value)
+def loops_with_index(op: ir.Operation) -> list[int]:
+    """The loops whose index the body of an operation reads."""
+    found = (loop_of(inner) for inner in walk(op)) if len(op.regions) else ()
+    return sorted({loop for loop in found if loop is not None})
+
+
+def loop_of(op: ir.Operation) -> int | None:
+    """The loop whose index this is; None if it is not one."""
+    return ir.IntegerAttr(op.attributes["dim"]).value if op.name == "linalg.index" else None
 
 
 def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:

@@ -17,7 +17,7 @@ from dmc.importer.capture.checks import check_hooks, check_nodes, check_tensors
 from dmc.importer.capture.export import export
 from dmc.importer.capture.objective import Loss, Objective, describe, registered
 from dmc.importer.capture.overlaps import check_overlaps
-from dmc.importer.capture.own_loss import OwnLoss, reader_of
+from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
@@ -63,14 +63,7 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
     `dtype`: the type that parameters, buffers and floating inputs are converted to, or None to leave them.
     Raises ImportFailure naming the operation, the module and the source line that cannot be exported.
     """
-    batch: list[tuple[str, torch.Tensor]] = []
-    positional, keyword = _split_example(example)
-    names = _positional_names(model, len(positional), with_target=reader_of(loss) is None and bool(positional))
-    trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
-    args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
-    check_tensors("input", dict(batch))
-    # A tensor passed twice is two inputs; tracing tells them apart by identity.
-    batch = [(name, tensor.detach()) for name, tensor in batch]
+    args, kwargs, batch = _inputs(model, loss, example)
     python_state = PythonState({"": model, "loss": loss})
     try:
         objective = Objective(model, loss, args, kwargs, dtype, python_state)
@@ -126,6 +119,22 @@ def _is_same(one: torch.export.ExportedProgram, other: torch.export.ExportedProg
     return same_code and all(
         a is b or (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)) for a, b in pairs
     )
+
+
+def _inputs(
+    model: nn.Module, loss: Loss | OwnLoss | None, example: Any
+) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
+    """How the inputs are nested, those by position and those by keyword; and their tensors by name."""
+    batch: list[tuple[str, torch.Tensor]] = []
+    positional, keyword = _split_example(example)
+    if is_own := reader_of(loss) is not None:
+        check_given(model.forward, positional, keyword)
+    names = _positional_names(model, len(positional), with_target=not is_own and bool(positional))
+    trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
+    args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
+    check_tensors("input", dict(batch))
+    # A tensor passed twice is two inputs; tracing tells them apart by identity.
+    return args, kwargs, [(name, tensor.detach()) for name, tensor in batch]
 
 
 def _convert(objective: Objective, dtype: torch.dtype) -> None:

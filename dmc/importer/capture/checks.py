@@ -16,13 +16,14 @@ from dmc.importer import origin
 from dmc.importer.forward.randomness import draws_numbers, undrawable
 from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation, regions
 
-_UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
 # What a traced step does to integers of any width.
 _COPIES = (
     torch.ops.prims.convert_element_type.default,
     torch.ops.aten._to_copy.default,
     torch.ops.aten.clone.default,
+    torch.ops.aten.copy.default,
     torch.ops.aten.full.default,
 )
 
@@ -42,7 +43,6 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
         for value in values if isinstance(values, tuple | list) else [values]:
             _check_value(value, str(place), origin.op_name(node.target))
         _check_unsigned(node, str(place))
-        _check_narrow(node, str(place))
         _check_layout(node, str(place))
 
 
@@ -63,16 +63,15 @@ def _check_value(value: Any, place: str, op: str) -> None:
 
 
 def _check_unsigned(node: fx.Node, place: str) -> None:
-    """torch-mlir may treat unsigned numbers as signed in arithmetic: uint8 200 / 255 would become -56 / 255."""
-    given, taken = _has_unsigned(node), any(_has_unsigned(source) for source in node.all_input_nodes)
-    # PyTorch counts conversions among the views.
-    moves = getattr(node.target, "is_view", node.target is operator.getitem)
-    checks = node.meta.get("val") is None
-    if (given or taken) and not (taken and (moves or checks)):
+    """Wide unsigned numbers may be taken for signed ones; a conversion of a negative one depends on the processor."""
+    sources = pytree.tree_leaves([source.meta.get("val") for source in node.all_input_nodes])
+    is_of_float = any(isinstance(each, torch.Tensor) and each.is_floating_point() for each in sources)
+    has_wide = _has(node, _UNSIGNED) or any(_has(source, _UNSIGNED) for source in node.all_input_nodes)
+    if has_wide or (is_of_float and _has(node, (torch.uint8,))):
         raise ImportFailure(
             place,
             f"{origin.op_name(node.target)} computes with unsigned integers",
-            hint="convert them first, as in x.float(); unsigned inputs can only be moved and converted",
+            hint="convert to a signed type, as in x.int(); only uint8 tensors can be computed with",
         )
 
 
@@ -98,10 +97,6 @@ def _check_layout(node: fx.Node, place: str) -> None:
             "as_strided reads a tensor that is not contiguous, whose strides a compiled step does not preserve",
             hint="call .contiguous() before it, or use slices and unfold",
         )
-
-
-def _has_unsigned(node: fx.Node) -> bool:
-    return _has(node, _UNSIGNED)
 
 
 def _has(node: fx.Node, dtypes: tuple[torch.dtype, ...]) -> bool:

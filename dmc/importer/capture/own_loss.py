@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +53,35 @@ def own_loss(output: Any) -> Any:
 def element(output: Any, key: int | str) -> Any:
     """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
     try:
-        if isinstance(key, str) and not isinstance(output, Mapping):
-            return getattr(output, key)
-        return output[key]
+        _check_named(output, key)
+        return getattr(output, key) if isinstance(key, str) and not isinstance(output, Mapping) else output[key]
     except (LookupError, TypeError, AttributeError) as error:
-        has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
-        fact = f"loss={key!r} names no element of the model's output, a {type(output).__name__}{has}"
-        raise ImportFailure("loss", fact, hint="pass the place or the name of the loss in the output") from error
+        raise _no_element(output, key) from error
+
+
+def _check_named(output: Any, key: int | str) -> None:
+    """Raises TypeError for a name in a tensor, whose attributes are no elements."""
+    if isinstance(output, Tensor) and isinstance(key, str):
+        raise TypeError(key)
+
+
+def _no_element(output: Any, key: int | str) -> ImportFailure:
+    place = f"loss={key!r} names no element of the model's output"
+    if isinstance(output, Tensor):
+        hint = "pass a function of the output and the targets, or leave `loss` out where the output is the loss"
+        return ImportFailure("loss", f"{place}, a tensor of shape {list(output.shape)}", hint)
+    has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
+    hint = "pass the place or the name of the loss in the output"
+    return ImportFailure("loss", f"{place}, a {type(output).__name__}{has}", hint)
+
+
+def check_given(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises ImportFailure where a model that computes its own loss cannot be called with the example."""
+    # What a decorator takes may be more than what it passes on.
+    signature = inspect.signature(forward, follow_wrapped=False)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        fact = f"cannot be passed to the model, forward{signature}: {error}"
+        hint = "a model with its own loss takes the whole example; pass `loss`, a function, for one without"
+        raise ImportFailure("example", fact, hint) from error

@@ -1,111 +1,68 @@
-"""One parameter's optimizer step. State is read and written elementwise, so that it can be updated in place.
+"""One parameter's optimizer step, a composite for each rule of `dmc.optim`.
 
-Shared arguments: `gradient` is multiplied by the f32 scalar `clip`; `lr` is an f32 scalar; where the boolean scalar
-`apply` is false, everything keeps its old value. Arithmetic is in f32, results in the dtypes of the arguments.
+(parameter, gradient, slots…, clip, lr, apply, scalars…; numbers…) -> (parameter, slots…). `gradient` is multiplied by
+the f32 scalar `clip`; `lr` is an f32 scalar; where the boolean scalar `apply` is false, everything keeps its old value.
+Arithmetic is in f32, results in the types of the arguments, so that state can be updated in place.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmc.importer.composites.base import composite
+from dmc.importer.composites.base import REGISTRY, Definition, composite
+from dmc.optim import Optimizer
+
+PREFIX = "optimizer_update_"
+_SHARED = ("clip", "lr", "apply")
 
 
-@composite(
-    "optimizer_update_sgd(Tensor parameter, Tensor gradient, Tensor clip, Tensor lr, Tensor apply, float weight_decay)"
-    " -> Tensor"
-)
-def sgd(parameter: Tensor, gradient: Tensor, clip: Tensor, lr: Tensor, apply: Tensor, weight_decay: float) -> Tensor:
-    """Stochastic gradient descent without momentum, as `torch.optim.SGD`: the new parameter."""
-    old = parameter.float()
-    new = old - lr * _decayed(gradient, clip, old, weight_decay)
-    return _keep(apply, new, parameter)
+def update_op(optimizer: Optimizer, shape: tuple[int, ...], scalars: int) -> Any:
+    """The composite of an optimizer's rule for a parameter of this shape, which reads so many scalars.
 
-
-@composite(
-    "optimizer_update_momentum(Tensor parameter, Tensor gradient, Tensor buffer, Tensor clip, Tensor lr, Tensor apply,"
-    " Tensor first, float weight_decay, float momentum, float dampening, bool nesterov) -> (Tensor, Tensor)"
-)
-def momentum(
-    parameter: Tensor,
-    gradient: Tensor,
-    buffer: Tensor,
-    clip: Tensor,
-    lr: Tensor,
-    apply: Tensor,
-    first: Tensor,
-    weight_decay: float,
-    momentum: float,
-    dampening: float,
-    nesterov: bool,
-) -> tuple[Tensor, Tensor]:
-    """SGD with momentum, as `torch.optim.SGD`: the new parameter and momentum buffer.
-
-    Where the boolean scalar `first` is true the buffer starts as the gradient itself.
+    Its constants are those of the optimizer, in their order.
     """
-    old = parameter.float()
-    decayed = _decayed(gradient, clip, old, weight_decay)
-    velocity = torch.where(first, decayed, buffer.float() * momentum + decayed * (1.0 - dampening))
-    direction = decayed + velocity * momentum if nesterov else velocity
-    return _keep(apply, old - lr * direction, parameter), _keep(apply, velocity, buffer)
+    name = f"{PREFIX}{optimizer.kind(shape)}"
+    if name not in REGISTRY:
+        slots = [slot.name for slot in optimizer.slots(shape) if not slot.dtype]
+        tensors = ["parameter", "gradient", *slots, *_SHARED, *(f"scalar{i}" for i in range(scalars))]
+        constants = list(optimizer.constants())
+        arguments = [f"Tensor {each}" for each in tensors] + [f"float {each}" for each in constants]
+        results = ", ".join(["Tensor"] * (1 + len(slots)))
+        schema = f"{name}({', '.join(arguments)}) -> {f'({results})' if slots else results}"
+        composite(schema)(_definition(optimizer, len(slots), [*tensors, *constants]))
+    return getattr(torch.ops.dmc, name)
 
 
-_ADAM = (
-    "(Tensor parameter, Tensor gradient, Tensor exp_avg, Tensor exp_avg_sq, Tensor clip, Tensor lr, Tensor apply,"
-    " Tensor correction1, Tensor correction2_sqrt, float beta1, float beta2, float eps, float weight_decay)"
-    " -> (Tensor, Tensor, Tensor)"
-)
+def _definition(optimizer: Optimizer, slots: int, names: Sequence[str]) -> Definition:
+    def update(*given: Any, **named: Any) -> Any:
+        arguments = {**dict(zip(names, given, strict=False)), **named}
+        parameter, gradient, *rest = (arguments[name] for name in names)
+        kept, rest = rest[:slots], rest[slots:]
+        (clip, lr, apply), rest = rest[: len(_SHARED)], rest[len(_SHARED) :]
+        scalars = [each for each in rest if isinstance(each, Tensor)]
+        rule = optimizer.with_constants(rest[len(scalars) :])
+        old, slope = parameter.float(), gradient.float() * clip
+        start = old * (1.0 - lr * rule.weight_decay) if rule.is_decoupled else old
+        if rule.weight_decay and not rule.is_decoupled:
+            slope = slope + old * rule.weight_decay
+        step, *new = rule.update(old, slope, [each.float() for each in kept], lr, scalars)
+        results = [
+            _keep(apply, each, before) for each, before in zip([start - step, *new], [parameter, *kept], strict=True)
+        ]
+        return tuple(results) if slots else results[0]
 
-
-def _adam(
-    parameter: Tensor,
-    gradient: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    clip: Tensor,
-    lr: Tensor,
-    apply: Tensor,
-    correction1: Tensor,
-    correction2_sqrt: Tensor,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    decoupled: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The new parameter, first and second moment. `correction1` = 1-β₁ᵗ, `correction2_sqrt` = √(1-β₂ᵗ), f32 scalars.
-
-    Adam (Kingma and Ba, 2015) adds the decay to the gradient; AdamW (Loshchilov and Hutter, 2019; `decoupled`) takes it
-    from the parameter.
-    """
-    old = parameter.float()
-    slope = _decayed(gradient, clip, old, 0.0 if decoupled else weight_decay)
-    start = old * (1.0 - lr * weight_decay) if decoupled else old
-    first = exp_avg.float()
-    # Like `lerp`, from the nearer end: this matters for an infinite slope.
-    first = first + (slope - first) * (1.0 - beta1) if beta1 > 0.5 else slope - (slope - first) * beta1
-    second = exp_avg_sq.float() * beta2 + slope * slope * (1.0 - beta2)
-    new = start - (lr / correction1) * (first / (second.sqrt() / correction2_sqrt + eps))
-    return _keep(apply, new, parameter), _keep(apply, first, exp_avg), _keep(apply, second, exp_avg_sq)
-
-
-composite(f"optimizer_update_adam{_ADAM}")(partial(_adam, decoupled=False))
-composite(f"optimizer_update_adamw{_ADAM}")(partial(_adam, decoupled=True))
-
-
-def _decayed(gradient: Tensor, clip: Tensor, parameter: Tensor, weight_decay: float) -> Tensor:
-    scaled = gradient.float() * clip
-    return scaled + parameter * weight_decay if weight_decay else scaled
+    return update
 
 
 def _keep(apply: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(apply, new.to(old.dtype), old)
 
 
-@composite("optimizer_update_keep(Tensor old, Tensor new, Tensor apply) -> Tensor")
+@composite(f"{PREFIX}keep(Tensor old, Tensor new, Tensor apply) -> Tensor")
 def keep(old: Tensor, new: Tensor, apply: Tensor) -> Tensor:
     """The new value of a buffer that the forward pass writes, such as a running mean."""
     return _keep(apply, new, old)

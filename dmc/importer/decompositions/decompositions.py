@@ -91,7 +91,14 @@ def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
     return [x.select(dim, index) for index in range(x.shape[dim])]
 
 
+def _shift(operation: Any) -> Callable[[Tensor, Any], Tensor]:
+    """`x << n` and `x >> n`, of which torch-mlir knows only the functions' names."""
+    return lambda x, count: operation(x, torch.as_tensor(count, dtype=x.dtype))
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
+    **{each: _shift(aten.bitwise_left_shift.Tensor) for each in (aten.__lshift__.Tensor, aten.__lshift__.Scalar)},
+    **{each: _shift(aten.bitwise_right_shift.Tensor) for each in (aten.__rshift__.Tensor, aten.__rshift__.Scalar)},
     aten.constant_pad_nd.default: _constant_pad,
     aten.roll.default: _roll,
     aten.select_scatter.default: _select_scatter,

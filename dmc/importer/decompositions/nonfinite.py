@@ -69,6 +69,10 @@ def _clamp(x: Tensor, low: Number | None = None, high: Number | None = None) -> 
     return x if high is None else torch.where(x > high, high, x).to(x.dtype)
 
 
+def _relu(x: Tensor) -> Any:
+    return _clamp(x, 0) if x.is_floating_point() else NotImplemented
+
+
 def _clamp_max(x: Tensor, high: Number) -> Any:
     return _clamp(x, None, high)
 
@@ -214,6 +218,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.clamp_min.Tensor: torch.maximum,
     aten.clamp_max.default: _clamp_max,
     aten.clamp_max.Tensor: torch.minimum,
+    aten.relu.default: _relu,
     aten.hardtanh.default: _hardtanh,
     aten.hardtanh_backward.default: _hardtanh_backward,
     aten.hardsigmoid.default: _hardsigmoid,

@@ -69,7 +69,7 @@ def _digamma(x: Tensor) -> Tensor:
     # The cotangent of a whole number is none.
     rest = x - torch.floor(x + 0.5)
     turned = torch.where(rest == 0.0, math.nan, value - math.pi / torch.tan(math.pi * rest))
-    return torch.where(below, turned, torch.where(x == 0.0, -1.0 / x, value))
+    return torch.where(below, turned, value)
 
 
 def _polygamma(n: int, x: Tensor) -> Any:
@@ -119,7 +119,8 @@ def _erfinv(y: Tensor) -> Tensor:
     x = torch.where(size <= _NEAR, near, far)
     for _ in range(2):
         x = x - (torch.erf(x) - y) / (2.0 / math.sqrt(math.pi) * torch.exp(-x * x))
-    return torch.where(size == 1.0, y * math.inf, torch.where(size > 1.0, math.nan, x))
+    # The logarithm makes NaN of what is beyond one.
+    return torch.where(size == 1.0, y * math.inf, x)
 
 
 OWN: dict[Any, Callable[..., Any]] = {

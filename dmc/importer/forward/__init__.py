@@ -4,6 +4,7 @@
 * patterns: composites that models spell out
 * forward: runs the graph
 * memory_layout: results have eager's strides
+* narrow_integers: 8 and 16 bits, computed with 32
 * precision: the type in which each operation runs
 * expansion: expansions that repeat nothing, as views
 * randomness: separate draws for each place that draws
@@ -12,6 +13,7 @@
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
 * distances: between rows
+* embedding_bags: sums and means of bags of rows
 * pooling: means and maxima of windows
 * upsampling: nearest neighbours and polynomials
 """

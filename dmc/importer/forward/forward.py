@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
-from dmc.importer.forward.memory_layout import as_in_eager
+from dmc.importer.forward.memory_layout import as_in_eager, makes_tensors
+from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
@@ -38,13 +39,16 @@ class Forward(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, setting: Setting, mixed: bool) -> None:
         super().__init__(graph)
         self.setting, self.mixed = setting, mixed
+        # What eager's operation returns, of which the types matter.
+        self.expected: Any = None
         self.extra_traceback = False  # Errors name their own place.
 
     def run_node(self, n: fx.Node) -> Any:
         """The result of one operation; its backward operations inherit its origin."""
         try:
+            self.expected = n.meta.get("val")
             result = super().run_node(n)
-            if n.target in RULES or getattr(n.target, "namespace", "") == "dmc":
+            if n.target in RULES or makes_tensors(n.target):
                 result = as_in_eager(result, n.meta.get("val"))
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
@@ -79,6 +83,9 @@ class Forward(fx.Interpreter):
             args, kwargs = autocast(target, args, kwargs)
         if updates_statistics(target):
             _check_statistics_apart(*args[:6])
+        wide = computed_wide(target, args, kwargs, self.expected)
+        if wide is not NotImplemented:
+            return wide
         rule = RULES.get(target)
         if rule is None:
             refuse_randomness(target, args, kwargs)

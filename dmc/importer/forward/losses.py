@@ -87,9 +87,10 @@ def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) 
     hit = target.unsqueeze(dim) == _along(torch.arange(x.shape[dim], device=x.device), x, dim)
     picked = torch.where(hit, x, 0.0).sum(dim)
     known_weight = torch.ones([], device=x.device) if weight is None else _along(weight, x, dim)
-    weights = torch.where(hit, known_weight.to(x.dtype), 0.0).sum(dim)
+    # Zero where the target is ignored before anything is multiplied by it, as zero times infinity is none.
+    weights = torch.where(counted, torch.where(hit, known_weight.to(x.dtype), 0.0).sum(dim), 0.0)
     terms = torch.where(known, -picked * weights, math.nan)
-    return torch.where(counted, terms, 0.0), torch.where(counted, weights, 0.0)
+    return torch.where(counted, terms, 0.0), weights
 
 
 def _reduced(terms: Tensor, weights: Tensor, reduction: int) -> Tensor:

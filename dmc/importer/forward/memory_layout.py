@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch._ops import OpOverload
 
 
 def as_in_eager(result: Any, recorded: Any) -> Any:
@@ -18,6 +19,15 @@ def as_in_eager(result: Any, recorded: Any) -> Any:
     if isinstance(result, (tuple, list)) and isinstance(recorded, (tuple, list)) and len(result) == len(recorded):
         return type(result)(as_in_eager(mine, theirs) for mine, theirs in zip(result, recorded, strict=True))
     return result
+
+
+def makes_tensors(target: Any) -> bool:
+    """Whether an operation returns memory of its own, not views of its operands.
+
+    Its decomposition may return a transposed result, where eager's does not.
+    """
+    returns = target._schema.returns if isinstance(target, OpOverload) else ()
+    return bool(returns) and all(each.alias_info is None for each in returns)
 
 
 def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:

@@ -50,6 +50,17 @@ class _LstmSequence(torch.autograd.Function):
         return all_gates, _weight_gradient(all_gates, inputs), dh, dc
 
 
+def _projected_lstm(x_gates: Tensor, weight: Tensor, projection: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    """As `_LstmSequence`, with the hidden state projected (Sak, Senior and Beaufays, 2014): h [B, P], weight [4H, P],
+    projection [P, H]."""
+    outputs: list[Tensor] = []
+    for x in x_gates.unbind(0):
+        wide, c = torch.ops.dmc.lstm_cell(x + h @ weight.t(), c)
+        h = wide @ projection.t()
+        outputs.append(h)
+    return torch.stack(outputs), h.clone(), c.clone()
+
+
 class _GruSequence(torch.autograd.Function):
     """x_gates [T, B, 3H], weight [3H, H], bias [3H], h [B, H] → outputs [T, B, H], last h."""
 
@@ -99,14 +110,14 @@ class Stack:
         """The output in the layout of `x`, then the final states [layers · directions, B, H], in PyTorch's order."""
         out = x.transpose(0, 1) if self.batch_first else x
         directions = 2 if self.bidirectional else 1
-        width = 4 if self.has_biases else 2
+        width = len(params) // (self.num_layers * directions)
         finals: list[list[Tensor]] = []
         for index in range(self.num_layers):
             halves: list[Tensor] = []
             for direction in range(directions):
                 number = index * directions + direction
                 weights = params[number * width : (number + 1) * width]
-                biases = weights[2:] if self.has_biases else [None, None]
+                biases = weights[2:4] if self.has_biases else [None, None]
                 source = out.flip(0) if direction else out
                 x_gates = torch.nn.functional.linear(source, weights[0], biases[0])
                 outputs, *final = layer(x_gates, weights[1], biases[1], number)
@@ -122,11 +133,15 @@ class Stack:
 def lstm(
     x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], stack: Stack, apply_dropout: Dropout
 ) -> tuple[Tensor, ...]:
-    """The meaning of `aten.lstm.input` (without projections): output, final hidden states, final cell states."""
+    """The meaning of `aten.lstm.input`: output, final hidden states, final cell states."""
     h0, c0 = hx
+    is_projected = h0.shape[-1] < c0.shape[-1]
+    width = len(params) // h0.shape[0]
 
     def layer(x_gates: Tensor, weight: Tensor, bias: Tensor | None, index: int) -> tuple[Tensor, ...]:
         gates = x_gates if bias is None else x_gates + bias
+        if is_projected:
+            return _projected_lstm(gates, weight, params[(index + 1) * width - 1], h0[index], c0[index])
         return _LstmSequence.apply(gates, weight, h0[index], c0[index])
 
     return stack.run(x, params, layer, apply_dropout)

@@ -14,12 +14,12 @@ from torch._ops import OpOverload
 from dmc.errors import ImportFailure
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
-from dmc.importer.forward import distances, expansion, losses, pooling, rnn, upsampling
+from dmc.importer.forward import distances, embedding_bags, expansion, losses, pooling, rnn, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.torch_internals import argument_names
 
-__all__ = ["DECLINE", "RULES", "composites", "distances", "pooling", "upsampling"]
+__all__ = ["DECLINE", "RULES", "composites", "distances", "embedding_bags", "pooling", "upsampling"]
 
 aten = torch.ops.aten
 
@@ -176,9 +176,10 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    if scale_grad_by_freq or sparse:
-        option = "sparse=True" if sparse else "scale_grad_by_freq=True"
+    if scale_grad_by_freq:
+        option = "scale_grad_by_freq=True"
         raise ImportFailure(None, f"an embedding with {option} is not supported", hint=f"construct it without {option}")
+    # A sparse gradient means the same as a dense one; a compiled step has only the latter.
     return torch.ops.dmc.embedding(weight, index, padding_idx)
 
 
@@ -230,8 +231,6 @@ RULES.update({operation: _expansion(operation) for operation in expansion.OPERAT
 
 @rule(aten.lstm.input)
 def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
-    if len({tensor.shape[-1] for tensor in hx}) > 1:
-        raise ImportFailure(None, "an LSTM with projections is not supported", hint="use proj_size=0")
     return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
 
 

@@ -38,7 +38,21 @@ def _linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Seq
 
 @rule(aten.upsample_bicubic2d.vec)
 def _bicubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
-    return _interpolated(x, size, aligned, scales, cubic=True)
+    y = _interpolated(x, size, aligned, scales, cubic=True)
+    # Where an image keeps its size, PyTorch interpolates it by the scale, but its gradient is that of a copy.
+    return _CopysGradient.apply(x, y) if y.shape == x.shape else y
+
+
+class _CopysGradient(torch.autograd.Function):
+    """The second tensor, with the gradient of a copy of the first."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        return grad_outputs[0], None
 
 
 def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None, cubic: bool) -> Tensor:
@@ -46,7 +60,8 @@ def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] |
     wanted = size or [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
     for dim in reversed(range(2, x.dim())):
         length, count = x.shape[dim], wanted[dim - 2]
-        if length == count:
+        # PyTorch copies a dimension that keeps its length, whatever the scale, but not for cubics.
+        if length == count and not cubic:
             continue
         ratio = 1.0 / scales[dim - 2] if scales else length / count
         if aligned:

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.python.values import gaussian_nll, undecided
 from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
 
 
@@ -55,7 +56,7 @@ class Watch:
             mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
         )
-        with patches[0], patches[1], patches[2], _Functions(self):
+        with patches[0], patches[1], patches[2], undecided(), _Functions(self):
             yield
 
     def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
@@ -134,6 +135,10 @@ def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs:
     return traced_apart(tensor, lambda: convert(tensor, *args, **kwargs))
 
 
+def _gaussian_nll(watch: Watch, function: Any, x: Tensor, target: Tensor, var: Any, **options: Any) -> Tensor:
+    return gaussian_nll(function, x, target, var, **options)
+
+
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
         fact = f"registers another hook on {name} in each call of `forward`"
@@ -190,6 +195,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     _ATTRIBUTES.grad.__get__: _refused(
         "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
     ),
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
     torch.autograd.grad: _DIFFERENTIATES,
     torch.autograd.backward: _DIFFERENTIATES,
     torch.Tensor.backward: _DIFFERENTIATES,

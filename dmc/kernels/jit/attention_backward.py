@@ -13,6 +13,7 @@ from dmc.kernels.jit.attention_tiles import (
     kept_as_stored,
     keys,
     outputs,
+    place_of,
     queries,
     shown,
     store_rows,
@@ -28,9 +29,10 @@ def _of_rows(pointer, index, row, other, c: tl.constexpr):
 
 
 @triton.jit
-def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl.constexpr):
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, delta, mask, c: tl.constexpr):
     """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout the mask."""
     index, batch, head, first_row = tile_of_rows(c)
+    place = place_of(index, batches, heads, c)
     row = first_row + tl.arange(0, c.block_rows)
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
     v_head = head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
@@ -57,7 +59,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability = tl.exp2(scores * c.factor - level[:, None])
             if c.dropout is not None:
-                slope = tl.where(kept_and_stored(mask, seed, draw, index, first_row, first, c), slope, 0.0)
+                keep = kept_and_stored(mask, seed, draw, index, place, first_row, first, c)
+                slope = tl.where(keep, slope, 0.0)
             dscores = (probability * (slope - sums[:, None])).to(k_tile.dtype)
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
     dq_head = head_of(dq, batch, head, c.dq_at[0], c.dq_at[1])
@@ -65,7 +68,7 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, dq, delta, mask, c: tl
 
 
 @triton.jit
-def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: tl.constexpr):
+def columns(dout, q, k, v, bias, logsumexp, seed, draw, batches, heads, delta, mask, dk, dv, c: tl.constexpr):
     """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
     tiles: tl.constexpr = (c.columns + c.block_columns - 1) // c.block_columns
     kv_heads: tl.constexpr = c.heads // c.groups
@@ -77,8 +80,9 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
     dv_sum = tl.full([c.block_columns, c.block_value], 0.0, tl.float32)
     for member in range(c.groups):
         index = batch * c.heads + kv_head * c.groups + member
+        place = place_of(index, batches, heads, c)
         dk_sum, dv_sum = _of_head(
-            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c
+            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, place, first, c
         )
     scale = c.scale
     if c.dropout is not None:
@@ -92,7 +96,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, delta, mask, dk, dv, c: 
 
 @triton.jit
 def _of_head(
-    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, first, c: tl.constexpr
+    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk, dv, index, place, first, c: tl.constexpr
 ):
     """The contribution of one head's rows to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
@@ -115,14 +119,14 @@ def _of_head(
             shared = probability
             if c.dropout is not None:
                 # The sign, which nothing else needs, tells what is dropped: so no mask is held over the products.
-                keep = kept_as_stored(mask, seed, draw, index, first_row, first, c)
+                keep = kept_as_stored(mask, seed, draw, index, place, first_row, first, c)
                 probability = tl.where(keep, probability, -probability)
                 shared = tl.maximum(probability, 0.0, propagate_nan=tl.PropagateNan.ALL)
-            dv_sum = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv_sum, input_precision=c.precision)
+            dv = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv, input_precision=c.precision)
             sums = _of_rows(delta, index, row, 0.0, c)
             slope -= sums[None, :]
             if c.dropout is not None:
                 slope = tl.where(probability < 0.0, sums[None, :], slope)
             dscores = (probability * slope).to(q_tile.dtype)
-            dk_sum = tl.dot(dscores, q_tile, dk_sum, input_precision=c.precision)
-    return dk_sum, dv_sum
+            dk = tl.dot(dscores, q_tile, dk, input_precision=c.precision)
+    return dk, dv

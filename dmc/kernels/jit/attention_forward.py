@@ -9,6 +9,7 @@ from dmc.kernels.jit.attention_tiles import (
     head_of,
     kept_tile,
     keys,
+    place_of,
     queries,
     shown,
     store_rows,
@@ -29,9 +30,10 @@ def _online(scores, peak, total, accumulator, c: tl.constexpr):
 
 
 @triton.jit
-def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
+def forward(q, k, v, bias, seed, draw, batches, heads, out, logsumexp, c: tl.constexpr):
     """One tile of `out` and `logsumexp`."""
     index, batch, head, first_row = tile_of_rows(c)
+    place = place_of(index, batches, heads, c)
     row = first_row + tl.arange(0, c.block_rows)
     k_head = head_of(k, batch, head // c.groups, c.k_at[0], c.k_at[1])
     v_head = head_of(v, batch, head // c.groups, c.v_at[0], c.v_at[1])
@@ -49,7 +51,7 @@ def forward(q, k, v, bias, seed, draw, out, logsumexp, c: tl.constexpr):
             scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
             probability, peak, total, accumulator = _online(scores, peak, total, accumulator, c)
             if c.dropout is not None:
-                probability *= tl.where(kept_tile(seed, draw, index, first_row, first, c), c.dropout.scale, 0.0)
+                probability *= tl.where(kept_tile(seed, draw, place, first_row, first, c), c.dropout.scale, 0.0)
             v_tile = values(v_head, first, c)
             accumulator = tl.dot(probability.to(v_tile.dtype), v_tile, accumulator, input_precision=c.precision)
     empty = total == 0.0

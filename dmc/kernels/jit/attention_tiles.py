@@ -91,19 +91,28 @@ def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.co
 @triton.jit
 def _bias(bias, batch, head, row, column, c: tl.constexpr):
     address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
-    if c.bias_at[2] == 0:
-        # One row for all: each value is loaded once.
-        return tl.load(address, mask=column < c.columns, other=0.0).to(tl.float32)
-    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+    inside = column < c.columns
+    # Without a stride, one row is that of all: each value is loaded once.
+    if c.bias_at[2] != 0:
         address += row.to(tl.int64) * c.bias_at[2]
-        return tl.load(address, mask=(row < c.rows) & (column < c.columns), other=0.0).to(tl.float32)
+        inside = (row < c.rows) & inside
+    return tl.load(address, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def kept_tile(seed, draw, index, first_row, first_column, c: tl.constexpr):
-    """Which probabilities of a tile are kept, [block_rows, block_columns]."""
+def place_of(index, batches, heads, c: tl.constexpr):
+    """Which head of the whole, int64, a head is. For the whole itself, `batches` and `heads` are not read."""
+    if c.whole_heads == 0:
+        return index.to(tl.int64)
+    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+        return tl.load(batches + index // c.heads) * c.whole_heads + tl.load(heads + index % c.heads)
+
+
+@triton.jit
+def kept_tile(seed, draw, place, first_row, first_column, c: tl.constexpr):
+    """Which probabilities of a tile are kept, [block_rows, block_columns]; `place`: that of the head in the whole."""
     dropout: tl.constexpr = c.dropout
-    return kept(index.to(tl.int64) * c.rows + first_row, first_column, tl.load(seed), tl.load(draw), dropout)
+    return kept(place * c.rows + first_row, first_column, tl.load(seed), tl.load(draw), dropout)
 
 
 @triton.jit
@@ -113,24 +122,24 @@ def _mask_of(mask, index, c: tl.constexpr):
 
 
 @triton.jit
-def kept_and_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+def kept_and_stored(mask, seed, draw, index, place, first_row, first_column, c: tl.constexpr):
     """`kept_tile`; its packed bits are stored in `mask`, if requested."""
     if not c.stored:
-        return kept_tile(seed, draw, index, first_row, first_column, c)
+        return kept_tile(seed, draw, place, first_row, first_column, c)
     dropout: tl.constexpr = c.dropout
     row, block = blocks(dropout)
     row, block = first_row + row, first_column // 8 + block
-    x, y, z, w = words_of(index.to(tl.int64) * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
+    x, y, z, w = words_of(place * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
     inside = (row < c.rows) & (block < dropout.blocks)
     tl.store(_mask_of(mask, index, c) + block * c.rows + row, packed(x, y, z, w, dropout).to(tl.int8), mask=inside)
     return spread(x, y, z, w, dropout)
 
 
 @triton.jit
-def kept_as_stored(mask, seed, draw, index, first_row, first_column, c: tl.constexpr):
+def kept_as_stored(mask, seed, draw, index, place, first_row, first_column, c: tl.constexpr):
     """`kept_tile` transposed, from what `kept_and_stored` left."""
     if not c.stored:
-        return kept_tile(seed, draw, index, first_row, first_column, c).T
+        return kept_tile(seed, draw, place, first_row, first_column, c).T
     row = first_row + tl.arange(0, c.block_rows)
     block = first_column // 8 + tl.arange(0, c.block_columns // 8)
     address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dmc.kernels.attention_shape import apart
 from dmc.kernels.problem import Problem
 from dmc.kernels.references.draws import Draws
 from dmc.kernels.references.philox import keep_scale
@@ -14,7 +15,7 @@ from dmc.kernels.references.philox import keep_scale
 
 @dataclass(frozen=True)
 class _Attention:
-    """The operands that both passes read, by name."""
+    """The operands that both passes read, by name. places: [batch, heads], which heads of the whole these are."""
 
     problem: Problem
     q: Tensor
@@ -23,15 +24,18 @@ class _Attention:
     bias: Tensor | None
     seed: Tensor
     draw: Tensor
+    places: Tensor
     scale: float
     causal: bool
 
     @staticmethod
-    def of(problem: Problem, operands: tuple[Tensor, ...]) -> _Attention:
+    def of(problem: Problem, operands: tuple[Tensor, ...], places: tuple[Tensor, ...]) -> _Attention:
         q, k, v, *bias, seed, draw = operands
+        batches, heads = places or (torch.arange(size, device=q.device) for size in q.shape[:2])
         whole = bias[0].double().view((1,) * (4 - bias[0].dim()) + tuple(bias[0].shape)) if bias else None
         causal = bool(problem.get("causal", False))
-        return _Attention(problem, q, k, v, whole, seed, draw, problem.number("scale"), causal)
+        numbers = batches[:, None] * int(problem.number("whole_1", q.shape[1])) + heads
+        return _Attention(problem, q, k, v, whole, seed, draw, numbers, problem.number("scale"), causal)
 
     def scores(self, entry: int) -> Tensor:
         scores = self.q[entry].double() @ self.keys(entry).transpose(-1, -2) * self.scale
@@ -45,8 +49,9 @@ class _Attention:
     def dropped(self, value: Tensor, entry: int) -> Tensor:
         if not self.problem.number("p"):
             return value
-        first = entry * value.shape[0] * value.shape[1]
-        return value * keep_scale(self.problem, tuple(value.shape), first, self.seed, self.draw)
+        shape = tuple(value.shape[1:])
+        firsts = [place * shape[0] for place in self.places[entry].tolist()]
+        return value * torch.stack([keep_scale(self.problem, shape, each, self.seed, self.draw) for each in firsts])
 
     def keys(self, entry: int) -> Tensor:
         return self._of_every_head(self.k[entry])
@@ -59,8 +64,8 @@ class _Attention:
 
 
 def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`out` and `logsumexp` of (q, k, v, [bias], seed, draw); k and v may have fewer heads than q."""
-    given = _Attention.of(problem, operands)
+    """`out` and `logsumexp` of (q, k, v, [bias], seed, draw, [places]); k and v may have fewer heads than q."""
+    given = _Attention.of(problem, *apart(problem, operands))
     outs: list[Tensor] = []
     levels: list[Tensor] = []
     for entry in range(given.q.shape[0]):
@@ -77,9 +82,9 @@ def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, .
 
 
 def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`dq`, `dk` and `dv` of (dout, q, k, v, [bias], out, logsumexp, seed, draw)."""
-    dout, *inputs, out, logsumexp, seed, draw = operands
-    given = _Attention.of(problem, (*inputs, seed, draw))
+    """`dq`, `dk` and `dv` of (dout, q, k, v, [bias], out, logsumexp, seed, draw, [places])."""
+    (dout, *inputs, out, logsumexp, seed, draw), places = apart(problem, operands)
+    given = _Attention.of(problem, (*inputs, seed, draw), places)
     gradients: list[tuple[Tensor, Tensor, Tensor]] = []
     for entry in range(given.q.shape[0]):
         probability = (given.scores(entry) - logsumexp[entry].double()).exp()
@@ -96,17 +101,18 @@ def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[
 
 def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
     """Random operands of the forward pass; a bias hides a tenth of what it broadcasts to."""
-    types = problem.operands
+    types, places = apart(problem, problem.operands)
     tensors = [draws.normal(type) for type in types[:-2]]
     for bias in tensors[3:]:
         bias.masked_fill_(torch.rand(bias.shape, generator=draws.generator, device=bias.device) < 0.1, float("-inf"))
-    return (*tensors, draws.index(types[-2], 0, 2**62), draws.index(types[-1], 0, 2**40))
+    numbers = [draws.index(type, 0, int(problem.number(f"whole_{i}"))) for i, type in enumerate(places)]
+    return (*tensors, draws.index(types[-2], 0, 2**62), draws.index(types[-1], 0, 2**40), *numbers)
 
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
     """Random operands of the backward pass, with the results of the forward pass."""
-    dout, *inputs, out, logsumexp, seed, draw = problem.operands
-    forward = Problem("attention", (*inputs, seed, draw), (out, logsumexp), problem.parameters)
+    (dout, *inputs, out, logsumexp, seed, draw), places = apart(problem, problem.operands)
+    forward = Problem("attention", (*inputs, seed, draw, *places), (out, logsumexp), problem.parameters)
     given = sample(forward, draws)
     saved = [draws.filled(type, value) for type, value in zip((out, logsumexp), attention(forward, given), strict=True)]
-    return (draws.normal(dout), *given[:-2], *saved, *given[-2:])
+    return (draws.normal(dout), *given[: len(inputs)], *saved, *given[len(inputs) :])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.loops.shape_classes import Cuts, Shapes, shrunk
+from dmc.analysis.loops.loops import Loops, Split
+from dmc.analysis.loops.shape_classes import Cuts, Shapes, loops_with_index, shrunk
+from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import Decision
+from dmc.dialect.build import i64
 from dmc.errors import DmcError
-from dmc.passes.placed.partition.local_ops import PLACES, scale
+from dmc.passes.placed.partition.local_ops import PLACES, scale, with_indices
 from dmc.passes.placed.partition.splats import Splats
-from dmc.passes.placed.partition.vocabulary import number_rows
 from dmc.walk import walk
 
 # How arguments, by index, and results are split.
@@ -30,9 +33,8 @@ class Parts:
     made: dict[tuple[str, Ends], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def take(self, op: ir.Operation, decision: Decision, has_places: bool = False) -> None:
-        """Makes a split composite name a decomposition for parts. If it `has_places`, its last operand holds the
-        indices of its rows in the whole.
+    def take(self, op: ir.Operation, decision: Decision) -> None:
+        """Makes a split composite name a decomposition for parts. Its last operands are the indices of numbered loops.
 
         Raises DmcError where the rule of the composite's kind does not hold for its decomposition.
         """
@@ -46,7 +48,7 @@ class Parts:
         )
         name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
         if (name, ends) not in self.made:
-            self.made[name, ends] = self._make(name, ends, decision, has_places)
+            self.made[name, ends] = self._make(name, ends, decision)
         self.taken.add(name)
         op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(self.made[name, ends])
 
@@ -61,7 +63,7 @@ class Parts:
         for name in sorted(self.taken - named):
             symbols[name].erase()
 
-    def _make(self, name: str, ends: Ends, decision: Decision, has_places: bool) -> str:
+    def _make(self, name: str, ends: Ends, decision: Decision) -> str:
         symbols = dm.Symbols.of(self.module).ops
         part = f"{name}_part{sum(1 for other, _ in self.made if other == name)}"
         while part in symbols:
@@ -72,23 +74,60 @@ class Parts:
         copy.attributes["sym_name"] = ir.StringAttr.get(part)
         function = copy.opview
         assert isinstance(function, func.FuncOp)
+        _unshare_indices(function)
         shapes = _shrink(function, ends)
         _check(decision, function, shapes.gathered)
-        if has_places:
-            _take_places(function, shapes)
+        _take_places(function, decision.loops, decision.choice.split, shapes)
         return part
 
 
-def _take_places(function: func.FuncOp, shapes: Shapes) -> None:
-    """Adds an argument, the indices of the result's rows, which replaces the uses of row indices."""
+def with_places(op: ir.Operation, places: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Operation:
+    """The composite with further operands, the indices of a rank's iterations in each numbered loop. Replaces `op`.
+
+    sizes: of these loops in the whole, which become the parameters `whole_0`, `whole_1` …
+    """
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    whole = {f"whole_{i}": i64(size) for i, size in enumerate(sizes)}
+    given = {each.name: each.attr for each in ir.DictAttr(op.attributes["parameters"])}
+    attributes["parameters"] = ir.DictAttr.get({**given, **whole})
+    with op.location, ir.InsertionPoint(op):
+        types = [result.type for result in op.results]
+        new = ir.Operation.create(op.name, types, [*op.operands, *places], attributes)
+    for old, result in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    op.erase()
+    return new
+
+
+def _take_places(function: func.FuncOp, loops: Loops, split: Split, shapes: Shapes) -> None:
+    """Adds the arguments of `with_places`, from which operations read the indices of numbered loops.
+
+    Each of these is a dimension of the first result.
+    """
     block = function.entry_block
-    result = function.type.results[0]
-    kind = ir.RankedTensorType.get([result.shape[0]], ir.IntegerType.get_signless(64))
     returned = block.operations[len(block.operations) - 1].operation.operands[0]
-    places = block.add_argument(kind, function.location)
-    number_rows(shapes.places_in(returned, 0), places)
-    types = [*function.type.inputs, kind], list(function.type.results)
+    read: dict[ir.Operation, dict[int, ir.Value]] = {}
+    for loop in loops.numbered(split):
+        dim = loops.results[0].index((loop,))
+        kind = ir.RankedTensorType.get([returned.type.shape[dim]], ir.IntegerType.get_signless(64))
+        places = block.add_argument(kind, function.location)
+        for op, own in shapes.indexed(returned, dim):
+            assert own not in read.setdefault(op, {}), "two dimensions share a vector of indices"
+            read[op][own] = places
+    for op, indices in read.items():
+        with_indices(op, indices)
+    types = [argument.type for argument in block.arguments], list(function.type.results)
     function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def _unshare_indices(function: func.FuncOp) -> None:
+    """Gives each reader of a vector of indices its own: dimensions of one size share it, but are not split alike."""
+    for op in [view.operation for view in function.entry_block.operations]:
+        if op.name != "linalg.generic" or not loops_with_index(op) or not all(map(is_splat, op.operands)):
+            continue
+        for use in list(op.results[0].uses)[1:]:
+            with op.location, ir.InsertionPoint.after(op):
+                use.owner.operands[use.operand_number] = op.clone().results[0]
 
 
 def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Value]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from dmc._mlir import ir
+from dmc.analysis.loops.shape_classes import loop_of, loops_with_index
 from dmc.analysis.sharding.decisions import Decision
 from dmc.dialect.build import i64_array
 from dmc.placement.placement import Placement
@@ -46,24 +47,22 @@ def read_places(op: ir.Operation, decision: Decision, iota: Iota) -> ir.Operatio
 
     Returns the resulting operation; its result types are unchanged.
     """
-    split = decision.choice.split
-    axes = split.axes
-    indices = [inner for inner in walk(op) if inner.name == "linalg.index" and axes[_loop(inner)]]
-    for loop in sorted({_loop(index) for index in indices}):
-        placement = Placement([axes[loop]], blocks={axis: split.blocks_of(axis) for axis in axes[loop]})
-        op = _with_input(op, iota(decision.loops.loops[loop].size, placement), loop)
+    loops, split = decision.loops.loops, decision.choice.split
+    read = [loop for loop in loops_with_index(op) if split.axes[loop]]
+    return with_indices(op, {loop: iota(loops[loop].size, split.along(loop)) for loop in read})
+
+
+def with_indices(op: ir.Operation, places: Mapping[int, ir.Value]) -> ir.Operation:
+    """The same `linalg.generic`, which reads the indices of loops from vectors along these. Replaces `op`."""
+    for loop, along in places.items():
+        op = _with_input(op, along, loop)
         read = op.regions[0].blocks[0].arguments[len(op.operands) - len(op.results) - 1]
-        for index in [each for each in indices if _loop(each) == loop]:
+        for index in [each for each in walk(op) if loop_of(each) == loop]:
             with index.location, ir.InsertionPoint(index):
                 place = ir.Operation.create("arith.index_cast", results=[ir.IndexType.get()], operands=[read])
             index.results[0].replace_all_uses_with(place.results[0])
-    for index in indices:
-        index.erase()
+            index.erase()
     return op
-
-
-def _loop(index: ir.Operation) -> int:
-    return ir.IntegerAttr(index.attributes["dim"]).value
 
 
 def _with_input(op: ir.Operation, value: ir.Value, loop: int) -> ir.Operation:

@@ -16,10 +16,10 @@ from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_mesh
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
-from dmc.passes.placed.partition.composites import Parts
+from dmc.passes.placed.partition.composites import Parts, with_places
 from dmc.passes.placed.partition.local_ops import iota_of, localise, read_places
 from dmc.passes.placed.partition.versions import Versions
-from dmc.passes.placed.partition.vocabulary import look_up, with_places
+from dmc.passes.placed.partition.vocabulary import look_up
 from dmc.placement.placement import Placement, replicated
 from dmc.step_function import find_step
 
@@ -110,38 +110,31 @@ class _Body:
                 op.operands[i] = find(op.operands[i], loops.operand(i, split))
         if op.name == "linalg.generic":
             op = read_places(op, decision, self.iota)
-        rows = self.rows(op, decision)
-        if rows is not None:
-            op = self.with_rows(op, decision, *rows)
+        if op.name == dm.CompositeOp.OPERATION_NAME:
+            op = self.numbered(op, decision)
             decision = replace(decision, op=op)
         tensors = [result for result in op.results if isinstance(result.type, ir.RankedTensorType)]
         for result, made in zip(tensors, decision.made, strict=True):
             self.versions.define(result, made)
         localise(op, decision)
         if op.name == dm.CompositeOp.OPERATION_NAME:
-            self.parts.take(op, decision, rows is not None)
+            self.parts.take(op, decision)
         for result, kept in zip(tensors, decision.kept, strict=True):
             self.versions.get(result, kept)
 
-    def rows(self, op: ir.Operation, decision: Decision) -> tuple[ir.Value, int] | None:
-        """A rank's rows of an embedding's table, and their total; None where they are not split."""
+    def numbered(self, op: ir.Operation, decision: Decision) -> ir.Operation:
+        """A composite that also takes the indices of a rank's iterations, if it needs them."""
         loops, split = decision.loops, decision.choice.split
-        dims = (
-            loops.operands[0] if _is(op, "embedding") else loops.results[0] if _is(op, "embedding_backward") else None
-        )
-        if dims is None or not split.axes[dims[0][0]]:
-            return None
-        (row,) = dims[0]
-        count = loops.loops[row].size
-        return self.iota(count, Placement([split.axes[row]])), count
-
-    def with_rows(self, op: ir.Operation, decision: Decision, places: ir.Value, count: int) -> ir.Operation:
-        """An embedding, or its gradient, for a rank that has these rows."""
-        if _is(op, "embedding_backward"):
-            return with_places(op, places)
+        numbered = loops.numbered(split)
+        if not numbered:
+            return op
+        sizes = [loops.loops[loop].size for loop in numbered]
+        places = [self.iota(size, split.along(loop)) for loop, size in zip(numbered, sizes, strict=True)]
+        if ir.StringAttr(op.attributes["kind"]).value != "embedding":
+            return with_places(op, places, sizes)
         self.parts.taken.add(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value)
-        (made,) = decision.made
-        return look_up(op, places, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
+        (made,), (rows,), (count,) = decision.made, places, sizes
+        return look_up(op, rows, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
 
     def loop(self, op: ir.Operation) -> list[ir.Operation]:
         """Gives loop-carried values one placement before, in, between and after iterations."""
@@ -161,10 +154,6 @@ class _Body:
             self.iotas[size] = iota_of(self.entry, size)
             self.versions.define(self.iotas[size], replicated(1))
         return self.versions.get(self.iotas[size], placement)
-
-
-def _is(op: ir.Operation, kind: str) -> bool:
-    return op.name == dm.CompositeOp.OPERATION_NAME and ir.StringAttr(op.attributes["kind"]).value == kind
 
 
 def _state_ends(step: func.FuncOp, ends: Ends, symbol: str) -> None:

@@ -46,30 +46,6 @@ def look_up(op: ir.Operation, places: ir.Value, rows: int, shape: Sequence[int])
     return generic.operation
 
 
-def with_places(op: ir.Operation, places: ir.Value) -> ir.Operation:
-    """The composite `embedding_backward` with one more operand: the indices of a rank's rows. Replaces `op`."""
-    with op.location, ir.InsertionPoint(op):
-        new = ir.Operation.create(
-            op.name,
-            results=[result.type for result in op.results],
-            operands=[*op.operands, places],
-            attributes={name: op.attributes[name] for name in op.attributes},
-        )
-    for old, result in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    op.erase()
-    return new
-
-
-def number_rows(indices: Sequence[ir.Operation], places: ir.Value) -> None:
-    """Turns each `linalg.index`, an index among a rank's rows, into the global row index: `places` starts there."""
-    for op in indices:
-        with op.location, ir.InsertionPoint.after(op):
-            first = arith.IndexCastOp(ir.IndexType.get(), _first(places)).result
-            number = arith.AddIOp(op.results[0], first).result
-        op.results[0].replace_all_uses_except(number, number.owner.operation)
-
-
 def _first(places: ir.Value) -> ir.Value:
     return tensor.ExtractOp(places, [_constant(ir.IndexType.get(), 0)]).result
 

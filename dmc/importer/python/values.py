@@ -1,0 +1,59 @@
+"""Where PyTorch's own modules look at values to choose between equal computations, or to refuse them: the trace knows
+no values, so it takes the computation that is right for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.nn import functional, modules
+
+from dmc.importer.torch_internals import BATCH_NORM, CAUSAL_MASK
+
+
+@contextmanager
+def undecided() -> Generator[None]:
+    """In this context a mask counts as any mask, and batch norm without momentum averages by tensors."""
+    forward = BATCH_NORM.forward
+    with (
+        mock.patch.object(modules.transformer, CAUSAL_MASK, _is_called_causal),
+        mock.patch.object(BATCH_NORM, "forward", lambda module, x: _batch_norm(module, x, forward)),
+    ):
+        yield
+
+
+def _is_called_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """`nn.Transformer` compares masks with the causal one, to compute the same in less time."""
+    del mask, size
+    return is_causal is True
+
+
+def _batch_norm(module: Any, x: Tensor, forward: Callable[[Any, Tensor], Tensor]) -> Tensor:
+    """Without momentum the running statistics are means over all batches: each counts 1 / n, a tensor."""
+    if module.momentum is not None or not module.training or not module.track_running_stats:
+        return forward(module, x)
+    module._check_input_dim(x)
+    module.num_batches_tracked.add_(1)
+    # With momentum 1 these become the statistics of this batch.
+    mean, variance = torch.zeros_like(module.running_mean), torch.zeros_like(module.running_var)
+    result = functional.batch_norm(x, mean, variance, module.weight, module.bias, True, 1.0, module.eps)
+    with torch.no_grad():
+        share = 1.0 / module.num_batches_tracked
+        for running, own in ((module.running_mean, mean), (module.running_var, variance)):
+            running.copy_(running * (1.0 - share) + own * share)
+    return result
+
+
+def gaussian_nll(function: Any, x: Tensor, target: Tensor, variance: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Where a variance is negative eager raises, and this gives NaN."""
+    if not isinstance(variance, Tensor):
+        return function(x, target, variance, *args, **kwargs)
+    variance = torch.where(variance < 0, torch.nan, variance)
+    # Its check is all that this function uses it for.
+    with mock.patch.object(torch, "any", return_value=False):
+        return function(x, target, variance, *args, **kwargs)

@@ -1,0 +1,84 @@
+"""Whether a compiled step computes what PyTorch eager computes, and if not, which stage changed its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmc.errors import VerificationError
+from dmc.observer import Observer
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.difference import Difference
+from dmc.runtime.outcome import Expected, shown
+from dmc.runtime.step import Step
+from dmc.verification.batch import batch_of
+from dmc.verification.expected import expected_of, slack_of
+from dmc.verification.forms import Forms, Outcome
+from dmc.verification.reference import Reference, eager_step
+from dmc.verification.request import Request
+from dmc.verification.roundings import UNIT
+from dmc.verification.stages import Stages
+from dmc.verification.subject import HINT, Subject, first_line
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One step beside eager's. artifact: with its state. runs_here: whether it is executed, not interpreted."""
+
+    subject: Subject
+    artifact: Artifact
+    counter: int
+    runs_here: bool
+    observer: Observer
+
+    def run(self) -> None:
+        """Raises VerificationError where they differ, EagerError where eager fails."""
+        reference = self.subject.eager(lambda request: eager_step(request, self.counter))
+        expected = expected_of(self.artifact, reference)
+        outcome = self._outcome(reference)
+        found = expected.differences(outcome)
+        if found:
+            expected = self._patient(expected, reference)
+            found = expected.differences(outcome)
+        if found:
+            raise self._wrong(reference, expected, found)
+
+    def _patient(self, expected: Expected, reference: Reference) -> Expected:
+        """Allows what eager itself differs by when it rounds differently (its parameters, and less often where types
+        are narrower than f32) and the effect of another order of long sums.
+
+        It takes another eager step, so it is only for tensors that the table does not settle.
+        """
+        disturbed = self._disturbed()
+        slack = slack_of(self.artifact, reference, disturbed, self.subject.amount.longest)
+        return replace(expected, slack=slack)
+
+    def _disturbed(self) -> Reference:
+        if self._request.is_narrow():
+            # Some of eager's sums are taken in narrow types and far from right.
+            try:
+                return eager_step(self._request.widened(), self.counter, UNIT)
+            # The user's own code runs here, which may insist on its types.
+            except Exception as error:
+                self.observer.note(f"a step of PyTorch eager in f32 fails: {first_line(error)}")
+        return eager_step(self._request, self.counter, UNIT)
+
+    def _outcome(self, reference: Reference) -> Outcome:
+        batch = batch_of(self._request.example, self.artifact.signature)
+        if not self.runs_here:
+            return Forms(self.artifact, batch, reference.rates).last()
+        step = Step(self.artifact, "cpu")
+        try:
+            return step.outcome(batch, list(reference.rates))
+        finally:
+            step.close()
+
+    def _wrong(self, reference: Reference, expected: Expected, found: Sequence[Difference]) -> VerificationError:
+        forms = Forms(self.artifact, batch_of(self._request.example, self.artifact.signature), reference.rates)
+        stage = Stages(self._request, forms, reference, expected).changed()
+        fact = f"differs from PyTorch eager on the example\n  {shown(found)}\n  {stage}"
+        return VerificationError("the compiled step", fact, HINT)
+
+    @property
+    def _request(self) -> Request:
+        return self.subject.request

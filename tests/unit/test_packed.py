@@ -1,0 +1,36 @@
+"""Steps as small files: what a benchmark carries to another machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.packed import read_packed, write_packed
+from dmc.errors import ArtifactError
+from dmc.runtime.dtypes import dtype_of
+from tests.artifacts import artifact_of
+from tests.linear_step import SIGNATURE
+from tests.random_jobs import random_job
+
+
+def test_a_packed_step_is_the_step_with_parameters_of_zero(tmp_path: Path) -> None:
+    artifact = artifact_of()
+    narrow = tuple(replace(spec, dtype="bf16") if spec.name == "weight" else spec for spec in SIGNATURE.state)
+    artifact = replace(artifact, signature=replace(SIGNATURE, state=narrow))
+    state = tuple(np.ones(spec.shape, dtype_of(spec.dtype).numpy) for spec in narrow)
+    write_packed(replace(artifact, state=state), tmp_path / "a.step")
+    found = read_packed(tmp_path / "a.step")
+    assert (found.job, found.signature, dict(found.modules)) == (artifact.job, artifact.signature, artifact.modules)
+    for spec, before, after in zip(artifact.signature.state, state, found.state, strict=True):
+        assert (after.dtype, after.shape) == (before.dtype, before.shape)
+        assert np.array_equal(after, before) == (spec.role not in ("parameter", "optimizer")), spec.name
+        assert after.any() == (spec.role not in ("parameter", "optimizer")), spec.name
+
+
+def test_a_packed_step_that_was_not_proven_is_refused(tmp_path: Path) -> None:
+    write_packed(replace(artifact_of(), job=random_job(1)), tmp_path / "a.step")
+    with pytest.raises(ArtifactError, match="the certificate: belongs to job"):
+        read_packed(tmp_path / "a.step")
