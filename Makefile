@@ -6,6 +6,7 @@
 #   make test-avx2         the same as on a processor without AVX-512: dmc's code, PyTorch's, oneDNN's and MKL's
 #   make matrix            every model under every plan on a mesh, and the tests that take long; writes the table into
 #                          docs/status.md; then an hour of random steps against PyTorch eager
+#   make docs              the documentation site, in build/site
 #   make generate          write what is made from tablegen/ (needs LLVM 22's mlir-tblgen and llvm-tblgen)
 #   make check-generated   fail where the committed files differ from what tablegen/ gives
 #
@@ -23,11 +24,12 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SITE_TOOLS := $(VENV)/.site-tools
 GENERATION := build/generated
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-avx2 lint lit pytest matrix generate check-generated clean
+.PHONY: demo test test-avx2 lint lit pytest matrix docs generate check-generated clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python examples/train_gpt.py
@@ -56,6 +58,10 @@ matrix: $(INSTALLED)
 	@$(BIN)/python -m tests.matrix --jobs $(WORKERS) --write
 	@$(BIN)/python -m tests.fuzz --jobs $(WORKERS) --minutes 60
 
+docs: $(SITE_TOOLS)
+	@$(BIN)/zensical build --strict
+	@echo "open build/site/index.html"
+
 generate: $(GENERATION)/build.ninja
 	@$(BIN)/cmake --build $(GENERATION) --target dialect
 
@@ -71,12 +77,14 @@ $(GENERATION)/build.ninja: CMakeLists.txt $(INSTALLED)
 	    -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DPython3_EXECUTABLE=$(BIN)/python
 
 # An environment that was made without a pip of its own is filled by the pip of $(PYTHON).
-$(INSTALLED): pyproject.toml
+$(INSTALLED): EXTRAS := compile,dev
+$(SITE_TOOLS): EXTRAS := docs
+$(INSTALLED) $(SITE_TOOLS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "error: dmc needs Python 3.11 or later; try \`make PYTHON=python3.12\`" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
-	@echo "installing dmc and what it needs into $(VENV) (some minutes)"
+	@echo "installing dmc[$(EXTRAS)] and what it needs into $(VENV) (some minutes)"
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	    else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
-	    $$pip install --quiet $(PIP_ARGS) --editable '.[compile,dev]'
+	    $$pip install --quiet $(PIP_ARGS) --editable '.[$(EXTRAS)]'
 	@touch $@

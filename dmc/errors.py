@@ -6,13 +6,10 @@ from typing import Any
 
 
 class DmcError(Exception):
-    """An error at a place: `place: fact`, then a hint.
-
-    `where` is an MLIR operation (anything with `.location` and `.name`), a string that names the place, or None where
-    there is none.
-    """
+    """An error at a place: `place: fact`, then a hint, a way out. All three are strings; "" where there is none."""
 
     def __init__(self, where: Any, fact: str, hint: str = "") -> None:
+        """where: an MLIR operation (anything with `.location` and `.name`), or a string that names the place."""
         self.place = _place(where)
         self.fact = fact
         self.hint = hint

@@ -108,6 +108,12 @@ def may_write(node: fx.Node) -> bool:
     return writes or any(may_write(each) for region in regions(node) for each in region.graph.nodes)
 
 
+def makes_tensors(target: Any) -> bool:
+    """Whether an operation returns memory of its own, not views of its operands."""
+    returns = target._schema.returns if isinstance(target, OpOverload) else ()
+    return bool(returns) and all(each.alias_info is None for each in returns)
+
+
 def regions(node: fx.Node) -> list[fx.GraphModule]:
     """The graphs that an operation runs in another mode, as those of `torch.no_grad`."""
     named = [each for each in node.args if isinstance(each, fx.Node) and each.op == "get_attr"]

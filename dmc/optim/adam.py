@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, 2015) with decay added to the gradient (`torch.optim.Adam`)."""
+    """Adam (Kingma and Ba, 2015) with decay added to the gradient (`torch.optim.Adam`).
+
+    betas: the shares of the old means of gradients and of their squares, in [0, 1). eps: added to the root of the
+    latter. amsgrad: whether the largest mean of squares so far counts.
+    """
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)

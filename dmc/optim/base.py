@@ -42,8 +42,9 @@ class Slot:
 class Group:
     """Parameters whose names match `params`, with their own settings; None keeps the optimizer's.
 
-    `params`: shell patterns joined by "|", such as "*.bias|*norm*". The first group that matches a name takes it.
-    optimizer: another optimizer for these parameters, also of another kind.
+    params: shell patterns joined by "|", such as "*.bias|*norm*". The first group that matches a name takes it; one
+    that gets no parameter is refused by DmcError when a step is compiled. optimizer: another optimizer for these
+    parameters, also of another kind.
     """
 
     params: str
@@ -58,7 +59,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The options all optimizers share: global-norm clipping (None: no clipping), groups, and the direction."""
+    """The options that all optimizers share. Meaningless ones are refused by DmcError when a step is compiled.
+
+    lr: the learning rate of calls that are given none. weight_decay: how much of a parameter is added to its gradient,
+    or, where it is decoupled, how much of it a step takes off for each unit of the learning rate. clip_grad_norm: the
+    largest norm of all gradients together, as `torch.nn.utils.clip_grad_norm_` limits it; None for no clipping. groups:
+    parameters with their own settings. maximize: whether steps go uphill.
+    """
 
     lr: float
     weight_decay: float = 0.0
@@ -161,8 +168,10 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class FromTorch:
-    """A `torch.optim` optimizer, or a list of several, taken over with groups and state, plus what PyTorch keeps
-    outside them."""
+    """What `torch.optim` has, taken over with groups and state, plus what PyTorch keeps outside it.
+
+    optimizer: an optimizer of parameters of the model, or a list of several. clip_grad_norm: as in `Optimizer`.
+    """
 
     optimizer: Any
     clip_grad_norm: float | None = None

@@ -34,6 +34,9 @@ class Recipe:
     starts at the model itself. Tied parameters are matched by any of their names. Each alternative must match
     something, unless the rule is `optional`. Rules are applied in order; splits of one tensor over different axes add
     up, major first.
+
+    An axis that the mesh does not have raises PlanError where the rule is added; a pattern that matches nothing, and a
+    dimension that cannot be divided, when the step is compiled.
     """
 
     name: str = ""

@@ -11,7 +11,7 @@ from nanogpt import GPT, Config, Data, estimate_loss, get_lr
 import dmc
 
 
-def train(config: Config, text: torch.Tensor) -> list[float]:
+def train(config: Config, text: torch.Tensor, **mesh_and_plan: Any) -> list[float]:
     """Trains and returns the loss of each iteration."""
     torch.manual_seed(config.seed)
     data, checkpoint = Data(text, config), Path(config.out) / "ckpt.dmc"
@@ -20,7 +20,7 @@ def train(config: Config, text: torch.Tensor) -> list[float]:
     count = config.gradient_accumulation_steps
     example = (torch.zeros(count * config.batch_size, config.block_size, dtype=torch.long),) * 2
     options: dict[str, Any] = {"optimizer": optimizer, "example": example, "accumulate": count, "evaluation": True}
-    step = dmc.load(checkpoint) if config.resume else dmc.compile(model, loss=1, **options)
+    step = dmc.load(checkpoint) if config.resume else dmc.compile(model, loss=1, **options, **mesh_and_plan)
     iter_num = step.steps_done
     while iter_num < config.max_iters:
         lr = get_lr(iter_num, config)

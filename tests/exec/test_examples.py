@@ -28,7 +28,7 @@ def modules_of(folder: str) -> Generator[Any]:
     finally:
         sys.path.pop(0)
         # The folders have modules of the same names.
-        for name in ("train", "train_eager"):
+        for name in ("train", "train_eager", "run", "sample"):
             sys.modules.pop(name, None)
 
 
@@ -76,6 +76,18 @@ def test_nanogpt_with_dropout_and_without_accumulation(nanogpt: Any, tmp_path: P
     # Other masks, but the same training.
     np.testing.assert_allclose(compiled, eager, atol=0.1)
     assert compiled != eager
+
+
+def test_nanogpt_from_the_command_line(nanogpt: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks have eager's losses, and their weights generate text."""
+    told: list[list[float]] = []
+    for options in (["--eager"], ["--ranks", "2"]):
+        assert nanogpt("run").main([*options, "--layers", "1", "--iterations", "2", "--out", str(tmp_path)]) == 0
+        last = capsys.readouterr().out.splitlines()[-1]
+        told.append([float(word) for word in last.split()[1:4:2]])
+    np.testing.assert_allclose(told[1], told[0], rtol=2e-4)
+    assert nanogpt("sample").main([str(tmp_path / "ckpt.dmc")]) == 0
+    assert len(capsys.readouterr().out) > len("def ") + 200
 
 
 def _both(folder: str, **settings: Any) -> tuple[list[float], list[float]]:

@@ -13,13 +13,13 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
-from dmc.importer.forward.memory_layout import as_in_eager, makes_tensors
+from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, may_write, storage_key, updates_statistics
+from dmc.importer.torch_internals import is_written, makes_tensors, may_write, storage_key, updates_statistics
 
 higher_order = torch.ops.higher_order
 

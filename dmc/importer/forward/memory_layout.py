@@ -5,29 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
-from torch._ops import OpOverload
 
 
 def as_in_eager(result: Any, recorded: Any) -> Any:
     """`result`, or copies of its tensors, laid out in memory like `recorded`, export's result of the same operation.
 
-    Attention is the common case: PyTorch's kernels return [B, H, T, D] transposed in memory, so that a model may join
-    the heads by a view. Tensors that overlap themselves, or have gaps, are unchanged.
+    A decomposition may return a transposed result, where eager does not, and PyTorch's attention returns [B, H, T, D]
+    transposed in memory, so that a model may join the heads by a view. Tensors that overlap themselves, or have gaps,
+    are unchanged.
     """
     if isinstance(result, Tensor) and isinstance(recorded, Tensor):
         return _laid_out(result, recorded)
     if isinstance(result, (tuple, list)) and isinstance(recorded, (tuple, list)) and len(result) == len(recorded):
         return type(result)(as_in_eager(mine, theirs) for mine, theirs in zip(result, recorded, strict=True))
     return result
-
-
-def makes_tensors(target: Any) -> bool:
-    """Whether an operation returns memory of its own, not views of its operands.
-
-    Its decomposition may return a transposed result, where eager's does not.
-    """
-    returns = target._schema.returns if isinstance(target, OpOverload) else ()
-    return bool(returns) and all(each.alias_info is None for each in returns)
 
 
 def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:
