@@ -11,6 +11,7 @@ from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
+from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep
 from dmc.errors import DmcError, PlanError
@@ -164,7 +165,7 @@ def compile_artifact(
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
     examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
-    with watched as seen, ir.Context() as context, ir.Location.unknown():
+    with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(context)
         return Compilation(tuple(requests), evaluation, plan, settings, verify, seen, dump_dir).artifact(context)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
+
+CodegenFailure = Literal["refused", "crashed", "late"]
 
 
 class DmcError(Exception):
@@ -66,6 +69,31 @@ class MemoryCapError(DmcError):
     def __init__(self, where: Any, fact: str, hint: str, needed: int) -> None:
         super().__init__(where, fact, hint)
         self.needed = needed
+
+
+class CodegenError(DmcError):
+    """Input for which a code generator makes no code: it refuses it, crashes, or does not end in time.
+
+    kernels: those at fault, where that is known. report: what the code generator wrote.
+    """
+
+    def __init__(
+        self,
+        where: Any,
+        fact: str,
+        hint: str = "",
+        kernels: Iterable[str] = (),
+        report: str = "",
+        how: CodegenFailure = "refused",
+    ) -> None:
+        super().__init__(where, fact, hint)
+        self.kernels = frozenset(kernels)
+        self.report = report
+        self.how: CodegenFailure = how
+
+    def at(self, kernels: Iterable[str]) -> CodegenError:
+        """The same error, of these kernels."""
+        return CodegenError(self.place, self.fact, self.hint, kernels, self.report, self.how)
 
 
 class PipelineError(DmcError):

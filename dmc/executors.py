@@ -13,12 +13,14 @@ from dmc import pipeline
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.analysis.dataflow.recorder import Recorder
-from dmc.analysis.requests.settings import write_settings
-from dmc.forms import PLACED, PLANNED
+from dmc.analysis.requests.settings import write_settings, write_ways
+from dmc.errors import CodegenError
+from dmc.forms import IMPORTED, PLACED, PLANNED
 from dmc.lowering.calling import with_splits
 from dmc.lowering.device_code import device_code
 from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
+from dmc.lowering.kernels import next_ways
 from dmc.lowering.one_lane import in_one_lane
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
@@ -107,9 +109,7 @@ class Builder:
         """Plans and compiles. Raises as `plan` does."""
         built = self.plan()
         with self.observer.stage("iree"):
-            for target in targets(self._names):
-                library = code_for(self.module, built.job.kernels, target)
-                built = _with_code(built, library, target, self.settings.executor)
+            built = self._coded(built)
         return replace(built, certificate=built.certificate.with_code(built.modules, built.code))
 
     def plan(self) -> Built:
@@ -127,6 +127,26 @@ class Builder:
             dataflow = recorder.dataflow(module, job)
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
         return Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
+
+    def _coded(self, built: Built) -> Built:
+        """With the code for each target. Plans again if a kernel must be compiled in another way: its scratch memory
+        changes with it."""
+        coded = built
+        for target in targets(self._names):
+            library = code_for(self.module, built.job.kernels, target)
+            try:
+                coded = _with_code(coded, library, target, self.settings.executor)
+            except CodegenError as error:
+                return self._again(built, next_ways(self.module, error, library, target))
+        return coded
+
+    def _again(self, built: Built, ways: Mapping[str, int]) -> Built:
+        self.observer.note(f"IREE fails on {', '.join(ways)}: planning again, with other code for it")
+        module = ir.Module.parse(built.forms[pipeline.stem(IMPORTED)])
+        write_ways(module, ways)
+        # The observer is told of each stage once.
+        other = replace(self, module=module, observer=Observer())
+        return other._coded(other.plan())
 
     @property
     def _names(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from dmc import dialect
 from dmc._mlir import ir
 from dmc.analysis.requests.structure import with_structure
 from dmc.api import checked_mesh, precision_named
+from dmc.cache import Cache, using
 from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
 from dmc.executors import Builder, Settings
@@ -151,7 +153,7 @@ def _job(
     mesh = checked_mesh(mesh, plan)
     chosen = targets(target)
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    with ir.Context() as context, ir.Location.unknown():
+    with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         imported = import_step(model, loss, optimizer, example, precision_named(precision), accumulate, seed, context)
         plan = with_structure(plan, imported.module)[0]

@@ -13,13 +13,17 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
     Children are listed before their parent is yielded, so the operation just yielded may be moved, and it may be
     erased if nothing is nested in it.
     """
-    operation = op.operation
-    children = [child for region in operation.regions for block in region for child in block.operations]
-    yield operation
-    for child in children:
-        yield from walk(child)
+    pending = [op.operation]
+    while pending:
+        operation = pending.pop()
+        # Most operations have no regions, and recursion would pass each through a generator for every level above it.
+        children = [child.operation for region in operation.regions for block in region for child in block.operations]
+        yield operation
+        pending += reversed(children)
 
 
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
     """The operands of the operation and of those nested in it."""
+    if not len(op.operation.regions):
+        return iter(op.operation.operands)
     return (operand for inner in walk(op) for operand in inner.operands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,16 @@ from tests.filecheck import FLAGS, find_filecheck
 PROCESSOR = "DMC_TEST_PROCESSOR"
 
 
-def pytest_configure() -> None:
-    """Lets the target "cpu" stand for the processor that the environment names."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets the target "cpu" stand for the processor that the environment names.
+
+    Code is kept for the time of this run only: what earlier runs left must not decide anything.
+    """
+    if not hasattr(config, "workerinput"):
+        # The processes of xdist, and those that tests start, inherit it.
+        kept = tempfile.TemporaryDirectory(prefix="dmc-tests-")
+        config.add_cleanup(kept.cleanup)
+        os.environ["DMC_CACHE"] = kept.name
     if processor := os.environ.get(PROCESSOR):
         from dmc.target import TARGETS, target
 

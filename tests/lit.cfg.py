@@ -26,3 +26,5 @@ config.substitutions += [
 # tools/dmc-opt runs this checkout with the python3 of PATH: the one that runs lit.
 path = (str(ROOT / "tools"), str(Path(sys.executable).parent), os.environ["PATH"])
 config.environment["PATH"] = os.pathsep.join(path)
+# What earlier runs left must not decide anything.
+config.environment["DMC_CACHE"] = "off"

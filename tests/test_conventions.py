@@ -46,8 +46,9 @@ CONTEXTS = {
 }
 
 # In the base itself, a module may use those before it.
-BASE_ORDER = tuple(
-    "_mlir errors walk observer progress program machine target optim step_function mesh placement plans".split()
+BASE_ORDER = (
+    *("_mlir", "errors", "walk", "observer", "progress", "cache", "processes", "program"),
+    *("machine", "target", "optim", "step_function", "mesh", "placement", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.

@@ -13,7 +13,7 @@ from dmc.errors import DmcError
 
 _COMMANDS = (
     *("compile", "fit", "run", "inspect", "ledger", "memory", "plan", "simulate", "compare"),
-    *("tune", "calibrate"),
+    *("tune", "calibrate", "cache"),
 )
 
 

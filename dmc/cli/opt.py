@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dmc import dialect, pipeline
 from dmc._mlir import ir
+from dmc.cache import Cache, using
 from dmc.cli.opt_arguments import Arguments, parse_arguments
 from dmc.cli.opt_diagnostics import Collector, Diagnostic, custom_syntax, from_error, render
 from dmc.cli.opt_expectations import check
@@ -27,7 +28,8 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join(list_passes()))
             return 0
         source = _read(arguments.input)
-        output, succeeded = _process_all(arguments, source)
+        with using(Cache.of(os.environ)):
+            output, succeeded = _process_all(arguments, source)
         _write(arguments.output, output)
     except PipelineError as error:
         print(f"error: {error}", file=sys.stderr)

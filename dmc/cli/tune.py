@@ -8,6 +8,7 @@ Wrong candidates are refused.
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,12 @@ def write_candidates(artifact: Artifact, side: Path) -> Candidates:
     """Compiles the candidates for the kernels of a step, and writes them to the file `side`."""
     from dmc import dialect
     from dmc._mlir import ir
+    from dmc.cache import Cache, using
     from dmc.forms import PLANNED
     from dmc.lowering.candidates import candidates_of
     from dmc.pipeline import stem
 
-    with ir.Context() as context, ir.Location.unknown():
+    with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         found = candidates_of(ir.Module.parse(artifact.ir[stem(PLANNED)]), artifact.job)
     side.write_bytes(found.to_bytes())

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import platform
 import re
+from pathlib import Path
 
+_CPUINFO = Path("/proc/cpuinfo")
+# What LLVM recognises a processor by, in the words of Linux.
+_IDENTITY = frozenset(
+    ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer", "CPU part", "Features")
+)
 _FEATURES = re.compile(r'(cpu_features = ")([^"]*)(".*?target_triple = "(\w+)-)')
 _X86 = "x86_64"
 _ON = "+"
@@ -24,6 +32,19 @@ def with_used_features(program: str) -> str:
     Only for x86-64; unchanged for other architectures.
     """
     return _FEATURES.sub(_with_used, program)
+
+
+@functools.cache
+def processor() -> str:
+    """This machine's processor: where that is equal, so is code for "host".
+
+    Systems other than Linux name the machine as well.
+    """
+    if not _CPUINFO.exists():
+        return f"{platform.machine()} {platform.processor()} {platform.node()}"
+    first, *_ = _CPUINFO.read_text().split("\n\n")
+    lines = [line.partition(":") for line in first.splitlines()]
+    return "\n".join(f"{key.strip()}:{value}" for key, _, value in lines if key.strip() in _IDENTITY)
 
 
 def _with_used(target: re.Match[str]) -> str:

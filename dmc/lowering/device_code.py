@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.lowering.device_arguments import with_true_arguments
-from dmc.lowering.iree import check_products, run_iree
+from dmc.lowering.iree import check_products, dumped_binaries, run_iree
+from dmc.lowering.isolation import of_launches, without_launches
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.lowering.stream import stream_module
 from dmc.lowering.stream_text import ALIGNMENT, at_alignment
-from dmc.program import Await, Command, Job, Launch, Move, Record, code
+from dmc.program import Await, Job, Launch, Move, Record, code
 from dmc.program.code import MAIN, CodeModule, DeviceCode, Extent
 from dmc.program.device_contract import check_device_code, given_buffers
 from dmc.target import Target
@@ -42,8 +39,8 @@ class _Geometry:
 def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     """The code of `library`, compiled for `target`, for the launches of `job` outside IREE.
 
-    Raises DmcError, naming the entry, if the size of a launch is not known at compile time, and ProofError if the code
-    violates its launches.
+    Raises DmcError, naming the entry, if the size of a launch is not known at compile time, CodegenError for kernels
+    for which IREE makes no code, and ProofError if the code violates its launches.
     """
     if library.native:
         # Triton takes long to load.
@@ -51,25 +48,14 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
 
         library = as_launched(library, job)
     native = {name: library.native[name] for name in job.kernels if name in library.native}
-    made = _made_by_iree(without_launches(job, native).only(Launch, Move, Record, Await), library, target)
+    others = without_launches(job, native).only(Launch, Move, Record, Await)
+    made = of_launches(others, lambda some: _made_by_iree(some, library, target))
     steps = {name: kernel.steps for name, kernel in native.items()}
     used = {step.module for each in steps.values() for step in each if isinstance(step, code.Dispatch)}
     modules = {name: library.modules[name] for name in sorted(used)}
     whole = DeviceCode({**made.modules, **modules}, {**made.kernels, **steps})
     check_device_code(job, whole)
     return whole
-
-
-def without_launches(job: Job, kernels: Collection[str]) -> Job:
-    """The job without these kernels and their launches; order and events stay."""
-
-    def is_kept(command: Command) -> bool:
-        return not isinstance(command, Launch) or command.kernel not in kernels
-
-    programs = tuple(replace(program, commands=tuple(filter(is_kept, program.commands))) for program in job.programs)
-    return replace(
-        job, programs=programs, kernels={name: each for name, each in job.kernels.items() if name not in kernels}
-    )
 
 
 def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
@@ -83,11 +69,8 @@ def _made_by_iree(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     configured = with_true_arguments(
         configured, {entry: each for (_, entry), each in given_buffers(job, kernels).items()}
     )
-    with tempfile.TemporaryDirectory() as directory:
-        dump = f"--iree-hal-dump-executable-binaries-to={directory}"
-        run_iree(configured.encode(), target, "--compile-from=executable-targets", dump)
-        # Kernels that only fill and copy need no code.
-        ptx = "".join(path.read_text() for path in Path(directory).glob("*.ptx"))
+    # Kernels that only fill and copy need no code.
+    ptx = dumped_binaries(configured.encode(), target, ".ptx", "--compile-from=executable-targets").decode()
     check_products(ptx)
     return DeviceCode({MAIN: CodeModule(ptx)} if ptx else {}, kernels)
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dmc.errors import DmcError
+from dmc.errors import CodegenError
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
 from dmc.program.code import Place
 
@@ -35,17 +35,14 @@ def share_results(library: CodeLibrary) -> set[str]:
     return {name for name, code in library.kernels.items() if _shared(code)}
 
 
-def mixed_up(library: CodeLibrary, preprocessed: str) -> set[str]:
-    """The kernels of `preprocessed`, a program before IREE forms dispatches, that have more equal results later."""
+def check_results(library: CodeLibrary, preprocessed: str) -> None:
+    """Raises CodegenError for kernels of `preprocessed`, a program before IREE forms dispatches, that have more equal
+    results later."""
     merged = {found[1]: _repeated(_RESULT.findall(found[2])) for found in _FUNCTION.finditer(preprocessed)}
-    return {name for name, count in merged.items() if _shared(library.kernels[name]) > count}
-
-
-def refuse(names: set[str]) -> None:
-    """Raises DmcError for the first of the kernels `names`."""
-    for name in sorted(names):
+    names = sorted(name for name, count in merged.items() if _shared(library.kernels[name]) > count)
+    for name in names:
         fact = "IREE takes two of its results for equal where its code cannot be trusted to"
-        raise DmcError(f"kernel @{name}", fact, "please report the model")
+        raise CodegenError(f"kernel @{name}", fact, "please report the model", kernels=names)
 
 
 def _shared(code: KernelCode) -> int:

@@ -73,7 +73,8 @@ class CodeLibrary:
     """The code of the kernels of a job.
 
     device: the executable target, in IREE's syntax. kernels: IREE's code for them. executables: the text of each
-    `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code.
+    `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code. ways: the number of
+    the way in which IREE compiled each kernel (`dmc.lowering.kernels.WAYS`).
     """
 
     device: str
@@ -81,6 +82,7 @@ class CodeLibrary:
     executables: Mapping[str, str]
     native: Mapping[str, NativeKernel] = field(default_factory=dict)
     modules: Mapping[str, CodeModule] = field(default_factory=dict)
+    ways: Mapping[str, int] = field(default_factory=dict)
 
     def code_of(self, name: str) -> KernelCode | NativeKernel:
         """The code of a kernel. Raises KeyError."""
@@ -95,6 +97,7 @@ class CodeLibrary:
             executables={**self.executables, **other.executables},
             native={**self.native, **other.native},
             modules={**self.modules, **other.modules},
+            ways={**self.ways, **other.ways},
         )
 
 

@@ -6,14 +6,15 @@ The program is text of IREE's MLIR version, and is read with IREE's own bindings
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from iree.compiler import ir
 from iree.compiler.dialects import arith, stream, util
 
-from dmc.errors import DmcError
+from dmc.errors import CodegenError, DmcError
 from dmc.lowering.dispatch_access import binding_accesses
 from dmc.lowering.dispatch_order import Pairs, ordered_bindings
 from dmc.lowering.kernel_code import (
@@ -31,6 +32,9 @@ from dmc.program import aligned
 from dmc.program.code import Access, Binding, Place
 
 _READ, _WRITE = 1, 2
+# A resource begins with four bytes that state its alignment.
+_RESOURCE = re.compile(r'^\s*"?([^\s":]+)"?: "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]*)"', re.MULTILINE)
+_REFERENCE = re.compile(r'dense_resource<"?([^\s">]+)"?>')
 _DECLARED = {_READ: "r", _WRITE: "w", _READ | _WRITE: "rw"}
 _ACCESS: dict[str, Access] = {"": "ro", "r": "ro", "w": "wo", "rw": "rw"}
 # Operations that a function may contain besides commands: they have no effect at this level.
@@ -43,10 +47,11 @@ _SILENT = frozenset(
 def read_library(schedule: str) -> CodeLibrary:
     """The code of the functions of a stream-level program, whose last arguments are the storage of their results.
 
-    Raises DmcError, naming the kernel, for a function that does more than a kernel may.
+    Raises CodegenError, naming the kernels, for functions that do more than a kernel may.
     """
     with ir.Context():
         module = ir.Module.parse(schedule)
+        resources = dict(_RESOURCE.findall(schedule.partition("{-#")[2]))
         texts: dict[str, str] = {}
         accesses: dict[str, tuple[str, ...]] = {}
         ordered: dict[str, Pairs] = {}
@@ -55,15 +60,38 @@ def read_library(schedule: str) -> CodeLibrary:
         for view in module.body.operations:
             op = view.operation
             if op.name == "stream.executable":
-                texts[_name(op)] = op.get_asm(use_local_scope=True)
+                texts[_name(op)] = _with_constants(op.get_asm(use_local_scope=True), resources)
                 accesses[_name(op)], ordered[_name(op)] = binding_accesses(op), ordered_bindings(op)
             elif op.name == "util.func":
                 functions.append(op)
             elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
                 device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
         canonical, executables = _shared(texts)
-        codes = [_Reader(_name(op), canonical, accesses, ordered).read(op) for op in functions]
+        codes = _read(functions, canonical, accesses, ordered)
     return CodeLibrary(device, {code.name: without_copy_out(with_copies_in(code)) for code in codes}, executables)
+
+
+def _with_constants(text: str, resources: Mapping[str, str]) -> str:
+    """The text of an executable with its constants: only the text of a whole module has those that are resources."""
+    return _REFERENCE.sub(lambda found: f'dense<"0x{resources[found[1]]}">', text)
+
+
+def _read(
+    functions: Sequence[ir.Operation],
+    canonical: dict[str, str],
+    accesses: dict[str, tuple[str, ...]],
+    ordered: dict[str, Pairs],
+) -> list[KernelCode]:
+    codes: list[KernelCode] = []
+    failed: dict[str, CodegenError] = {}
+    for op in functions:
+        try:
+            codes.append(_Reader(_name(op), canonical, accesses, ordered).read(op))
+        except CodegenError as error:
+            failed[_name(op)] = error
+    for error in failed.values():
+        raise error.at(failed)
+    return codes
 
 
 def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -194,11 +222,10 @@ class _Reader:
             raise self._refused("constants in memory that is initialised when the program is loaded")
         return self.places[resource]
 
-    def _refused(self, what: str) -> DmcError:
+    def _refused(self, what: str) -> CodegenError:
         hint = "form smaller kernels around it; kernels may have static shapes, small constants and no loops"
-        return DmcError(
-            f"kernel @{self.kernel}", f"IREE compiles it to {what}, not only dispatches, fills and copies", hint
-        )
+        fact = f"IREE compiles it to {what}, not only dispatches, fills and copies"
+        return CodegenError(f"kernel @{self.kernel}", fact, hint, [self.kernel])
 
 
 def _name(op: Any) -> str:

@@ -1,29 +1,37 @@
-"""Kernel bodies → IREE's code, in one call of its compiler up to its stream dialect."""
+"""Kernel bodies → IREE's code, in one call of its compiler up to its stream dialect.
+
+A kernel that IREE refuses, or that crashes or hangs its compiler, is found alone and compiled in another way.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.decompositions import decompositions
-from dmc.errors import DmcError
+from dmc.analysis.requests.settings import ways_of
+from dmc.errors import CodegenError, DmcError
 from dmc.lowering.composites import open_composites
 from dmc.lowering.deep_products import split_deep_products
-from dmc.lowering.equal_results import mixed_up, refuse, share_results
+from dmc.lowering.equal_results import check_results, share_results
+from dmc.lowering.failures import kernel_error
 from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
+from dmc.lowering.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
 from dmc.lowering.panel_loops import misread_panels
 from dmc.lowering.panels import pack_panels
 from dmc.lowering.rounding import keep_rounding
+from dmc.lowering.separate import separate_operations
 from dmc.lowering.transposes import isolate_transposes, separate_transposes
+from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
 from dmc.walk import walk
 
-# A kernel formed by dm-form-kernels should be one dispatch.
-_ONE_DISPATCH = "--iree-dispatch-creation-enable-aggressive-fusion"
 # Nothing may be computed when a module is loaded, constants stay in the kernels that use them, and values between
 # kernels keep the step's types.
 _FLAGS = (
@@ -31,22 +39,40 @@ _FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-const-eval=false",
     "--iree-opt-const-expr-hoisting=false",
-    "--iree-flow-inline-constants-max-byte-length=65536",
+    "--iree-flow-inline-constants-max-byte-length=67108864",
 )
-_KERNEL = re.compile(r"@(\w+?)(?:_dispatch_\d+\w*)?\b")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How IREE compiles a kernel. is_apart: to a dispatch for each operation."""
+
+    flags: tuple[str, ...] = ()
+    is_apart: bool = False
+
+
+# What a kernel is tried with, in order. One formed by dm-form-kernels should be one dispatch.
+WAYS = (Way(("--iree-dispatch-creation-enable-aggressive-fusion",)), Way(), Way(is_apart=True))
+# The sizes of a tensor but for its first dimension; on a CPU, so many elements may be too large for a thread's stack.
+_ROW = re.compile(r"tensor<\d+x(\d[\dx]*)x[a-z]")
+_LONG = 1024
+_NONE = CodeLibrary("", {}, {})
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
     """The code for `target` of the private functions `names` of `module`, by name.
 
-    Results are cached by body. Raises DmcError, naming the kernel, for a body that IREE compiles to more than
-    dispatches, fills and copies.
+    Results are cached by body. Raises CodegenError, naming the kernel, its place in the model and a file that
+    reproduces it, for a body that IREE compiles in none of `WAYS` to dispatches, fills and copies.
     """
     wanted = sorted(set(names))
+    first = tuple(sorted(ways_of(module).items()))
     without_panels: frozenset[str] = frozenset()
     while True:
         text = _kernel_module(module, wanted, target, without_panels)
-        library = _compiled(text, target)
+        library, failed = _compiled(text, target, first)
+        for name, error in failed.items():
+            raise kernel_error(module, name, error, only(text, {name}), target, *_FLAGS, "--compile-to=stream")
         misread = misread_panels(text, library) - without_panels
         if not misread:
             return library
@@ -55,84 +81,102 @@ def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> 
         without_panels |= misread
 
 
+def next_ways(module: ir.Module, error: CodegenError, library: CodeLibrary, target: Target) -> dict[str, int]:
+    """The ways to try next for the kernels for whose code in `library` code generation failed.
+
+    Raises CodegenError for a kernel that has been tried in all, and `error` where no kernel is at fault.
+    """
+    if not error.kernels:
+        raise error
+    ways = {name: library.ways[name] + 1 for name in sorted(error.kernels)}
+    for name, number in ways.items():
+        if number == len(WAYS):
+            raise kernel_error(module, name, error, _kernel_module(module, [name], target), target, *_FLAGS)
+    return ways
+
+
 @functools.lru_cache(maxsize=8)
-def _compiled(text: str, target: Target) -> CodeLibrary:
-    library = _library(text, target, _ONE_DISPATCH)
-    several = too_large(text, library, target) | _mixed_up(text, library, target)
-    if not several:
-        return library
-    one = _library(without(text, several), target, _ONE_DISPATCH) if several < set(library.kernels) else None
-    alone = without(text, set(library.kernels) - several)
-    rest = _library(alone, target)
-    refuse(_mixed_up(alone, rest, target))
-    return rest if one is None else one.joined(rest)
+def _compiled(
+    text: str, target: Target, first: tuple[tuple[str, int], ...]
+) -> tuple[CodeLibrary, Mapping[str, CodegenError]]:
+    """The code of the functions of a module, and the errors of those that have none.
+
+    first: the number of the way with which to begin, of those that do not begin with the first.
+    """
+    failed: dict[str, CodegenError] = {}
+    pending = set(_names(text))
+    # Without kernels, IREE still says what the device is.
+    library = _NONE if pending else _library(text, target, WAYS[0])
+    for number, way in enumerate(WAYS):
+        tried = frozenset(name for name in pending if dict(first).get(name, 0) <= number)
+        isolated = isolate(tried, lambda some, way=way: _library(only(text, some), target, way))
+        library = functools.reduce(CodeLibrary.joined, isolated.made, library)
+        library = replace(library, ways={**library.ways, **dict.fromkeys(tried - isolated.failed.keys(), number)})
+        failed |= isolated.failed
+        pending -= library.kernels.keys()
+    return library, {name: error for name, error in failed.items() if name in pending}
 
 
-def _library(text: str, target: Target, *flags: str) -> CodeLibrary:
-    schedule = stream_text(text, target, *_FLAGS, *flags)
+def _library(text: str, target: Target, way: Way) -> CodeLibrary:
+    """The code of the functions of a module, compiled in one way. Raises CodegenError."""
+    if way.is_apart:
+        text = separate_operations(text)
+    schedule = stream_text(text, target, *_FLAGS, *way.flags)
     check_bindings(schedule, target)
-    return read_library(schedule)
+    library = read_library(schedule)
+    if way.flags:
+        check_sizes(text, library, target, way)
+    if doubtful := share_results(library):
+        given = as_input(only(text, doubtful))
+        check_results(library, run_iree(given, target, *_FLAGS, "--compile-to=preprocessing").decode())
+    return library
 
 
-def _mixed_up(text: str, library: CodeLibrary, target: Target) -> set[str]:
-    """The kernels of which IREE mixes results up (`dmc.lowering.equal_results`)."""
-    doubtful = share_results(library)
-    if not doubtful:
-        return set()
-    only = without(text, set(library.kernels) - doubtful)
-    return mixed_up(library, run_iree(as_input(only), target, *_FLAGS, "--compile-to=preprocessing").decode())
-
-
-def too_large(text: str, library: CodeLibrary, target: Target) -> set[str]:
-    """The kernels for which IREE forms a dispatch that its code generation then rejects.
+def check_sizes(text: str, library: CodeLibrary, target: Target, way: Way) -> None:
+    """Raises CodegenError for kernels for which IREE forms a dispatch that its code generation then rejects.
 
     It may fuse a reduction with loops whose intermediate values do not fit into registers or a thread's stack. Only
-    code generation can tell, so kernels that reduce go through its first half once on their own.
+    code generation can tell, so kernels of which that is likely go through its first half on their own; of others, a
+    step's code generation may tell later, and the step is planned again (`next_ways`).
     """
-    every = set(library.kernels)
-    doubtful = {name for name in every if reduces(library, name)}
-    return _refused(lambda names: without(text, every - names), doubtful, target)
+    doubtful = frozenset(name for name in library.kernels if may_be_large(library, name, target))
 
-
-def _refused(only: Callable[[set[str]], str], names: set[str], target: Target) -> set[str]:
-    """Those of the kernels `names` that code generation rejects; `only`: the module with just some kernels."""
-    if not names:
-        return set()
-    try:
-        run_iree(as_input(only(names)), target, *_FLAGS, _ONE_DISPATCH, "--compile-to=executable-targets")
-    except DmcError as error:
-        if target.name != CPU.name:
+    def generate(names: frozenset[str]) -> None:
+        given = as_input(only(text, names))
+        try:
+            run_iree(given, target, *_FLAGS, *way.flags, "--compile-to=executable-targets")
+        except CodegenError as error:
             # GPU code for barely accepted kernels, such as rows of 30522 numbers, takes many minutes to generate: if
             # one is rejected, none is trusted.
-            return names
-        # After its message, IREE shows where it failed: lines of the input functions, or the dispatches.
-        named = {name for name in _KERNEL.findall(str(error.__cause__)) if name in names}
-        if not named and len(names) == 1:
-            return names
-        parts = [names - named] if named else _halves(names)
-        return named.union(*(_refused(only, part, target) for part in parts))
-    return set()
+            raise error if target.name == CPU.name else error.at(names) from error
+
+    if failed := isolate(doubtful, generate).failed:
+        *_, error = failed.values()
+        raise error.at(failed)
 
 
-def _halves(names: set[str]) -> list[set[str]]:
-    """The first half of the names and the second."""
-    ordered = sorted(names)
-    return [set(ordered[: len(ordered) // 2]), set(ordered[len(ordered) // 2 :])]
-
-
-def reduces(library: CodeLibrary, name: str) -> bool:
-    """Whether a dispatch of the kernel contains a reduction."""
+def may_be_large(library: CodeLibrary, name: str, target: Target) -> bool:
+    """Whether a dispatch of the kernel contains a reduction and, on a CPU, long rows."""
     used = {step.executable for step in leaves(library.kernels[name].commands) if isinstance(step, Dispatch)}
-    return any('"reduction"' in library.executables[each] for each in used)
+    reducing = [text for each in used if '"reduction"' in (text := library.executables[each])]
+    if target.name != CPU.name:
+        return bool(reducing)
+    rows = {row for text in reducing for row in _ROW.findall(text)}
+    return any(math.prod(map(int, row.split("x"))) >= _LONG for row in rows)
 
 
-def without(text: str, names: set[str]) -> str:
-    """The module without these functions."""
+def only(text: str, names: Collection[str]) -> str:
+    """The module with these functions only."""
     module = ir.Module.parse(text)
-    for function in list(module.body.operations):
-        if function.operation.attributes["sym_name"].value in names:
-            function.operation.erase()
-    return module.operation.get_asm()
+    others = [each for each in functions(module) if symbol(each) not in names]
+    for function in others:
+        function.operation.erase()
+    return module.operation.get_asm() if others else text
+
+
+def _names(text: str) -> list[str]:
+    module = ir.Module.parse(text)
+    return [symbol(each) for each in functions(module)]
 
 
 def _kernel_module(

@@ -11,6 +11,7 @@ import os
 from dmc.errors import DmcError, ProofError
 from dmc.lowering.cpu_features import required_features, with_used_features
 from dmc.lowering.iree import Executable, check_products, compile_stream
+from dmc.lowering.isolation import of_launches
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
 from dmc.lowering.matmul_tiles import with_tiles
 from dmc.lowering.panel_loops import is_marked, with_panel_loops
@@ -35,10 +36,15 @@ _RESOURCE, _POINT = "!stream.resource<external>", "!stream.timepoint"
 
 
 def compile_job(job: Job, code: CodeLibrary, target: Target) -> Executable:
-    """Compiles `job`, whose kernels have `code`, for `target`; raises DmcError with IREE's messages if it fails.
+    """Compiles `job`, whose kernels have `code`, for `target`; raises CodegenError, with the kernels at fault, if IREE
+    fails.
 
     The executable's `step` is exactly the job: IREE adds no ordering, memory or copies.
     """
+    return of_launches(job, lambda some: _compiled(some, code, target))
+
+
+def _compiled(job: Job, code: CodeLibrary, target: Target) -> Executable:
     text = stream_module(job, code)
     if target.name == CPU.name:
         cores = os.cpu_count() or 1

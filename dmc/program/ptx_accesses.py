@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -54,8 +55,9 @@ class Accesses:
     maps: frozenset[int] = frozenset()
 
 
-def parameter_accesses(ptx: str) -> dict[str, Accesses]:
-    """The accesses of each entry, by name.
+@functools.lru_cache(maxsize=1024)
+def parameter_accesses(ptx: str) -> Mapping[str, Accesses]:
+    """The accesses of each entry, by name. Cached: a kernel is checked when it is chosen, and in the whole step.
 
     An address computed from a parameter, on any path, may be in its buffer. Values loaded from a buffer are not
     addresses, since buffers contain numbers.

@@ -1,6 +1,6 @@
 // RUN: not dmc-opt %s -p dm-select-kernels 2>&1 | %FileCheck %s
 
-// CHECK: kernel @powers: IREE compiles it to branches or loops, not only dispatches, fills and copies
+// CHECK: kernel @powers, {{.*}}:4: IREE compiles it to branches or loops, not only dispatches, fills and copies
 func.func private @powers(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -142,7 +142,7 @@ def test_only_what_is_too_large_for_one_dispatch_becomes_several() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        (STORED, "stored", "kernel @stored: IREE compiles it to a util.global.load"),
+        (STORED, "stored", "kernel @stored, -:2: IREE compiles it to a util.global.load"),
     ],
 )
 def test_what_is_no_kernel(text: str, name: str, message: str) -> None:

@@ -3,14 +3,19 @@
 `dm.target`: what runs the step ("cpu", "cuda", several joined by "+"). `dm.machine`: the machine for which it is
 scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use. `dm.tuning`: the user's tuning
 table, which selects code for a GPU (`dmc.program.tuning`), as JSON: a form does not depend on where files are.
+`dm.ways`: for kernels for which the code generator failed, by name, the way in which it is tried next
+(`dmc.lowering.kernels.WAYS`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from dmc._mlir import ir
 from dmc.program.tuning import Table
 
 TARGET, MACHINE, MEMORY_CAP, TUNING = "dm.target", "dm.machine", "dm.memory_cap", "dm.tuning"
+WAYS = "dm.ways"
 
 
 def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int, tuning: Table | None = None) -> None:
@@ -45,6 +50,21 @@ def tuning_of(module: ir.Module) -> Table | None:
     """The user's tuning table, if there is one. Raises ArtifactError where it is damaged."""
     text = _string(module, TUNING)
     return Table.parse(text, f"attribute {TUNING}") if text else None
+
+
+def write_ways(module: ir.Module, ways: Mapping[str, int]) -> None:
+    """States the ways of some kernels; those of others stay."""
+    i64 = ir.IntegerType.get_signless(64, module.context)
+    every = {name: ir.IntegerAttr.get(i64, number) for name, number in {**ways_of(module), **ways}.items()}
+    module.operation.attributes[WAYS] = ir.DictAttr.get(every, module.context)
+
+
+def ways_of(module: ir.Module) -> dict[str, int]:
+    """The ways of the kernels that are not compiled in the first."""
+    attributes = module.operation.attributes
+    if WAYS not in attributes:
+        return {}
+    return {each.name: ir.IntegerAttr(each.attr).value for each in ir.DictAttr(attributes[WAYS])}
 
 
 def _string(module: ir.Module, name: str) -> str:

@@ -29,9 +29,10 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
     """
     (block,) = function.body.blocks
     *body, terminator = [view.operation for view in block.operations]
+    read = [(op, _reads(op)) for op in body]
     pairs: set[tuple[int, int]] = set()
     for index, argument in enumerate(block.arguments):
-        traced = _trace(argument, body)
+        traced = _trace(argument, read)
         if traced is None or not traced.readers:
             continue
         for number, value in enumerate(terminator.operands):
@@ -60,13 +61,13 @@ class _Trace:
     readers: int
 
 
-def _trace(argument: ir.Value, body: list[ir.Operation]) -> _Trace | None:
-    """None if anything computed from `argument` is not elementwise."""
+def _trace(argument: ir.Value, body: list[tuple[ir.Operation, list[ir.Value]]]) -> _Trace | None:
+    """None if anything computed from `argument` is not elementwise. body: operations, with what they read."""
     reached: dict[ir.Value, int] = {argument: 0}
     originals = {argument}  # The operand and reshapes of it.
     readers = 0
-    for position, op in enumerate(body):
-        taken = [value for value in _reads(op) if value in reached]
+    for position, (op, read) in enumerate(body):
+        taken = [value for value in read if value in reached]
         if not taken:
             continue
         if op.name in RESHAPES:
@@ -122,19 +123,19 @@ def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Va
         inputs[argument] = operand
     if any(value in taken for inner in block.operations for value in reads(inner)):
         return None
-    *_, terminator = block.operations
-    return [_inputs_of(value, inputs) for value in terminator.operands]
+    return _inputs_of_results(block, inputs)
 
 
-def _inputs_of(value: ir.Value, inputs: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
-    """The operands from which the scalar `value` is computed, among `inputs` (block argument to operand)."""
-    open_values, seen = [value], {value}
-    while open_values:
-        owner = open_values.pop().owner
-        new = [] if isinstance(owner, ir.Block) else [each for each in reads(owner) if each not in seen]
-        seen.update(new)
-        open_values += new
-    return [operand for argument, operand in inputs.items() if argument in seen]
+def _inputs_of_results(block: ir.Block, inputs: Mapping[ir.Value, ir.Value]) -> list[list[ir.Value]]:
+    """For each result, the operands from which it is computed, among `inputs` (block argument to operand)."""
+    # For each value, the inputs from which it is computed, one bit each.
+    reached = {argument: 1 << number for number, argument in enumerate(inputs)}
+    *body, terminator = [view.operation for view in block.operations]
+    for op in body:
+        union = _union(reached.get(value, 0) for value in reads(op))
+        reached.update((result, union) for result in op.results)
+    found = [reached.get(value, 0) for value in terminator.operands]
+    return [[operand for number, operand in enumerate(inputs.values()) if bits >> number & 1] for bits in found]
 
 
 def _is_used(value: ir.Value) -> bool:

@@ -47,11 +47,11 @@ def _multi_margin(
     weight: Tensor | None = None,
     reduction: int = _MEAN,
 ) -> Tensor:
-    """Each class but the target's own counts where it is not below that by the margin."""
+    """Each class but the target's own counts that is not below that by the margin or more."""
     rows = x if x.dim() > 1 else x.reshape(1, -1)
     own = target.reshape(-1, 1) == torch.arange(rows.shape[1], device=x.device)
     picked = torch.where(own, rows, 0.0).sum(1, keepdim=True)
-    over = (margin - picked + rows).clamp(min=0.0)
+    over = _positive(margin - picked + rows)
     over = over * over if p == 2 else over
     if weight is not None:
         over = over * torch.where(own, weight, 0.0).sum(1, keepdim=True)
@@ -70,12 +70,17 @@ def _multilabel_margin(random: Randomness, x: Tensor, target: Tensor, reduction:
     counted = (labels < 0).to(torch.int64).cumsum(1) == 0
     hit = counted.unsqueeze(2) & (labels.unsqueeze(2) == torch.arange(rows.shape[1], device=x.device))
     picked = torch.where(hit, rows.unsqueeze(1), 0.0).sum(2)
-    over = (1.0 - picked.unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0.0)
+    over = _positive(1.0 - picked.unsqueeze(2) + rows.unsqueeze(1))
     against = counted.unsqueeze(2) & ~hit.any(1, keepdim=True)
     terms = torch.where(against, over, 0.0).sum((1, 2)) / rows.shape[1]
     if reduction == _MEAN:
         return terms.mean()
     return terms.sum() if reduction == _SUM else terms.reshape(x.shape[:-1])
+
+
+def _positive(x: Tensor) -> Tensor:
+    # At zero the slope of `clamp` would be one.
+    return torch.where(x > 0.0, x, 0.0)
 
 
 def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor]:

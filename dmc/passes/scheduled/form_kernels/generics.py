@@ -8,7 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.walk import walk
+from dmc.walk import reads, walk
 
 _GENERIC = "linalg.generic"
 
@@ -50,9 +50,11 @@ def _clusters(ops: Sequence[ir.Operation]) -> Clusters:
         if key is None:
             continue
         found = alike.setdefault(key, [])
+        elsewhere = {made_by[value] for value in _read_elsewhere(op) if value in made_by}
         for other in found:
             node = clusters.find(other)
-            if _reads_in_place(op, made_by, clusters, node) and clusters.merge(node, clusters.find(number)):
+            apart = any(clusters.find(each) == node for each in elsewhere)
+            if not apart and clusters.merge(node, clusters.find(number)):
                 break
         else:
             found.append(number)
@@ -75,20 +77,12 @@ def _key(op: ir.Operation) -> object:
     return tuple(loop_sizes(op)), str(op.attributes["iterator_types"]), str(written[0])
 
 
-def _reads_in_place(op: ir.Operation, made_by: dict[ir.Value, int], clusters: Clusters, node: int) -> bool:
-    """Whether `op` reads the results of a cluster only at the index at which they are written."""
-    maps = _maps(op)
+def _read_elsewhere(op: ir.Operation) -> set[ir.Value]:
+    """The values that a generic reads otherwise than at the index of its loops: by another map, or in its region."""
     inputs = len(op.operands) - len(op.results)
-    for value in outer_reads(op):
-        number = made_by.get(value)
-        if number is None or clusters.find(number) != node:
-            continue
-        places = [i for i, operand in enumerate(op.operands) if operand == value]
-        if not places or any(i >= inputs or not _is_identity(maps[i]) for i in places):
-            return False
-        if any(inner != op and value in inner.operands for inner in walk(op)):
-            return False
-    return True
+    operands = zip(op.operands, _maps(op), strict=True)
+    elsewhere = {value for i, (value, each) in enumerate(operands) if i >= inputs or not _is_identity(each)}
+    return elsewhere.union(value for inner in op.regions[0].blocks[0].operations for value in reads(inner))
 
 
 Operand = tuple[ir.Value, ir.AffineMap]
@@ -97,19 +91,21 @@ Operand = tuple[ir.Value, ir.AffineMap]
 def _merged(ops: Sequence[ir.Operation]) -> None:
     """Replaces generics by one at the position of the last; results that only they read disappear."""
     own = {result for op in ops for result in op.results}
-    inputs: list[Operand] = []
+    members = set(ops)
+    # In order.
+    inputs: dict[Operand, None] = {}
     outputs: list[Operand] = []
     kept: list[ir.Value] = []
     for op in ops:
         count = len(op.operands) - len(op.results)
         operands = list(zip(op.operands, _maps(op), strict=True))
-        inputs += [each for each in dict.fromkeys(operands[:count]) if each[0] not in own and each not in inputs]
+        inputs |= dict.fromkeys(each for each in operands[:count] if each[0] not in own)
         for result, output in zip(op.results, operands[count:], strict=True):
-            if _is_reduction(op) or any(use.owner.operation not in ops for use in result.uses):
+            if _is_reduction(op) or any(use.owner.operation not in members for use in result.uses):
                 kept.append(result)
                 outputs.append(output)
-    generic = _create(ops[-1], inputs, outputs)
-    _fill(generic.regions[0].blocks[0], ops, inputs, kept)
+    generic = _create(ops[-1], list(inputs), outputs)
+    _fill(generic.regions[0].blocks[0], ops, list(inputs), kept)
     for old, new in zip(kept, generic.results, strict=True):
         old.replace_all_uses_with(new)
     for op in reversed(ops):
@@ -141,11 +137,12 @@ def _fill(block: ir.Block, ops: Sequence[ir.Operation], inputs: Sequence[Operand
     """The scalar computations of the old generics, in sequence."""
     arguments: list[ir.Value] = list(block.arguments)
     made: dict[ir.Value, ir.Value] = {}
+    at_input = dict(zip(inputs, arguments, strict=False))
     at_output = dict(zip(kept, arguments[len(inputs) :], strict=True))
     with ir.InsertionPoint(block):
         for op in ops:
             *body, terminator = [view.operation for view in op.regions[0].blocks[0].operations]
-            values = _elements(op, dict(zip(inputs, arguments, strict=False)), made, at_output)
+            values = _elements(op, at_input, made, at_output)
             for inner in body:
                 copy_with(inner, values)
             yielded = [values.get(value, value) for value in terminator.operands]
