@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,6 +25,7 @@ from dmc.mesh import Mesh
 from dmc.observer import Observer
 from dmc.plans import Plan, Recipe
 from dmc.program.tuning import Table
+from dmc.progress import shown
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.settings import RunSettings
@@ -51,6 +53,7 @@ def compile(
     evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
     observer: Observer | None = None,
 ) -> CompiledStep:
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
@@ -65,8 +68,8 @@ def compile(
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
-    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); None for one. On a CPU all of them run in this process, as a
-    rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
+    mesh: the ranks that train together (`dmc.Mesh(dp=2)`); by default that of `plan`, or one rank. On a CPU all of them
+    run in this process, as a rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
     plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), and what of the forward pass
     is kept for the backward pass (also without a mesh: `dmc.plan().recompute("h.*").keep("h.*.attn")`). The results do
     not depend on it.
@@ -91,7 +94,9 @@ def compile(
     state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
     time; otherwise a note says so. Neither the model nor the compiled step is affected.
     dump_dir: where to write the module in each form.
-    observer: notified when stages begin and end (`dmc.observer.Observer`).
+    progress: whether to show stages and times on stderr: a bar on a terminal, lines elsewhere; by default only on a
+    terminal, of rank 0.
+    observer: notified when stages begin and end, instead of any display (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
     that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
@@ -116,6 +121,7 @@ def compile(
         evaluation=evaluation,
         verify=verify,
         dump_dir=dump_dir,
+        progress=progress,
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
@@ -142,27 +148,27 @@ def compile_artifact(
     evaluation: Evaluation = False,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
     observer: Observer | None = None,
 ) -> Artifact:
     """As `compile`, without opening the target's device: the way to compile for a GPU on a machine that has none.
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind, observer = targets(target), precision_named(precision), observer or Observer()
-    check_plan(mesh, plan)
+    watched = _watched(progress, observer)
+    chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     _check_settings(executor, memory_cap, evaluation)
     _check_meaning(loss, example)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
-    _note_mode(model, observer)
     examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
-    compilation = Compilation(tuple(requests), evaluation, plan, settings, verify, observer, dump_dir)
-    with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
+    with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
+        _note_mode(model, seen)
         dialect.load(context)
-        return compilation.artifact(context)
+        return Compilation(tuple(requests), evaluation, plan, settings, verify, seen, dump_dir).artifact(context)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
@@ -199,15 +205,26 @@ def _note_mode(model: nn.Module, observer: Observer) -> None:
         )
 
 
-def check_plan(mesh: Any, plan: Any) -> None:
-    """Raises PlanError where mesh and plan do not match."""
-    if mesh is None and plan is None:
-        return
-    if mesh is None and isinstance(plan, Recipe) and not isinstance(plan, Plan):
-        plans.check_for_one_rank(plan.rules)
-        return
+def _watched(progress: bool | None, observer: Observer | None) -> AbstractContextManager[Observer]:
+    """The user's observer, or one that shows progress. Raises DmcError where both are given."""
+    if observer is not None and progress:
+        fact = "is given beside an observer, which takes the place of the display"
+        raise DmcError("progress", fact, hint="leave one of them out")
+    world = world_from_environment(os.environ)
+    is_first = world is None or world.rank == 0
+    return shown(progress if is_first else False) if observer is None else nullcontext(observer)
+
+
+def checked_mesh(mesh: Any, plan: Any) -> Mesh | None:
+    """The mesh of a step, that of its plan if none is given. Raises PlanError where mesh and plan do not match."""
+    if not isinstance(plan, Recipe | None):
+        fact = f"expected a plan, got {type(plan).__name__}"
+        raise PlanError("plan", fact, hint='such as plan=dmc.plan(dmc.Mesh(dp=2)).use(dmc.plans.zero2("dp"))')
+    if mesh is None and isinstance(plan, Plan):
+        return plan.mesh
     if mesh is None:
-        raise PlanError("plan", "is given without its mesh", hint="pass mesh= as well")
+        plans.check_for_one_rank(() if plan is None else plan.rules)
+        return None
     if not isinstance(mesh, Mesh):
         raise PlanError("mesh", f"expected a dmc.Mesh, got {type(mesh).__name__}", hint="such as mesh=dmc.Mesh(dp=2)")
     if not isinstance(plan, Plan):
@@ -216,7 +233,9 @@ def check_plan(mesh: Any, plan: Any) -> None:
         hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); {ready}'
         raise PlanError("mesh", fact, hint)
     if plan.mesh != mesh:
-        raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint="create it with dmc.plan(mesh)")
+        hint = "leave mesh= out: the plan has its own"
+        raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint)
+    return mesh
 
 
 def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:

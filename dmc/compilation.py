@@ -16,10 +16,11 @@ from dmc import pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.requests.structure import with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
-from dmc.forms import PLACED
+from dmc.forms import IMPORTED, PLACED
 from dmc.importer.capture.capture import Loss
 from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
@@ -50,12 +51,18 @@ class Compilation:
 
     def artifact(self, context: ir.Context) -> Artifact:
         """All programs, with the first state."""
-        self.observer.plan(("import", *STAGES, *self._beside(), *(["verify"] if self.verify is not False else [])))
+        stages = (IMPORTED.name, *STAGES, *self._beside(), *(["verify"] if self.verify is not False else []))
+        self.observer.plan(stages)
         begin, request = time.perf_counter(), self.requests[0]
-        with self.observer.stage("import"):
+        with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context)
+            plan, notes = with_structure(self.plan, imported.module)
+        for note in notes:
+            self.observer.note(note)
+        # All programs are placed alike, since they share the state.
+        own = replace(self, plan=plan)
         subjects = {TRAINING: Subject(request, amount_of(imported.module))}
-        step = self._compiled(imported, self.observer, self.dump_dir, request.accumulate)
+        step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate)
         step = replace(step, state=_arrays(imported))
         programs: dict[str, Artifact] = {}
         for name, other in self._beside().items():
@@ -64,7 +71,7 @@ class Compilation:
                 subjects[name] = Subject(other, amount_of(program.module))
                 folder = None if self.dump_dir is None else Path(self.dump_dir) / name
                 # Its stages are not the observer's: this is one more.
-                programs[name] = self._compiled(program, Observer(), folder, other.accumulate)
+                programs[name] = own._compiled(program, Observer(), folder, other.accumulate)
         step = replace(step, programs=programs)
         seconds, is_named = time.perf_counter() - begin, ":" in self.settings.targets
         Verification(subjects, step, self.verify, seconds, self.observer, is_named).run()

@@ -11,7 +11,8 @@ import torch
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.api import check_plan, precision_named
+from dmc.analysis.requests.structure import with_structure
+from dmc.api import checked_mesh, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
@@ -114,7 +115,7 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     The example is cut or repeated along dimension 0, in all tensors that have as many rows as the first.
     """
     options = dict(keywords)
-    example, mesh = options.pop("example"), options.get("mesh")
+    example, mesh = options.pop("example"), checked_mesh(options.get("mesh"), options.get("plan"))
     if isinstance(example, list):
         raise DmcError("example", "is a list of several shapes", hint="pass one batch, such as the largest of them")
     rows = next((each.shape[0] for each in _tensors(example) if each.dim()), 0)
@@ -149,12 +150,13 @@ def _job(
     **_: Any,
 ) -> tuple[Job, str]:
     """The plan of a step, and the machine that it is for. What else `dmc.compile` takes does not change its memory."""
-    check_plan(mesh, plan)
+    mesh = checked_mesh(mesh, plan)
     chosen = targets(target)
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         imported = import_step(model, loss, optimizer, example, precision_named(precision), accumulate, seed, context)
+        plan = with_structure(plan, imported.module)[0]
         state_plan(imported, plan, accumulate, chosen[0])
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())
         return builder.plan().job, name

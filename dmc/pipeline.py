@@ -118,8 +118,8 @@ def stages_between(from_form: str | None, to_form: str | None) -> tuple[Stage, .
 
 
 def stage_names(from_form: str | None = None, to_form: str | None = None) -> tuple[str, ...]:
-    """The stages `run` reports to an observer. The first is the check of the input module."""
-    return tuple(stage.form.name for stage in stages_between(from_form, to_form))
+    """The stages `run` reports to an observer: all but the first, whose form the module already has."""
+    return tuple(stage.form.name for stage in stages_between(from_form, to_form)[1:])
 
 
 def run(
@@ -144,7 +144,7 @@ def run(
     texts: dict[str, str] = {}
     # Dumped before it is checked, so that a module that fails its first check can be inspected.
     last = _keep(module, first.form, texts, dump_dir)
-    with _replayable(last, first), observer.stage(first.form.name):
+    with _replayable(last, first):
         verify_form(module, first.form)
     for stage in others:
         with _replayable(last, stage), observer.stage(stage.form.name):

@@ -80,9 +80,8 @@ def _compiled(model: GPT, corpus: Corpus, seed: int, ranks: int) -> tuple[TrainS
 
     example = corpus.batch(BATCH, model.shape.context, torch.Generator())
     optimizer = dmc.optim.AdamW(lr=PEAK_RATE, weight_decay=0.1, clip_grad_norm=CLIP)
-    mesh = dmc.Mesh(dp=ranks) if ranks > 1 else None
-    plan = None if mesh is None else dmc.plan(mesh).data_parallel("dp", zero=2)
-    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=seed, mesh=mesh, plan=plan)
+    plan = dmc.plan(dmc.Mesh(dp=ranks)).data_parallel("dp", zero=2) if ranks > 1 else None
+    step = dmc.compile(model, loss=_loss, optimizer=optimizer, example=example, seed=seed, plan=plan)
 
     def trained() -> GPT:
         model.load_state_dict(step.state_dict()["model"])

@@ -18,9 +18,10 @@ from torch import nn
 import dmc
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.cli.plan_lines import lines_of
-from dmc.cli.plan_table import table
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.plan_lines import lines_of
+from dmc.runtime.plan_table import table
+from dmc.runtime.tables import as_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FORMS = DOCS / "walkthrough.md", DOCS / "walkthrough"
@@ -55,7 +56,7 @@ def forms(artifact: Artifact) -> dict[str, str]:
 
 def plan(artifact: Artifact) -> str:
     """What `dmc plan` prints of rank 0."""
-    return table(((str(line.number), line) for line in lines_of(artifact.job, 0)), _WIDE)
+    return as_text([table((str(line.number), line) for line in lines_of(artifact.job, 0))], _WIDE)
 
 
 def page(template: str, texts: Mapping[str, str]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from dmc.machine import machine, machine_names, machine_of
 from dmc.program.profile import Profile
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.report import columns
 from dmc.simulator import simulate
 from dmc.simulator.comparison import both, compare
 
@@ -47,8 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Rich takes a while to load, and only this needs it.
         from dmc.cli.compare_tables import print_comparison
 
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
-        print_comparison(found, profile, arguments.rows, width)
+        print_comparison(found, profile, arguments.rows, columns(_WIDE))
     return 0
 
 

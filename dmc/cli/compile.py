@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import dmc
 from dmc.cli.meshes import mesh_from, plan_from
-from dmc.cli.progress import shown
 from dmc.cli.source import as_keywords, check_keywords, function_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
+from dmc.program.sizes import size_of, size_text
 from dmc.program.tuning import TUNED
+from dmc.progress import shown
 from dmc.runtime import Step
 
 if TYPE_CHECKING:
@@ -33,14 +34,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the .dmc file to write")
     parser.add_argument("--mesh", metavar="AXES", help="the ranks that train together, for example dp=2 or dp=2,tp=4")
     parser.add_argument(
-        "--plan", metavar="PLANS", help="ready plans over the mesh, for example zero2 or zero2+megatron_gpt2:tp"
+        "--plan", metavar="PLANS", help="ready plans over the mesh, for example zero2 or zero2+megatron:tp"
     )
     parser.add_argument("--target", metavar="TARGET", help="cpu, cuda, cpu+cuda or, for example, cpu:x86-64-v3")
     parser.add_argument("--executor", metavar="NAME", help="on a GPU: static (one CUDA graph) or iree (IREE's runtime)")
     parser.add_argument(
         "--machine", metavar="MACHINE", help="the machine to plan for: h200x4, or a file of dmc calibrate"
     )
-    parser.add_argument("--memory-cap", type=int, metavar="BYTES", help="device memory that a rank may use")
+    parser.add_argument(
+        "--memory-cap", metavar="SIZE", help="device memory that a rank may use, for example 80GB or 4096"
+    )
     table = f"a table of dmc tune, for code for a GPU; by default the output's name with {TUNED}, if that exists"
     parser.add_argument("--tuning", metavar="FILE", help=table)
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every form into this directory")
@@ -59,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not output.resolve().parent.is_dir():
         raise DmcError(str(output), "its directory does not exist", hint="create the directory first")
     make_step = function_of(arguments.source)
-    with shown(arguments.quiet) as observer:
+    with shown(not arguments.quiet) as observer:
         observer.plan(["build model", "write"])
         with observer.stage("build model"):
             made = make_step()
@@ -67,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         with observer.stage("write"):
             artifact.write(output)
     if not arguments.quiet:
-        print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(artifact.signature.state)} state tensors")
+        print(f"{output}: {size_text(output.stat().st_size)}, {len(artifact.signature.state)} state tensors")
     return 0
 
 
@@ -80,12 +83,15 @@ def _artifact(made: Any, arguments: argparse.Namespace, observer: Observer) -> A
             raise DmcError(arguments.source, fact, hint="return the keyword arguments of dmc.compile as a dict")
         return made.snapshot()
     keywords = {**as_keywords(made, arguments.source), **given}
+    if "memory_cap" in given:
+        keywords["memory_cap"] = size_of(given["memory_cap"], "--memory-cap")
     if "mesh" in given:
         keywords["mesh"] = mesh_from(given["mesh"])
     if "plan" in given:
-        if not isinstance(keywords.get("mesh"), Mesh):
+        mesh = keywords.get("mesh") or getattr(keywords.get("plan"), "mesh", None)
+        if not isinstance(mesh, Mesh):
             raise DmcError(f"--plan {given['plan']}", "is given without a mesh", hint="add --mesh, say, --mesh dp=2")
-        keywords["plan"] = plan_from(given["plan"], keywords["mesh"])
+        keywords["plan"] = plan_from(given["plan"], mesh)
     beside = Path(arguments.output).with_suffix(TUNED)
     if "tuning" not in keywords and beside.exists() and "cuda" in str(keywords.get("target", "")).split("+"):
         keywords["tuning"] = str(beside)

@@ -1,4 +1,4 @@
-"""`dmc fit my_module:make_step --cap 80GiB`: the largest batch that fits, with predicted times; nothing is run.
+"""`dmc fit my_module:make_step --cap 80GB`: the largest batch that fits, with predicted times; nothing is run.
 
 The function returns keyword arguments of dmc.compile, whose example is one batch. Batches that fit only if activations
 are computed again in the backward pass are planned so.
@@ -7,21 +7,18 @@ are computed again in the backward pass are planned so.
 from __future__ import annotations
 
 import argparse
-import re
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmc.cli.progress import shown
 from dmc.cli.source import as_keywords, check_keywords, function_of
 from dmc.errors import DmcError
+from dmc.program.sizes import size_of, size_text
+from dmc.progress import shown
+from dmc.runtime.report import columns
 
 if TYPE_CHECKING:
     from dmc.fit import Search
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?$")
-_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 # Columns without a terminal.
 _WIDE = 120
 
@@ -30,7 +27,7 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("fit", help="find the largest batch that fits into memory", description=__doc__)
     parser.add_argument("source", metavar="module:function", help="returns the keyword arguments of dmc.compile")
-    parser.add_argument("--cap", required=True, metavar="SIZE", help="device memory of a rank, for example 80GiB")
+    parser.add_argument("--cap", required=True, metavar="SIZE", help="device memory of a rank, for example 80GB")
     parser.add_argument("--target", metavar="TARGET", help="as for dmc compile")
     parser.add_argument("--machine", metavar="MACHINE", help="the machine to plan for, for example h200")
     parser.add_argument("--plot", metavar="PNG", help="write a plot of time per sample over batch, named *.png")
@@ -40,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; 1 where nothing fits. Raises DmcError."""
-    cap = size_of(arguments.cap)
+    cap = size_of(arguments.cap, "--cap")
     # Before the search, which takes minutes.
     if arguments.plot and Path(arguments.plot).suffix.lower() != ".png":
         raise DmcError(arguments.plot, "is not the name of a PNG", hint="use the suffix .png")
@@ -51,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     # The compiler takes a while to load, and only some commands need it.
     from dmc.fit import Fit, find, planner
 
-    with shown(arguments.quiet) as observer:
+    with shown(not arguments.quiet) as observer:
         plan, batch, step = planner(keywords, cap)
 
         def watched(count: int) -> Fit:
@@ -65,29 +62,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if search.fits else 1
 
 
-def size_of(text: str) -> int:
-    """The bytes of a size such as 80GiB, 24G or 4096. Raises DmcError."""
-    found = _SIZE.match(text.strip())
-    if found is None or not float(found[1]):
-        raise DmcError(f"--cap {text}", "is not a size in bytes", hint="write it as in 80GiB, 24G or 4096")
-    return int(float(found[1]) * _UNITS.get(found[2] or "", 1))
-
-
 def _print(search: Search, cap: int) -> None:
     # Rich takes a while to load, and only this needs it.
     from rich.console import Console
     from rich.table import Table
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = Console(width=columns(_WIDE), highlight=False, markup=False, emoji=False)
     table = Table("batch", "device memory", "kernels again", "ms a step", "µs a sample", box=None)
     for each in search.fits:
         times = (f"{each.ns / 1e6:.3f}", f"{each.per_sample_ns / 1e3:.2f}")
-        table.add_row(str(each.batch), f"{each.bytes:,} B", str(each.recomputed), *times)
+        table.add_row(str(each.batch), size_text(each.bytes), str(each.recomputed), *times)
     console.print(table)
     if search.refused is not None:
         batch, needed = search.refused
-        console.print(f"batch {batch} needs {needed:,} B, more than the cap of {cap:,} B")
+        console.print(f"batch {batch} needs {size_text(needed)}, more than the cap of {size_text(cap)}")
     if search.fits:
         fastest = min(search.fits, key=lambda each: each.per_sample_ns)
         # So many plans were not enough to find one that is too large.

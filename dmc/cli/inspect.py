@@ -14,10 +14,11 @@ import msgspec
 
 from dmc.cli.ops import count_composites, count_ops
 from dmc.cli.programs import add_option, names_of, program_of
+from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
-from dmc.runtime.memory_report import CATEGORIES, RankMemory
 from dmc.runtime.memory_report import report as memory_report
+from dmc.runtime.rank_memory import CATEGORIES, RankMemory
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
@@ -145,7 +146,7 @@ def _elements(spec: TensorSpec) -> int:
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
-    yield f"{report['file']}  {_size(report['file_bytes'])}"
+    yield f"{report['file']}  {size_text(report['file_bytes'])}"
     if len(report["programs"]) > 1:
         yield f"programs {', '.join(report['programs'])}"
     yield f"target {report['target']}, precision {report['precision']}"
@@ -155,7 +156,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         axes = ", ".join(f"{axis}={size}" for axis, size in report["mesh"].items())
         yield f"mesh {axes}: {math.prod(report['mesh'].values())} ranks in one process"
     yield "made by " + ", ".join(f"{tool} {version}" for tool, version in report["versions"].items())
-    yield _proven(report["certificate"])
+    yield from _proven(report["certificate"])
     yield f"\n{report['call']}"
     yield from _tensor_lines("inputs", report["inputs"])
     yield from _tensor_lines("outputs", report["outputs"])
@@ -163,24 +164,26 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"learning rates: {', '.join(f'{rate:g}' for rate in rates)}"
     yield f"\nmemory  ({report['parameters']:,} parameters, {len(report['state'])} state tensors)"
     yield from _memory_lines(report["bytes"], report["rank_bytes"])
-    yield from (f"  {f'code, {name}':<28} {_size(size):>12}" for name, size in report["modules"].items())
+    yield from (f"  {f'code, {name}':<28} {size_text(size):>12}" for name, size in report["modules"].items())
     for form, counts in report["forms"].items():
         yield from _form_lines(form, counts)
 
 
-def _proven(certificate: dict[str, Any]) -> str:
-    """`proven V1, V2, of plan 1f2e3d4c5b6a by costs 0a1b2c3d4e5f, device memory at most 1.0 MB`."""
+def _proven(certificate: dict[str, Any]) -> Iterator[str]:
+    """`proven of plan 1f2e3d4c5b6a by costs 0a1b2c3d4e5f, device memory at most 1.05 MB:`, then each property."""
     costs = f" by costs {certificate['cost_table'][:12]}" if certificate["cost_table"] else ""
-    caps = "".join(f", {space} memory at most {_size(cap)}" for space, cap in certificate["caps"].items())
-    return f"proven {', '.join(certificate['properties'])} of plan {certificate['digest'][:12]}{costs}{caps}"
+    caps = "".join(f", {space} memory at most {size_text(cap)}" for space, cap in certificate["caps"].items())
+    yield f"proven of plan {certificate['digest'][:12]}{costs}{caps}:"
+    for name, statement in certificate["properties"].items():
+        yield textwrap.fill(f"  {name:<4} {statement}", 120, subsequent_indent=" " * 7)
 
 
 def _memory_lines(whole: dict[str, int], rank: dict[str, int] | None) -> Iterator[str]:
     if rank is None:
-        yield from (f"  {name:<28} {_size(size):>12}" for name, size in whole.items())
+        yield from (f"  {name:<28} {size_text(size):>12}" for name, size in whole.items())
         return
     yield f"  {'':<28} {'whole':>12} {'one rank':>12}"
-    yield from (f"  {name:<28} {_size(size):>12} {_size(rank[name]):>12}" for name, size in whole.items())
+    yield from (f"  {name:<28} {size_text(size):>12} {size_text(rank[name]):>12}" for name, size in whole.items())
 
 
 def _tensor_lines(title: str, tensors: list[dict[str, Any]]) -> Iterator[str]:
@@ -208,12 +211,3 @@ def _form_lines(form: str, counts: dict[str, dict[str, int]]) -> Iterator[str]:
 
 def _wrapped(title: str, words: list[str]) -> str:
     return textwrap.fill(title + ", ".join(words), 100, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _size(count: int) -> str:
-    if count < 1000:
-        return f"{count} B"
-    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if count < scale * 1000:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count / 1e12:.1f} TB"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 from dmc.cli.programs import add_option, read_program
 from dmc.runtime.memory_report import report
 
-# Columns without a terminal.
-_WIDE = 250
-
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("memory", help="show the memory that a planned step needs", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
+    parser.add_argument("--bytes", action="store_true", help="print sizes in bytes")
     parser.add_argument("--plot", metavar="PNG", help="write a plot of memory over the step, named *.png")
     parser.add_argument("--html", metavar="FILE", help="write a page with the plot and the live buffers at the peak")
     add_option(parser)
@@ -29,13 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError."""
     # Rich takes a while to load, and only this command needs it.
     from dmc.runtime.memory_plot import page, plot
-    from dmc.runtime.memory_table import table
 
     made = report(read_program(arguments.file, arguments.program).job)
     if arguments.plot:
         plot(made, arguments.plot)
     if arguments.html:
         Path(arguments.html).write_text(page(made), encoding="utf-8")
-    # Without a terminal, as in a pipe, nothing needs to be wrapped, whatever COLUMNS says.
-    print(table(made, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE))
+    print(made.text(exact=arguments.bytes))
     return 0

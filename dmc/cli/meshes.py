@@ -1,4 +1,4 @@
-"""Meshes and plans in command-line syntax: `dp=2,tp=2` and `zero2+megatron_gpt2:tp`."""
+"""Meshes and plans in command-line syntax: `dp=2,tp=2` and `zero2+megatron:tp`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mesh_from(text: str) -> Mesh:
 
 
 def plan_from(text: str, mesh: Mesh) -> Plan:
-    """`zero2+megatron_gpt2:tp` as a plan over the mesh: ready-made plans, each with its axis unless it is the default.
+    """`zero2+megatron:tp` as a plan over the mesh: ready-made plans, each with its axis unless it is the default.
 
     Raises PlanError.
     """

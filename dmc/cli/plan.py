@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dmc.cli.plan_difference import differences, frames
-from dmc.cli.plan_lines import Line, lines_of
 from dmc.cli.programs import add_option, read_program
 from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.runtime.artifact import TRAINING
+from dmc.runtime.plan_lines import Line, lines_of
+from dmc.runtime.plan_report import PlanReport
+from dmc.runtime.report import columns
 
-# Columns without a terminal.
-_WIDE = 250
 # Commands shown on either side of the one given to `--around`.
 _NEIGHBOURS = 5
 
@@ -37,6 +36,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--places", action="store_true", help="for two plans, also show commands that differ only in offsets"
     )
+    parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
     add_option(parser)
     parser.set_defaults(command=run)
 
@@ -54,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _shown(job: Job, arguments: argparse.Namespace) -> str:
     lines = _chosen(lines_of(job, arguments.rank), arguments)
-    return f"{_head(job, arguments.rank)}\n\n{_table((str(line.number), line) for line in lines)}"
+    return PlanReport(job, arguments.rank, tuple(lines)).text(exact=arguments.bytes)
 
 
 def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
-    every, around = differences(old, new, arguments.rank), list(frames(old, new, arguments.rank))
+    every, around = differences(old, new, arguments.rank), list(frames(old, new, arguments.rank, arguments.bytes))
     if not every and not around:
         return "the plans are equal"
     moved = sum(each.place_only for each in every) // 2
@@ -70,20 +70,12 @@ def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
     return "\n\n".join(part for part in ("\n".join(around), _table(rows) if rows else "") if part)
 
 
-def _head(job: Job, rank: int) -> str:
-    """One sentence: the rank, its numbers of commands and lanes, and its arenas."""
-    program, ranks = job.programs[rank], len(job.programs)
-    arenas = ", ".join(f"{space.replace('_', ' ')} {size:,} B" for space, size in sorted(program.arenas.items()))
-    which = f"rank {rank} of {ranks}" if ranks > 1 else "one rank"
-    return f"{which}: {len(program.commands):,} commands on {len(program.lanes)} lanes; {arenas or 'no memory'}"
-
-
 def _table(rows: Iterable[tuple[str, Line]]) -> str:
     # Rich takes a while to load, and only this command needs it.
-    from dmc.cli.plan_table import table
+    from dmc.runtime.plan_table import table
+    from dmc.runtime.tables import as_text
 
-    # Without a terminal, as in a pipe, nothing needs to be wrapped, whatever COLUMNS says.
-    return table(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
+    return as_text([table(rows)], columns())
 
 
 def _chosen(lines: Sequence[Line], arguments: argparse.Namespace) -> list[Line]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from dmc.cli.plan_lines import Line, lines_of
 from dmc.program import Job, Space
+from dmc.program.sizes import size_text
+from dmc.runtime.plan_lines import Line, lines_of
 
 Mark = Literal["-", "+", "<", ">"]
 
@@ -50,7 +51,7 @@ def differences(old: Job, new: Job, rank: int) -> list[Difference]:
     return found
 
 
-def frames(old: Job, new: Job, rank: int) -> Iterator[str]:
+def frames(old: Job, new: Job, rank: int, exact: bool) -> Iterator[str]:
     """Differences outside the commands, one per line: mesh, memory, lanes and slots."""
     if old.mesh != new.mesh:
         yield f"mesh: {_axes(old)} → {_axes(new)}"
@@ -59,7 +60,9 @@ def frames(old: Job, new: Job, rank: int) -> Iterator[str]:
     for space in sorted(spaces):
         before, after = mine.arenas.get(space, 0), theirs.arenas.get(space, 0)
         if before != after:
-            yield f"{space.replace('_', ' ')} memory: {before:,} B → {after:,} B ({after - before:+,} B)"
+            sizes = [size_text(size, exact) for size in (before, after, abs(after - before))]
+            sign = "+" if after > before else "-"
+            yield f"{space.replace('_', ' ')} memory: {sizes[0]} → {sizes[1]} ({sign}{sizes[2]})"
     yield from _named("lanes", {lane.name: lane for lane in mine.lanes}, {lane.name: lane for lane in theirs.lanes})
     shapes = [{slot.name: (slot.role, slot.dtype, slot.shape) for slot in each.slots} for each in (mine, theirs)]
     yield from _named("slots", *shapes)

@@ -1,11 +1,9 @@
-"""`dmc simulate step.dmc --target h200x4`: the predicted time of a planned step on a machine, and what it waits for."""
+"""`dmc simulate step.dmc --machine h200x4`: the predicted time of a step on a machine, and what it waits for."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from dmc.cli.programs import add_option, read_program
 from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
+from dmc.runtime.report import columns
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
 from dmc.simulator.timeline import timeline_page
@@ -29,7 +28,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     names = f"{', '.join(machine_names())}, or a file of dmc calibrate"
-    parser.add_argument("--target", metavar="MACHINE", required=True, help=f"the machine to simulate: {names}")
+    parser.add_argument("--machine", metavar="MACHINE", required=True, help=f"the machine to simulate: {names}")
     more = (
         "simulate this many ranks: groups along the data axis grow, and so do the times of their collectives; what "
         "each rank computes, copies and holds stays as planned, even where ZeRO would split it further"
@@ -49,7 +48,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot run the step."""
     artifact = read_program(arguments.file, arguments.program)
-    simulation = simulate(artifact.job, machine(arguments.target), arguments.ranks, arguments.axis)
+    simulation = simulate(artifact.job, machine(arguments.machine), arguments.ranks, arguments.axis)
     whys = artifact.ledger.whys()
     shown = arguments.show or list(simulation.programs)[:8]
     if unknown := sorted(set(shown) - set(simulation.programs)):
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Rich takes a while to load, and only this needs it.
         from dmc.cli.simulate_tables import print_summary
 
-        print_summary(summary, said, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE)
+        print_summary(summary, said, columns(_WIDE))
     return 0
 
 

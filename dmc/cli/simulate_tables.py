@@ -8,8 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dmc.program.sizes import size_text
 from dmc.simulator.summary import Summary
-from dmc.simulator.units import bytes_text, share_text, time_text
+from dmc.simulator.units import share_text, time_text
 
 _MOST_LINES = 12
 _MOST_RANKS = 8
@@ -30,7 +31,7 @@ def print_summary(summary: Summary, notes: Sequence[str], width: int) -> None:
     share = share_text(exposed.communication, step)
     exposing = f"exposed communication {time_text(exposed.communication)} ({share}, rank {exposed.rank})"
     console.print(f"step {time_text(step)}, {exposing}", style="bold")
-    peak = f"{bytes_text(summary.fullest.peak)} of {bytes_text(summary.fullest.arena)}"
+    peak = f"{size_text(summary.fullest.peak)} of {size_text(summary.fullest.arena)}"
     for title, table in (
         ("What computation waits for", _waits(summary)),
         ("Lanes", _lanes(summary)),
@@ -79,9 +80,9 @@ def _path(summary: Summary) -> Table:
 
 
 def _memory(summary: Summary) -> Table:
-    table = _table("category", "bytes")
+    table = _table("category", "size")
     for category, size in summary.fullest.at_peak.items():
-        table.add_row(category, bytes_text(size))
+        table.add_row(category, size_text(size))
     return table
 
 

@@ -46,7 +46,8 @@ def as_keywords(made: Any, source: str) -> dict[str, Any]:
 def check_keywords(keywords: Mapping[str, Any], source: str) -> None:
     """Raises DmcError where `dmc.compile` does not accept them, or requires others."""
     parameters = inspect.signature(dmc.compile_artifact).parameters
-    unknown = sorted(set(keywords) - set(parameters) | {"observer"} & set(keywords))
+    # The command shows progress itself.
+    unknown = sorted(set(keywords) - set(parameters) | {"observer", "progress"} & set(keywords))
     missing = sorted(n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in keywords)
     facts = [f"does not accept {', '.join(unknown)}"] if unknown else []
     facts += [f"requires {', '.join(missing)}"] if missing else []

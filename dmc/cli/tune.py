@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dmc.errors import ArtifactError, DmcError
+from dmc.program.sizes import size_text
 from dmc.program.tuning import CANDIDATES, TUNED, Candidates, Choice, Table
 from dmc.runtime.artifact import Artifact
 
@@ -60,7 +61,7 @@ def _prepare(path: Path) -> int:
     side = path.with_suffix(CANDIDATES)
     found = write_candidates(artifact, side)
     count = sum(len(each.candidates) for each in found.tunables)
-    print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {side.stat().st_size / 1e6:.1f} MB")
+    print(f"{side}: {count} candidates of {len(found.tunables)} kernels, {size_text(side.stat().st_size)}")
     return 0
 
 

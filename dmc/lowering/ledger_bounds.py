@@ -11,7 +11,7 @@ from dmc.plans.tensors import TensorPlan
 from dmc.runtime.movements import Bound
 
 # The recipe names of the rules of `dmc/plans/megatron.py`.
-_READY = "megatron_"
+_READY = "megatron"
 # Bytes of one element, by the path of the moved value.
 Widths = Mapping[str, int]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dmc.plans.builder import Plan, Recipe, recipe
 from dmc.plans.keeping import check_for_one_rank, keeping
 from dmc.plans.layers import check_layers
-from dmc.plans.megatron import megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
+from dmc.plans.megatron import megatron, megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
 from dmc.plans.resolve import check_patterns, resolve
 from dmc.plans.resolved import ResolvedPlan
@@ -28,6 +28,7 @@ __all__ = [
     "data_parallel",
     "expert_parallel",
     "keeping",
+    "megatron",
     "megatron_bert",
     "megatron_gpt2",
     "megatron_llama",
@@ -44,6 +45,7 @@ READY: Mapping[str, Callable[..., Recipe]] = {
     for each in (
         data_parallel,
         expert_parallel,
+        megatron,
         megatron_bert,
         megatron_gpt2,
         megatron_llama,

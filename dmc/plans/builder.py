@@ -30,9 +30,10 @@ class Recipe:
     """Rules without a mesh: a ready-made plan. Every method returns a new recipe with one more rule.
 
     Patterns are shell patterns over module paths (`*`, `?`, `[0-3]`; `*` also crosses dots), alternatives joined by
-    "|". A pattern may start at any module, so "h.*.attn" matches "transformer.h.0.attn". Tied parameters are matched
-    by any of their names. Each alternative must match something, unless the rule is `optional`. Rules are applied in
-    order; splits of one tensor over different axes add up, major first.
+    "|". A pattern may start at any module, so "h.*.attn" matches "transformer.h.0.attn"; one that begins with a dot
+    starts at the model itself. Tied parameters are matched by any of their names. Each alternative must match
+    something, unless the rule is `optional`. Rules are applied in order; splits of one tensor over different axes add
+    up, major first.
 
     An axis that the mesh does not have raises PlanError where the rule is added; a pattern that matches nothing, and a
     dimension that cannot be divided, when the step is compiled.

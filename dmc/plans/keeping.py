@@ -22,4 +22,4 @@ def check_for_one_rank(rules: Iterable[Rule]) -> None:
     """Raises PlanError for a rule that places tensors, in a plan without a mesh."""
     for rule in rules:
         if not isinstance(rule, Recompute | Keep):
-            raise PlanError(str(rule), "requires a mesh", hint="create the plan with dmc.plan(mesh), and pass mesh=")
+            raise PlanError(str(rule), "requires a mesh", hint="create the plan with dmc.plan(mesh)")

@@ -34,5 +34,5 @@ def check_layers(plan: Plan, classes: Mapping[str, tuple[str, ...]]) -> None:
                     f"is for weights of {meant}, {_WEIGHTS[meant]}, but '{path}' is a {found}, whose are "
                     f"{_WEIGHTS[found]}"
                 )
-                hint = "write the rules for this model, with dimensions 0 and 1 exchanged: dmc.plan(mesh).shard(…)"
+                hint = f'use dmc.plans.megatron("{rule.axis}"), which finds the layers of any model'
                 raise PlanError(str(rule), fact, hint)

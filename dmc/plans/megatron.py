@@ -1,5 +1,5 @@
-"""Ready-made tensor-parallel plans for the transformers of Hugging Face (Shoeybi et al. 2019, arXiv:1909.08053, section
-3).
+"""Ready-made tensor-parallel plans (Shoeybi et al. 2019, arXiv:1909.08053, section 3): `megatron` for any model, the
+others for those of Hugging Face by the names of their layers.
 
 Each attention and MLP is a column-parallel layer, which splits heads or hidden units, and a row-parallel one, whose
 outputs are partial sums. The embedding and the logits are split by vocabulary, and so is the cross entropy between
@@ -13,8 +13,20 @@ arXiv:2205.05198).
 from __future__ import annotations
 
 from dmc.plans.builder import Recipe, recipe
+from dmc.plans.rules import Megatron
 
 VOCABULARY = -1  # The last dimension of the logits [batch, length, vocabulary].
+
+
+def megatron(axis: str = "tp") -> Recipe:
+    """Any model: attention and MLPs are found by what they compute, whatever they are called.
+
+    A layer is row-parallel where what it sums over can be computed in parts, by heads or by hidden units, up to the
+    layers behind; queries, keys and values may be one layer or three. What else the model computes stays whole on
+    every rank. A vocabulary that is not divisible stays whole too, with a note. The ledger names the rules that this
+    stands for.
+    """
+    return Recipe("megatron", (Megatron(axis),))
 
 
 def megatron_gpt2(axis: str = "tp", *, sequence_parallel: bool = False) -> Recipe:

@@ -27,13 +27,21 @@ def find(rule: Rule, pattern: str, names: Names, what: str, optional: bool = Fal
         matches = matcher(alternative)
         matched = [name for name in names if matches(name)]
         if not (matched or optional):
-            raise PlanError(str(rule), f"'{alternative}' matches no {what}", hint=_nearest(alternative, names, what))
+            hint = _nearest(alternative, names, what)
+            if rule.recipe.startswith("megatron_"):
+                hint += f'; dmc.plans.megatron("{rule.axes[0]}") finds the layers of any model'
+            raise PlanError(str(rule), f"'{alternative}' matches no {what}", hint)
         found.update(matched)
     return [name for name in names if name in found]
 
 
 def matcher(alternative: str) -> Callable[[str], object]:
-    """Whether a name, or what follows one of its dots, matches the shell pattern `alternative`."""
+    """Whether a name, or what follows one of its dots, matches the shell pattern `alternative`.
+
+    One that begins with a dot must match the whole name behind it.
+    """
+    if alternative.startswith("."):
+        return re.compile(fnmatch.translate(alternative[1:])).match
     return re.compile(rf"(?s:.*\.)?{fnmatch.translate(alternative)}").match
 
 

@@ -12,7 +12,7 @@ from dmc.plans.cut import cut
 from dmc.plans.layout import AxisUse, Layout, replicated
 from dmc.plans.patterns import find
 from dmc.plans.resolved import ResolvedPlan
-from dmc.plans.rules import DataParallel, ExpertParallel, Replicate, ReplicateInput, Rule, Shard, ShardInput
+from dmc.plans.rules import DataParallel, ExpertParallel, Megatron, Replicate, ReplicateInput, Rule, Shard, ShardInput
 from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
@@ -32,6 +32,7 @@ def resolve(
     Raises PlanError for a pattern that matches nothing, an axis used twice in a tensor, a dimension that does not
     exist, and a dimension or batch that is not divisible.
     """
+    assert not any(isinstance(rule, Megatron) for rule in plan.rules), "stands for rules that depend on the model"
     specs = {spec.name: spec for spec in state if spec.role in OWN_ROLES}
     inputs = {spec.name: spec for spec in batch}
     unmatched: list[Rule] = []

@@ -98,6 +98,17 @@ class ShardActivation(Rule):
 
 
 @dataclass(frozen=True)
+class Megatron(Rule):
+    """Attention, MLPs and the vocabulary are split over `axis`: stands for the rules that a model's structure asks for.
+
+    `dmc.analysis.requests.structure` puts these in its place, when the model is known.
+    """
+
+    verb = "megatron"
+    axis: str
+
+
+@dataclass(frozen=True)
 class SequenceParallel(Rule):
     """Inputs and outputs of matching modules have sequence dimension `dim` split over `axis`."""
 

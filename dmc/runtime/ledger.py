@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmc.runtime.movements import Bound, Entry, Movements
+from dmc.runtime.report import Report, columns
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True)
-class Ledger(Movements):
-    """The movements of one step, to be shown and stored."""
+class Ledger(Movements, Report):
+    """The movements of one step, to be shown and stored: `print(ledger)`."""
 
-    def table(self, every: bool = False, width: int = 160) -> str:
-        """The ledger as text of `width` columns: one line for movements that differ only in their layer number, or one
-        per movement (`every`); then the totals.
+    def table(self, every: bool = False, width: int | None = None, exact: bool = False) -> str:
+        """The ledger as text of `width` columns, by default the terminal's: one line for movements that differ only in
+        their layer number, or one per movement (`every`); then the totals. exact: sizes in bytes.
         """
-        from dmc.runtime.ledger_table import table
+        from dmc.runtime.ledger_table import parts
+        from dmc.runtime.tables import as_text
 
-        return table(self, every, width)
+        return as_text(parts(self, every, exact), columns() if width is None else width)
+
+    def parts(self, exact: bool = False) -> Iterable[RenderableType]:
+        """One line for movements that differ only in their layer number; then the totals."""
+        from dmc.runtime.ledger_table import parts
+
+        return parts(self, every=False, exact=exact)
 
     def to_json(self) -> dict[str, Any]:
         """The ledger as plain JSON values."""

@@ -1,45 +1,49 @@
-"""A ledger as text for the terminal."""
+"""A ledger as tables."""
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from rich import box
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dmc.program.sizes import size_text
 from dmc.runtime.dtypes import describe
 from dmc.runtime.movements import Entry, Movements, Total
+from dmc.runtime.tables import UNKNOWN, table
 
-UNKNOWN = "-"
+Size = Callable[[int], str]
 # A component of a module path that is a number.
 _LAYER = re.compile(r"(^|[ .])\d+(?=[.# ]|$)")
 _NOTHING = "one rank: nothing is sent"
 
 
-def table(movements: Movements, every: bool, width: int) -> str:
-    """See `Ledger.table`."""
+def parts(movements: Movements, every: bool, exact: bool) -> list[RenderableType]:
+    """What `Ledger.table` shows, one below the other."""
     if not movements.mesh:
-        return _NOTHING
-    text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    for part in (_head(movements), _movements(movements, every), _totals(movements), _bounds(movements)):
-        console.print(part, "")
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
+        return [_NOTHING]
+    size = partial(size_text, exact=exact)
+    return [
+        _head(movements, size),
+        _movements(movements, every, size),
+        _totals(movements, size),
+        _bounds(movements, size),
+    ]
 
 
-def _head(movements: Movements) -> Text:
-    axes = ", ".join(f"{axis}={size}" for axis, size in movements.mesh.items())
+def _head(movements: Movements, size: Size) -> str:
+    axes = ", ".join(f"{axis}={ranks}" for axis, ranks in movements.mesh.items())
     most = max(movements.ranks, default=0)
-    return Text(f"mesh {axes}: {_size(movements.bytes)} in one step, at most {_size(most)} from one rank")
+    return f"mesh {axes}: {size(movements.bytes)} in one step, at most {size(most)} from one rank"
 
 
-def _movements(movements: Movements, every: bool) -> Table:
-    made = _table("movement", "tensor", "each rank sends", "over", "bytes", "ratio", "why")
+def _movements(movements: Movements, every: bool, size: Size) -> Table:
+    words = ("tensor", "each rank sends", "over", "why")
+    made = table("movement", "tensor", "each rank sends", "over", "size", "ratio", "why", words=words)
     for entries in ([entry] for entry in movements.entries) if every else _alike(movements.entries):
         first, sent = entries[0], sum(entry.bytes for entry in entries)
         count = f" ×{len(entries)}" if len(entries) > 1 else ""
@@ -48,7 +52,7 @@ def _movements(movements: Movements, every: bool) -> Table:
             f"{_common([entry.tensor or UNKNOWN for entry in entries])}{count}",
             describe(first.dtype, first.shape),
             f"{_axes(first.axes)} ({first.group})",
-            _size(sent),
+            size(sent),
             _ratio(_sum(movements, entries)),
             _common([entry.why for entry in entries]) or UNKNOWN,
         )
@@ -57,33 +61,24 @@ def _movements(movements: Movements, every: bool) -> Table:
     return made
 
 
-def _totals(movements: Movements) -> Table:
-    made = _table("total", "bytes", "share")
+def _totals(movements: Movements, size: Size) -> Table:
+    made = table("total", "size", "share")
     rows: Mapping[str, int] = {
         **movements.by_kind(),
-        **{f"over {_axes(axes)}": size for axes, size in movements.by_axes().items()},
+        **{f"over {_axes(axes)}": sent for axes, sent in movements.by_axes().items()},
     }
-    for name, size in rows.items():
-        made.add_row(name, _size(size), f"{100 * size / movements.bytes:.1f} %" if movements.bytes else UNKNOWN)
+    for name, sent in rows.items():
+        made.add_row(name, size(sent), f"{100 * sent / movements.bytes:.1f} %" if movements.bytes else UNKNOWN)
     return made
 
 
-def _bounds(movements: Movements) -> Table:
-    made = _table("lower bound", "sent", "at least", "ratio")
+def _bounds(movements: Movements, size: Size) -> Table:
+    made = table("lower bound", "sent", "at least", "ratio")
     bounded = movements.bounded()
     for axes, total in bounded.items():
-        made.add_row(f"over {_axes(axes)}", _size(total.bytes), _size(total.bound or 0), _ratio(total))
+        made.add_row(f"over {_axes(axes)}", size(total.bytes), size(total.bound or 0), _ratio(total))
     rest = movements.bytes - sum(total.bytes for total in bounded.values())
-    made.add_row("everything else", _size(rest), UNKNOWN, UNKNOWN)
-    return made
-
-
-def _table(first: str, *others: str) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    made.add_column(first, no_wrap=True)
-    for name in others:
-        is_number = name in ("bytes", "ratio", "share", "sent", "at least")
-        made.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    made.add_row("everything else", size(rest), UNKNOWN, UNKNOWN)
     return made
 
 
@@ -120,7 +115,3 @@ def _sum(movements: Movements, entries: Sequence[Entry]) -> Total:
 
 def _ratio(total: Total) -> str:
     return UNKNOWN if total.ratio is None else f"{total.ratio:.2f}"
-
-
-def _size(count: int) -> str:
-    return f"{count:,} B"

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmc.errors import DmcError
-from dmc.runtime.memory_report import CATEGORIES, MemoryReport, RankMemory
+from dmc.runtime.memory_report import MemoryReport
 from dmc.runtime.memory_table import head, ranks_text, rows
+from dmc.runtime.rank_memory import CATEGORIES, RankMemory
 
 COLOURS = {
     "parameter": "#4e79a7",

@@ -2,112 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from dmc.program import Await, Buffer, Job, Program, Range, Record, Space
-from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE, short
+from dmc.program import Await, Buffer, Job, Program, Range, Record
+from dmc.program.labels import short
+from dmc.runtime.rank_memory import CATEGORIES, DEVICE, RankMemory
+from dmc.runtime.report import Report
 
-# In the order in which they are shown; the categories of `dmc.program.Buffer`, and their usual names.
-CATEGORIES = {
-    "parameter": "weights",
-    "gradient": "gradients",
-    "optimizer": "optimizer state",
-    "state": "other state",
-    "input": "inputs",
-    "output": "outputs",
-    "activation": "activations",
-    "communication": "communication buffers",
-    "scratch": "workspace",
-}
-DEVICE: Space = "device"
-_LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
-_NO_MODULE = "outside modules"
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True)
-class RankMemory:
-    """The device memory of `ranks`, whose programs are equal.
-
-    arenas: bytes by memory space. buffers: those in device memory, by command. live: live bytes by command (rows) and
-    category of `CATEGORIES` (columns). labels: a name for each command.
-    """
-
-    ranks: tuple[int, ...]
-    arenas: Mapping[Space, int]
-    buffers: tuple[Buffer, ...]
-    live: NDArray[np.int64]
-    labels: tuple[str, ...]
-
-    @property
-    def arena(self) -> int:
-        """The bytes that are allocated on the device."""
-        return self.arenas.get(DEVICE, 0)
-
-    @property
-    def peak_command(self) -> int:
-        """The first command at the peak."""
-        return int(self.live.sum(axis=1).argmax())
-
-    @property
-    def peak(self) -> int:
-        """The peak of live bytes."""
-        return int(self.live.sum(axis=1).max())
-
-    @property
-    def fragmentation(self) -> int:
-        """The bytes of the arena that are unused at the peak: fragmentation and alignment."""
-        return self.arena - self.peak
-
-    @property
-    def at_peak(self) -> dict[str, int]:
-        """Bytes by category at the peak."""
-        return dict(zip(CATEGORIES, map(int, self.live[self.peak_command]), strict=True))
-
-    @property
-    def most(self) -> dict[str, int]:
-        """The peak of live bytes of each category, each at its own time."""
-        return dict(zip(CATEGORIES, map(int, self.live.max(axis=0)), strict=True))
-
-    def alive(self, command: int) -> list[Buffer]:
-        """The live buffers at a command, largest first."""
-        found = [buffer for buffer in self.buffers if buffer.first <= command <= buffer.last]
-        return sorted(found, key=lambda buffer: (-buffer.range.length, buffer.range.offset))
-
-    def modules(self) -> dict[str, int]:
-        """Bytes of activations at the peak by module, down to the first layer number of its path, largest first."""
-        return _by_module(buffer for buffer in self.alive(self.peak_command) if buffer.category == "activation")
-
-    @property
-    def backward(self) -> int | None:
-        """The first command of the backward pass; None if there is none."""
-        return next((number for number, label in enumerate(self.labels) if label.endswith(BACKWARD)), None)
-
-    def kept(self) -> dict[str, int]:
-        """Bytes of activations by module that the forward pass leaves to the backward pass, largest first."""
-        alive = [] if self.backward is None else self.alive(self.backward)
-        return _by_module(
-            buffer
-            for buffer in alive
-            if buffer.category == "activation" and not buffer.label.endswith((BACKWARD, UPDATE, RECOMPUTED))
-        )
-
-    def recomputed(self) -> dict[str, int]:
-        """Bytes of activations by module that the backward pass computes again, largest first."""
-        return _by_module(buffer for buffer in self.buffers if buffer.label.endswith(RECOMPUTED))
-
-
-@dataclass(frozen=True)
-class MemoryReport:
+class MemoryReport(Report):
     """The memory of all ranks; those with equal programs are one entry."""
 
     ranks: tuple[RankMemory, ...]
+
+    def parts(self, exact: bool = False) -> Iterable[RenderableType]:
+        """Contents of the arena, activations by module, the largest buffers at the peak."""
+        from dmc.runtime.memory_table import parts
+
+        return parts(self.ranks, exact)
 
 
 def report(job: Job) -> MemoryReport:
@@ -122,20 +43,6 @@ def report(job: Job) -> MemoryReport:
     return MemoryReport(
         tuple(_rank_memory(program, ranks) for program, ranks in zip(programs, alike.values(), strict=True))
     )
-
-
-def module_of(label: str) -> str:
-    """`h.3.attn, backward` is of `h.3`; a path without a layer's number is of its first module."""
-    path = re.split(r"[,#( ]", label, maxsplit=1)[0]
-    layer = _LAYER.match(path)
-    return layer[0] if layer else path.partition(".")[0] or _NO_MODULE
-
-
-def _by_module(buffers: Iterable[Buffer]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for buffer in buffers:
-        found[module_of(buffer.label)] += buffer.range.length
-    return dict(found.most_common())
 
 
 def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:

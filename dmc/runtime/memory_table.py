@@ -1,35 +1,33 @@
-"""A memory report as text for the terminal."""
+"""A memory report as tables."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from rich import box
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 
-from dmc.runtime.memory_report import CATEGORIES, MemoryReport, RankMemory
+from dmc.program.sizes import size_text
+from dmc.runtime.rank_memory import CATEGORIES, RankMemory
+from dmc.runtime.tables import UNKNOWN, table
 
-UNKNOWN = "-"
 _LARGEST = 10
+Size = Callable[[int], str]
 
 
-def table(report: MemoryReport, width: int) -> str:
-    """The report in lines of at most `width` columns: contents of the arena, activations by module, the largest buffers
-    at the peak."""
-    text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    for memory in report.ranks:
-        for part in (head(memory), _categories(memory), _kept(memory), _modules(memory), _largest(memory)):
-            console.print(part)
-            console.print()
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
+def parts(ranks: Sequence[RankMemory], exact: bool) -> Iterator[RenderableType]:
+    """Contents of the arena, activations by module, the largest buffers at the peak."""
+    size = partial(size_text, exact=exact)
+    for memory in ranks:
+        yield head(memory, exact)
+        for made in (_categories, _kept, _modules, _largest):
+            yield made(memory, size)
 
 
-def head(memory: RankMemory) -> str:
+def head(memory: RankMemory, exact: bool = False) -> str:
     """One sentence: who, how much, and where the peak is."""
-    others = [f"{size:,} B of {space.replace('_', ' ')} memory" for space, size in memory.arenas.items()]
+    others = [f"{size_text(size, exact)} of {space.replace('_', ' ')} memory" for space, size in memory.arenas.items()]
     where = memory.labels[memory.peak_command] if memory.labels else ""
     at = f"command {memory.peak_command}" + (f", {where}" if where else "")
     return f"{ranks_text(memory.ranks)}: {', '.join(others) or 'no memory'}; the peak is at {at}"
@@ -57,43 +55,35 @@ def rows(memory: RankMemory) -> Iterator[tuple[str, int, int | None]]:
     yield "arena", memory.arena, None
 
 
-def _categories(memory: RankMemory) -> Table:
-    made = _table("device memory", "at the peak", "share", "most at any time")
-    for name, size, most in rows(memory):
-        share = f"{100 * size / memory.arena:.1f} %" if memory.arena else UNKNOWN
-        made.add_row(name, f"{size:,} B", share, UNKNOWN if most is None else f"{most:,} B")
+def _categories(memory: RankMemory, size: Size) -> Table:
+    made = table("device memory", "at the peak", "share", "most at any time")
+    for name, used, most in rows(memory):
+        share = f"{100 * used / memory.arena:.1f} %" if memory.arena else UNKNOWN
+        made.add_row(name, size(used), share, UNKNOWN if most is None else size(most))
     return made
 
 
-def _kept(memory: RankMemory) -> Table:
-    made = _table("activations for the backward pass, by module", "kept", "computed again")
+def _kept(memory: RankMemory, size: Size) -> Table:
+    made = table("activations for the backward pass, by module", "kept", "computed again")
     kept, again = memory.kept(), memory.recomputed()
     for module in dict.fromkeys((*kept, *again)):
-        made.add_row(module, f"{kept.get(module, 0):,} B", f"{again.get(module, 0):,} B")
-    made.add_row("all", f"{sum(kept.values()):,} B", f"{sum(again.values()):,} B")
+        made.add_row(module, size(kept.get(module, 0)), size(again.get(module, 0)))
+    made.add_row("all", size(sum(kept.values())), size(sum(again.values())))
     return made
 
 
-def _modules(memory: RankMemory) -> Table:
-    made = _table("activations at the peak, by module", "bytes")
-    for module, size in memory.modules().items():
-        made.add_row(module, f"{size:,} B")
+def _modules(memory: RankMemory, size: Size) -> Table:
+    made = table("activations at the peak, by module", "size")
+    for module, used in memory.modules().items():
+        made.add_row(module, size(used))
     return made
 
 
-def _largest(memory: RankMemory) -> Table:
-    made = _table("largest at the peak", "bytes", "what")
+def _largest(memory: RankMemory, size: Size) -> Table:
+    made = table("largest at the peak", "size", "what", words=("what",))
     alive = memory.alive(memory.peak_command)
     for buffer in alive[:_LARGEST]:
-        made.add_row(buffer.label or UNKNOWN, f"{buffer.range.length:,} B", buffer.category)
+        made.add_row(buffer.label or UNKNOWN, size(buffer.range.length), buffer.category)
     if rest := alive[_LARGEST:]:
-        made.add_row(f"{len(rest)} others", f"{sum(buffer.range.length for buffer in rest):,} B", "")
-    return made
-
-
-def _table(first: str, *others: str) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    made.add_column(first, overflow="fold")
-    for name in others:
-        made.add_column(name, justify="left" if name == "what" else "right", no_wrap=True)
+        made.add_row(f"{len(rest)} others", size(sum(buffer.range.length for buffer in rest)), "")
     return made

@@ -37,6 +37,9 @@ class Number(Generic[Value]):
     def __hash__(self) -> int:
         return hash(self.item())
 
+    def __str__(self) -> str:
+        return str(self.item())
+
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec)
 

@@ -59,6 +59,18 @@ class LazyArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """For `torch.as_tensor`; waits for the step."""
+        return self._exported().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._exported().__dlpack_device__()
+
+    def _exported(self) -> np.ndarray:
+        array = self.numpy()
+        # A copy, because what is read-only cannot be exported; bf16 is not numpy's own.
+        return array.astype(np.float32) if array.dtype.kind == "V" else array.copy()
+
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"{kind}({self._array})" if self._array is not None else f"{kind}({self._type()}, not read yet)"
@@ -73,18 +85,6 @@ class LazyNumber(Number[Any], LazyArray):
     def item(self) -> Any:
         """As a Python number; waits for the step."""
         return self.numpy().item()
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """For `torch.tensor`; waits for the step."""
-        return self._exported().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self._exported().__dlpack_device__()
-
-    def _exported(self) -> np.ndarray:
-        array = self.numpy()
-        # A copy, because what is read-only cannot be exported; bf16 is not numpy's own.
-        return array.astype(np.float32) if array.dtype.kind == "V" else array.copy()
 
 
 class Loss(LazyNumber):

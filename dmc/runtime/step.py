@@ -16,9 +16,12 @@ from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
+from dmc.runtime.memory_report import MemoryReport
+from dmc.runtime.memory_report import report as memory_of
 from dmc.runtime.open_session import open_step
 from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray
+from dmc.runtime.plan_report import PlanReport
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.settings import RunSettings
@@ -107,8 +110,23 @@ class Step:
         return self._artifact.signature
 
     def ledger(self) -> Ledger:
-        """Communication between ranks, and its reasons, as in `step.ledger().table()`; empty for a step of one rank."""
+        """Communication between ranks, and its reasons: `print(step.ledger())`; empty for a step of one rank."""
         return self._artifact.ledger
+
+    def memory(self) -> MemoryReport:
+        """The memory that a step of the first shape needs, and where its peak is: `print(step.memory())`."""
+        return memory_of(self._artifact.job)
+
+    def plan(self, rank: int = 0, label: str | None = None) -> PlanReport:
+        """The commands of a rank in a step of the first shape: `print(step.plan())`.
+
+        label: only those whose label matches a shell pattern, as in "h.3.*". Raises InputError for a rank that the step
+        does not have.
+        """
+        ranks = len(self._artifact.job.programs)
+        if rank not in range(ranks):
+            raise InputError(f"rank {rank}", f"is not one of {ranks}", hint=f"ranks are 0 to {ranks - 1}")
+        return PlanReport.of(self._artifact.job, rank, label)
 
     @property
     def steps_done(self) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 
 from dmc.errors import ArtifactError
 from dmc.program import Collective, Job, Launch, Work
+from dmc.program.describe import kind_of, name_of, title_of
 from dmc.program.profile import Profile, Timed
-from dmc.simulator.describe import kind_of, name_of, title_of
 from dmc.simulator.simulation import Simulation, Span
 from dmc.simulator.trace import trace
 

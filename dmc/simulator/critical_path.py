@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dmc.simulator.describe import kind_of, title_of
+from dmc.program.describe import kind_of, title_of
 from dmc.simulator.simulation import Simulation, Span
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 
+from dmc.program.sizes import size_text
 from dmc.simulator.simulation import Simulation
 from dmc.simulator.summary import Summary, summarise
 from dmc.simulator.timeline_data import timeline_data
-from dmc.simulator.units import bytes_text, share_text, time_text
+from dmc.simulator.units import share_text, time_text
 
 _PAGE = resources.files("dmc.simulator") / "page"
 _SCRIPTS = ("timeline.js", "memory.js", "controls.js")
@@ -68,7 +69,7 @@ def _figures(summary: Summary) -> Iterator[str]:
         yield _figure(name, time_text(part), f"{share_text(part, step)} of the step, on rank {exposed.rank}")
     share = f"{100 * summary.communication_share:.1f} %"
     yield _figure("Communication on the critical path", share, "of the step")
-    yield _figure("Peak device memory", bytes_text(memory.peak), f"of an arena of {bytes_text(memory.arena)}")
+    yield _figure("Peak device memory", size_text(memory.peak), f"of an arena of {size_text(memory.arena)}")
 
 
 def _figure(name: str, value: str, remark: str) -> str:
@@ -92,14 +93,14 @@ def _tables(summary: Summary, shown: Sequence[int]) -> str:
         for each in summary.lanes
         if each.rank in shown
     ]
-    memory = [(name, bytes_text(size)) for name, size in summary.fullest.at_peak.items()]
+    memory = [(name, size_text(size)) for name, size in summary.fullest.at_peak.items()]
     return "\n".join(
         (
             '  <div class="tables">',
             _table("Critical path", ("where", "kind", "commands", "time", "share of the step"), path, _more(left)),
             _table("What computation waits for", ("", "computes", "communication", "copies", "other ranks"), waits),
             _table("Lanes", ("", "lane", "busy", "waits for members", "idle"), lanes),
-            _table(f"Device memory at the peak of rank {summary.fullest.rank}", ("category", "bytes"), memory),
+            _table(f"Device memory at the peak of rank {summary.fullest.rank}", ("category", "size"), memory),
             "  </div>",
         )
     )

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dmc.program.describe import bytes_of, flops_of, kind_of, name_of, title_of
 from dmc.simulator.critical_path import critical_path
-from dmc.simulator.describe import asked_for_by, began_after, bytes_of, flops_of, kind_of, name_of, title_of
+from dmc.simulator.describe import asked_for_by, began_after
 from dmc.simulator.memory import Profile
 from dmc.simulator.simulation import Simulation, Span
 from dmc.simulator.summary import Summary

@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dmc.program.describe import bytes_of, flops_of, kind_of, name_of, title_of
 from dmc.simulator.critical_path import critical_path
-from dmc.simulator.describe import asked_for_by, began_after, bytes_of, flops_of, kind_of, name_of, title_of
+from dmc.simulator.describe import asked_for_by, began_after
 from dmc.simulator.memory import memory_over_time
 from dmc.simulator.simulation import Simulation, Span
 

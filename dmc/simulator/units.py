@@ -1,9 +1,8 @@
-"""Times and sizes in readable units."""
+"""Times and shares in readable units."""
 
 from __future__ import annotations
 
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def time_text(ns: float) -> str:
@@ -12,14 +11,6 @@ def time_text(ns: float) -> str:
         if ns >= size:
             return f"{ns / size:,.3f} {unit}"
     return f"{ns:.0f} ns"
-
-
-def bytes_text(count: int) -> str:
-    """`1.50 GiB`: two decimals, none of bytes."""
-    size, unit = float(count), 0
-    while size >= 1024 and unit < len(_BYTES) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.2f} {_BYTES[unit]}" if unit else f"{count} B"
 
 
 def share_text(part: float, whole: float) -> str:

@@ -55,8 +55,8 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %true = arith.constant true
     %c0_i64 = arith.constant 0 : i64
     %cst = arith.constant 0.000000e+00 : f32
-    %cst_0 = arith.constant dense<0.000000e+00> : tensor<f32>
-    %cst_1 = arith.constant dense<1.000000e+00> : tensor<f32>
+    %cst_0 = arith.constant dense<1.000000e+00> : tensor<f32>
+    %cst_1 = arith.constant dense<0.000000e+00> : tensor<f32>
     %cst_2 = arith.constant 0.000000e+00 : f64
     %cst_3 = arith.constant 1.600000e+01 : f32
     %cst_4 = arith.constant 1.250000e-01 : f32
@@ -64,114 +64,119 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %transposed = linalg.transpose ins(%arg0 : tensor<8x4xf32>) outs(%0 : tensor<4x8xf32>) permutation = [1, 0] 
     %1 = linalg.fill ins(%cst : f32) outs(%0 : tensor<4x8xf32>) -> tensor<4x8xf32>
     %2 = linalg.matmul ins(%arg6, %transposed : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
-    %3 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %36 = arith.cmpf ugt, %in, %cst : f32
-      %37 = arith.select %36, %in, %cst : f32
+    %3 = tensor.empty() : tensor<4x8xi1>
+    %4 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%2 : tensor<4x8xf32>) outs(%3 : tensor<4x8xi1>) {
+    ^bb0(%in: f32, %out: i1):
+      %37 = arith.extf %in : f32 to f64
+      %38 = arith.cmpf olt, %37, %cst_2 : f64
+      linalg.yield %38 : i1
+    } -> tensor<4x8xi1>
+    %5 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%4, %cst_1, %2 : tensor<4x8xi1>, tensor<f32>, tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
+    ^bb0(%in: i1, %in_8: f32, %in_9: f32, %out: f32):
+      %37 = arith.select %in, %in_8, %in_9 : f32
       linalg.yield %37 : f32
     } -> tensor<4x8xf32>
-    %4 = tensor.empty() : tensor<8x4xf32>
-    %transposed_5 = linalg.transpose ins(%arg1 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
-    %5 = tensor.empty() : tensor<4x4xf32>
-    %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<4x4xf32>) -> tensor<4x4xf32>
-    %7 = linalg.matmul ins(%3, %transposed_5 : tensor<4x8xf32>, tensor<8x4xf32>) outs(%6 : tensor<4x4xf32>) -> tensor<4x4xf32>
-    %8 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%7, %arg7 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
+    %6 = tensor.empty() : tensor<8x4xf32>
+    %transposed_5 = linalg.transpose ins(%arg1 : tensor<4x8xf32>) outs(%6 : tensor<8x4xf32>) permutation = [1, 0] 
+    %7 = tensor.empty() : tensor<4x4xf32>
+    %8 = linalg.fill ins(%cst : f32) outs(%7 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %9 = linalg.matmul ins(%5, %transposed_5 : tensor<4x8xf32>, tensor<8x4xf32>) outs(%8 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %10 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%9, %arg7 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%7 : tensor<4x4xf32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
-      %36 = arith.subf %in, %in_8 : f32
-      linalg.yield %36 : f32
+      %37 = arith.subf %in, %in_8 : f32
+      linalg.yield %37 : f32
     } -> tensor<4x4xf32>
-    %9 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%8, %8 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
+    %11 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%10, %10 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%7 : tensor<4x4xf32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
-      %36 = arith.mulf %in, %in_8 : f32
-      linalg.yield %36 : f32
+      %37 = arith.mulf %in, %in_8 : f32
+      linalg.yield %37 : f32
     } -> tensor<4x4xf32>
-    %10 = tensor.empty() : tensor<f32>
-    %11 = linalg.fill ins(%cst : f32) outs(%10 : tensor<f32>) -> tensor<f32>
-    %12 = linalg.generic {indexing_maps = [#map, #map1], iterator_types = ["reduction", "reduction"]} ins(%9 : tensor<4x4xf32>) outs(%11 : tensor<f32>) {
+    %12 = tensor.empty() : tensor<f32>
+    %13 = linalg.fill ins(%cst : f32) outs(%12 : tensor<f32>) -> tensor<f32>
+    %14 = linalg.generic {indexing_maps = [#map, #map1], iterator_types = ["reduction", "reduction"]} ins(%11 : tensor<4x4xf32>) outs(%13 : tensor<f32>) {
     ^bb0(%in: f32, %out: f32):
-      %36 = arith.addf %in, %out : f32
-      linalg.yield %36 : f32
+      %37 = arith.addf %in, %out : f32
+      linalg.yield %37 : f32
     } -> tensor<f32>
-    %13 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%12 : tensor<f32>) outs(%10 : tensor<f32>) {
+    %15 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%14 : tensor<f32>) outs(%12 : tensor<f32>) {
     ^bb0(%in: f32, %out: f32):
-      %36 = arith.divf %in, %cst_3 : f32
-      linalg.yield %36 : f32
+      %37 = arith.divf %in, %cst_3 : f32
+      linalg.yield %37 : f32
     } -> tensor<f32>
-    %14 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%8 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) {
+    %16 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%10 : tensor<4x4xf32>) outs(%7 : tensor<4x4xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %36 = arith.mulf %in, %cst_4 : f32
-      linalg.yield %36 : f32
+      %37 = arith.mulf %in, %cst_4 : f32
+      linalg.yield %37 : f32
     } -> tensor<4x4xf32>
-    %15 = linalg.generic {indexing_maps = [#map, #map1, #map], iterator_types = ["parallel", "parallel"]} ins(%14, %cst_1 : tensor<4x4xf32>, tensor<f32>) outs(%5 : tensor<4x4xf32>) {
+    %17 = linalg.generic {indexing_maps = [#map, #map1, #map], iterator_types = ["parallel", "parallel"]} ins(%16, %cst_0 : tensor<4x4xf32>, tensor<f32>) outs(%7 : tensor<4x4xf32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
-      %36 = arith.mulf %in, %in_8 : f32
-      linalg.yield %36 : f32
+      %37 = arith.mulf %in, %in_8 : f32
+      linalg.yield %37 : f32
     } -> tensor<4x4xf32>
-    %transposed_6 = linalg.transpose ins(%15 : tensor<4x4xf32>) outs(%5 : tensor<4x4xf32>) permutation = [1, 0] 
-    %16 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_6, %3 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
-    %17 = linalg.matmul ins(%15, %arg1 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
-    %18 = tensor.empty() : tensor<4x8xi1>
-    %19 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<4x8xf32>) outs(%18 : tensor<4x8xi1>) {
+    %transposed_6 = linalg.transpose ins(%17 : tensor<4x4xf32>) outs(%7 : tensor<4x4xf32>) permutation = [1, 0] 
+    %18 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_6, %5 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
+    %19 = linalg.matmul ins(%17, %arg1 : tensor<4x4xf32>, tensor<4x8xf32>) outs(%1 : tensor<4x8xf32>) -> tensor<4x8xf32>
+    %20 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%5 : tensor<4x8xf32>) outs(%3 : tensor<4x8xi1>) {
     ^bb0(%in: f32, %out: i1):
-      %36 = arith.extf %in : f32 to f64
-      %37 = arith.cmpf ole, %36, %cst_2 : f64
-      linalg.yield %37 : i1
+      %37 = arith.extf %in : f32 to f64
+      %38 = arith.cmpf ole, %37, %cst_2 : f64
+      linalg.yield %38 : i1
     } -> tensor<4x8xi1>
-    %20 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%19, %cst_0, %17 : tensor<4x8xi1>, tensor<f32>, tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
+    %21 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%20, %cst_1, %19 : tensor<4x8xi1>, tensor<f32>, tensor<4x8xf32>) outs(%0 : tensor<4x8xf32>) {
     ^bb0(%in: i1, %in_8: f32, %in_9: f32, %out: f32):
-      %36 = arith.select %in, %in_8, %in_9 : f32
-      linalg.yield %36 : f32
+      %37 = arith.select %in, %in_8, %in_9 : f32
+      linalg.yield %37 : f32
     } -> tensor<4x8xf32>
-    %transposed_7 = linalg.transpose ins(%20 : tensor<4x8xf32>) outs(%4 : tensor<8x4xf32>) permutation = [1, 0] 
-    %21 = linalg.fill ins(%cst : f32) outs(%4 : tensor<8x4xf32>) -> tensor<8x4xf32>
-    %22 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_7, %arg6 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%21 : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %transposed_7 = linalg.transpose ins(%21 : tensor<4x8xf32>) outs(%6 : tensor<8x4xf32>) permutation = [1, 0] 
+    %22 = linalg.fill ins(%cst : f32) outs(%6 : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %23 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_7, %arg6 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%22 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
-    %23 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%13, %13 : tensor<f32>, tensor<f32>) outs(%10 : tensor<f32>) {
+    %24 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%15, %15 : tensor<f32>, tensor<f32>) outs(%12 : tensor<f32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
-      %36 = arith.subf %in, %in_8 : f32
-      linalg.yield %36 : f32
+      %37 = arith.subf %in, %in_8 : f32
+      linalg.yield %37 : f32
     } -> tensor<f32>
-    %24 = tensor.empty() : tensor<i1>
-    %25 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%23, %23 : tensor<f32>, tensor<f32>) outs(%24 : tensor<i1>) {
+    %25 = tensor.empty() : tensor<i1>
+    %26 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%24, %24 : tensor<f32>, tensor<f32>) outs(%25 : tensor<i1>) {
     ^bb0(%in: f32, %in_8: f32, %out: i1):
-      %36 = arith.cmpf une, %in, %in_8 : f32
-      linalg.yield %36 : i1
-    } -> tensor<i1>
-    %26 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%25 : tensor<i1>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: i1, %out: i1):
-      %36 = arith.xori %in, %true : i1
-      linalg.yield %36 : i1
-    } -> tensor<i1>
-    %27 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%arg5 : tensor<i32>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: i32, %out: i1):
-      %36 = arith.extsi %in : i32 to i64
-      %37 = arith.cmpi eq, %36, %c0_i64 : i64
+      %37 = arith.cmpf une, %in, %in_8 : f32
       linalg.yield %37 : i1
     } -> tensor<i1>
-    %28 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%26, %27 : tensor<i1>, tensor<i1>) outs(%24 : tensor<i1>) {
-    ^bb0(%in: i1, %in_8: i1, %out: i1):
-      %36 = arith.ori %in, %in_8 : i1
-      linalg.yield %36 : i1
+    %27 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%26 : tensor<i1>) outs(%25 : tensor<i1>) {
+    ^bb0(%in: i1, %out: i1):
+      %37 = arith.xori %in, %true : i1
+      linalg.yield %37 : i1
     } -> tensor<i1>
-    %29 = "dm.composite"(%arg0, %22, %cst_1, %collapsed, %28) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
-    %30 = "dm.composite"(%arg1, %16, %cst_1, %collapsed, %28) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
-    %31 = tensor.empty() : tensor<i64>
-    %32 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%28 : tensor<i1>) outs(%31 : tensor<i64>) {
+    %28 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%arg5 : tensor<i32>) outs(%25 : tensor<i1>) {
+    ^bb0(%in: i32, %out: i1):
+      %37 = arith.extsi %in : i32 to i64
+      %38 = arith.cmpi eq, %37, %c0_i64 : i64
+      linalg.yield %38 : i1
+    } -> tensor<i1>
+    %29 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%27, %28 : tensor<i1>, tensor<i1>) outs(%25 : tensor<i1>) {
+    ^bb0(%in: i1, %in_8: i1, %out: i1):
+      %37 = arith.ori %in, %in_8 : i1
+      linalg.yield %37 : i1
+    } -> tensor<i1>
+    %30 = "dm.composite"(%arg0, %23, %cst_0, %collapsed, %29) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
+    %31 = "dm.composite"(%arg1, %18, %cst_0, %collapsed, %29) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
+    %32 = tensor.empty() : tensor<i64>
+    %33 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%29 : tensor<i1>) outs(%32 : tensor<i64>) {
     ^bb0(%in: i1, %out: i64):
-      %36 = arith.extui %in : i1 to i64
-      linalg.yield %36 : i64
+      %37 = arith.extui %in : i1 to i64
+      linalg.yield %37 : i64
     } -> tensor<i64>
-    %33 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg2, %32 : tensor<i64>, tensor<i64>) outs(%31 : tensor<i64>) {
+    %34 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg2, %33 : tensor<i64>, tensor<i64>) outs(%32 : tensor<i64>) {
     ^bb0(%in: i64, %in_8: i64, %out: i64):
-      %36 = arith.addi %in, %in_8 : i64
-      linalg.yield %36 : i64
+      %37 = arith.addi %in, %in_8 : i64
+      linalg.yield %37 : i64
     } -> tensor<i64>
-    %34 = tensor.empty() : tensor<i32>
-    %35 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%26 : tensor<i1>) outs(%34 : tensor<i32>) {
+    %35 = tensor.empty() : tensor<i32>
+    %36 = linalg.generic {indexing_maps = [#map2, #map2], iterator_types = []} ins(%27 : tensor<i1>) outs(%35 : tensor<i32>) {
     ^bb0(%in: i1, %out: i32):
-      %36 = arith.extui %in : i1 to i32
-      linalg.yield %36 : i32
+      %37 = arith.extui %in : i1 to i32
+      linalg.yield %37 : i32
     } -> tensor<i32>
-    return %29, %30, %33, %13, %35 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
+    return %30, %31, %34, %15, %36 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
   }
 }

@@ -21,7 +21,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
     %3 = "dm.wait"(%0#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
-    %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 144 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
+    %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 160 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
     %5 = "dm.wait"(%1#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
     %6:2 = "dm.kernel"(%4#0, %arg1, %5) {body = @matmul_1, bytes = 288 : i64, dm.label = "2", flops = 152 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
     %7 = "dm.kernel"(%6#0) {body = @reduce_0, bytes = 36 : i64, dm.label = "loss", flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
@@ -83,13 +83,15 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %3 = linalg.matmul ins(%arg0, %transposed : tensor<2x4xf32>, tensor<4x8xf32>) outs(%2 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %4 = tensor.empty() : tensor<2x8xi1>
     %cst_0 = arith.constant 0.000000e+00 : f64
-    %5:2 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<2x8xf32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
-    ^bb0(%in: f32, %out: f32, %out_1: i1):
-      %6 = arith.cmpf ugt, %in, %cst : f32
-      %7 = arith.select %6, %in, %cst : f32
-      %8 = arith.extf %7 : f32 to f64
-      %9 = arith.cmpf ole, %8, %cst_0 : f64
-      linalg.yield %7, %9 : f32, i1
+    %cst_1 = arith.constant dense<0.000000e+00> : tensor<f32>
+    %5:2 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3, %cst_1 : tensor<2x8xf32>, tensor<f32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
+    ^bb0(%in: f32, %in_2: f32, %out: f32, %out_3: i1):
+      %6 = arith.extf %in : f32 to f64
+      %7 = arith.cmpf olt, %6, %cst_0 : f64
+      %8 = arith.select %7, %in_2, %in : f32
+      %9 = arith.extf %8 : f32 to f64
+      %10 = arith.cmpf ole, %9, %cst_0 : f64
+      linalg.yield %8, %10 : f32, i1
     } -> (tensor<2x8xf32>, tensor<2x8xi1>)
     return %5#0, %5#1 : tensor<2x8xf32>, tensor<2x8xi1>
   }

@@ -4,7 +4,7 @@
 module attributes {dm.machine = "cpu", dm.target = "cpu"} {
   "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
   "dm.channel"() {group = #dm.group<@mesh, ["dp"]>, sym_name = "dp"} : () -> ()
-  func.func private @matmul_0(%arg0: tensor<2x4xf32>, %arg1: tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) attributes {dm.bytes = 240 : i64, dm.flops = 144 : i64, dm.implementation = "iree", dm.in_place = [], dm.kind = "matmul", dm.scratch = 0 : i64} {
+  func.func private @matmul_0(%arg0: tensor<2x4xf32>, %arg1: tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) attributes {dm.bytes = 240 : i64, dm.flops = 160 : i64, dm.implementation = "iree", dm.in_place = [], dm.kind = "matmul", dm.scratch = 0 : i64} {
     %0 = tensor.empty() : tensor<4x8xf32>
     %transposed = linalg.transpose ins(%arg1 : tensor<8x4xf32>) outs(%0 : tensor<4x8xf32>) permutation = [1, 0] 
     %cst = arith.constant 0.000000e+00 : f32
@@ -13,13 +13,15 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %3 = linalg.matmul ins(%arg0, %transposed : tensor<2x4xf32>, tensor<4x8xf32>) outs(%2 : tensor<2x8xf32>) -> tensor<2x8xf32>
     %4 = tensor.empty() : tensor<2x8xi1>
     %cst_0 = arith.constant 0.000000e+00 : f64
-    %5:2 = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3 : tensor<2x8xf32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
-    ^bb0(%in: f32, %out: f32, %out_1: i1):
-      %6 = arith.cmpf ugt, %in, %cst : f32
-      %7 = arith.select %6, %in, %cst : f32
-      %8 = arith.extf %7 : f32 to f64
-      %9 = arith.cmpf ole, %8, %cst_0 : f64
-      linalg.yield %7, %9 : f32, i1
+    %cst_1 = arith.constant dense<0.000000e+00> : tensor<f32>
+    %5:2 = linalg.generic {indexing_maps = [#map, #map1, #map, #map], iterator_types = ["parallel", "parallel"]} ins(%3, %cst_1 : tensor<2x8xf32>, tensor<f32>) outs(%1, %4 : tensor<2x8xf32>, tensor<2x8xi1>) {
+    ^bb0(%in: f32, %in_2: f32, %out: f32, %out_3: i1):
+      %6 = arith.extf %in : f32 to f64
+      %7 = arith.cmpf olt, %6, %cst_0 : f64
+      %8 = arith.select %7, %in_2, %in : f32
+      %9 = arith.extf %8 : f32 to f64
+      %10 = arith.cmpf ole, %9, %cst_0 : f64
+      linalg.yield %8, %10 : f32, i1
     } -> (tensor<2x8xf32>, tensor<2x8xi1>)
     return %5#0, %5#1 : tensor<2x8xf32>, tensor<2x8xi1>
   }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_LINES = 15
 
 
-def _modules(folder: str) -> Iterator[Any]:
+@contextmanager
+def modules_of(folder: str) -> Generator[Any]:
     """Imports modules of a folder, by name."""
     sys.path.insert(0, str(EXAMPLES / folder))
     try:
@@ -33,13 +35,8 @@ def _modules(folder: str) -> Iterator[Any]:
 @pytest.fixture
 def nanogpt() -> Iterator[Any]:
     """The modules of nanoGPT."""
-    yield from _modules("nanogpt")
-
-
-@pytest.fixture
-def images() -> Iterator[Any]:
-    """The modules of the image classifier."""
-    yield from _modules("images")
+    with modules_of("nanogpt") as module:
+        yield module
 
 
 def _small(nanogpt: Any, folder: Path, **changes: Any) -> Any:
@@ -48,7 +45,7 @@ def _small(nanogpt: Any, folder: Path, **changes: Any) -> Any:
     return nanogpt("nanogpt").Config(**sizes, **loop, out=str(folder), **changes)
 
 
-@pytest.mark.parametrize("folder", ["nanogpt", "images"])
+@pytest.mark.parametrize("folder", ["nanogpt", "images", "classifier", "buckets"])
 def test_a_compiled_script_is_eagers_but_for_a_few_lines(folder: str) -> None:
     eager, compiled = ((EXAMPLES / folder / name).read_text().splitlines() for name in ("train_eager.py", "train.py"))
     changed = [line for line in difflib.ndiff(eager, compiled) if line.startswith("+ ")]
@@ -93,9 +90,31 @@ def test_nanogpt_from_the_command_line(nanogpt: Any, tmp_path: Path, capsys: pyt
     assert len(capsys.readouterr().out) > len("def ") + 200
 
 
-def test_images_are_eagers(images: Any) -> None:
+def _both(folder: str, **settings: Any) -> tuple[list[float], list[float]]:
+    """What the two scripts of a folder return."""
+    with modules_of(folder) as module:
+        config = module(folder).Config(**settings)
+        return module("train_eager").train(config), module("train").train(config)
+
+
+def test_images_are_eagers() -> None:
     """Augmentation, batch normalisation, last batches that are smaller, a scheduler, accuracy of other images."""
-    config = images("images").Config(images=20, held_out=12, size=6, width=4, batch_size=8, epochs=2)
-    eager, compiled = (images(name).train(config) for name in ("train_eager", "train"))
+    eager, compiled = _both("images", images=20, held_out=12, size=6, width=4, batch_size=8, epochs=2)
     assert len(compiled) == 2 * (3 + 1)
+    np.testing.assert_allclose(compiled, eager, rtol=2e-4)
+
+
+def test_a_classifier_of_transformers_is_eagers() -> None:
+    """Padded texts, two groups, clipping, the library's own scheduler, accuracy of other texts."""
+    sizes = {"texts": 12, "held_out": 8, "length": 8, "vocabulary": 32, "width": 16, "layers": 1, "heads": 2}
+    eager, compiled = _both("classifier", **sizes, batch_size=4, epochs=2)
+    assert len(compiled) == 2 * (3 + 1)
+    np.testing.assert_allclose(compiled, eager, rtol=2e-4)
+
+
+def test_buckets_are_eagers() -> None:
+    """Batches of two lengths in random order, padding that does not count, clipping, evaluation of each length."""
+    sizes = {"sentences": 48, "lengths": (4, 8), "vocabulary": 16, "width": 16, "heads": 2, "layers": 1}
+    eager, compiled = _both("buckets", **sizes, batch_size=2, epochs=2)
+    assert len(compiled) > 8
     np.testing.assert_allclose(compiled, eager, rtol=2e-4)

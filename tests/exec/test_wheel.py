@@ -84,7 +84,11 @@ def test_the_runtime_trains_alone(environment: Path, tmp_path: Path) -> None:
     printed = _run(environment / "dmc", "run", *files, cwd=tmp_path)
     losses = [float(step.call_flat(each)[0]) for each in batches]
     assert [line.split()[-1] for line in printed.splitlines()[:STEPS]] == [f"{loss:.6f}" for loss in losses]
-    for command in (("memory", "--html", "m.html"), ("inspect",), ("simulate", "--target", "h200", "--html", "s.html")):
+    for command in (
+        ("memory", "--html", "m.html"),
+        ("inspect",),
+        ("simulate", "--machine", "h200", "--html", "s.html"),
+    ):
         assert _run(environment / "dmc", command[0], "trained.dmc", *command[1:], cwd=tmp_path)
     installed = _run(environment / "python", "-c", "import dmc; print(dmc.__file__)", cwd=tmp_path)
     assert Path(installed.strip()).is_relative_to(environment.parent)

@@ -32,12 +32,19 @@ PLAN = dmc.plan(DP2).data_parallel("dp")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"plan": PLAN}, r"plan: is given without its mesh"),
+        ({"plan": dmc.plans.zero2}, r"plan: expected a plan, got function\n  hint: such as plan=dmc\.plan"),
+        (
+            {"plan": dmc.plans.zero2("dp")},
+            r'data_parallel\("dp", zero=2\): requires a mesh\n  hint: create the plan with',
+        ),
         ({"mesh": {"dp": 2}, "plan": PLAN}, r"mesh: expected a dmc\.Mesh, got dict\n  hint: such as mesh=dmc\.Mesh"),
         ({"mesh": DP2}, r'mesh: is given without a plan\n  hint: pass plan=dmc\.plan\(mesh\).*zero2\("dp"\)'),
         ({"mesh": DP2}, r"ready plans are data_parallel, .*megatron_gpt2, .*zero1, zero2, zero3$"),
         ({"mesh": DP2, "plan": dmc.plans.zero1()}, r"mesh: comes with a Recipe, not with a plan"),
-        ({"mesh": dmc.Mesh(dp=4), "plan": PLAN}, r"plan: is for Mesh\(dp=2\), but the step is for Mesh\(dp=4\)"),
+        (
+            {"mesh": dmc.Mesh(dp=4), "plan": PLAN},
+            r"plan: is for Mesh\(dp=2\), .* Mesh\(dp=4\)\n  hint: leave mesh= out",
+        ),
         (
             {"mesh": DP2, "plan": PLAN, "target": "cpu+cuda", "executor": "iree"},
             r"executor 'iree': runs one rank only, not the 2 of Mesh\(dp=2\)",

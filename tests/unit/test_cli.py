@@ -17,9 +17,10 @@ from rich.progress import Progress
 
 import dmc
 from dmc.cli.main import main
-from dmc.cli.progress import BarObserver, PlainObserver
 from dmc.errors import ImportFailure
 from dmc.observer import Observer, RecordingObserver
+from dmc.program.sizes import size_text
+from dmc.progress import BarObserver, PlainObserver
 from dmc.runtime import Artifact
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE
@@ -63,7 +64,7 @@ def test_inspect_shows_the_signature_and_the_sizes(run: Run, path: Path) -> None
         "weights 36 B",
         "optimizer state 32 B",
         "buffers 20 B",
-        "code, cpu 2.0 kB",
+        "code, cpu 2.00 kB",
         "linalg.generic 10",
     ):
         assert line in lines
@@ -186,15 +187,15 @@ def test_compile_writes_what_the_function_describes(
     asked = {"model": "a model", "optimizer": "an optimizer", "example": (1, 2), "target": "cpu", "dump_dir": "dump"}
     assert compiler == [{**asked, **dict.fromkeys(("executor", "machine", "memory_cap", "tuning"))}]
     assert [line.split()[:-2] for line in err.splitlines()] == [["build", "model"], ["import"], ["write"]]
-    assert out == "gpt.dmc: 0.0 MB, 8 state tensors\n"
+    assert out == f"gpt.dmc: {size_text((tmp_path / 'gpt.dmc').stat().st_size)}, 8 state tensors\n"
     assert Artifact.read(tmp_path / "gpt.dmc").signature == SIGNATURE
 
 
 def test_options_go_before_what_the_function_says(run: Run, module: str, compiler: list[dict[str, Any]]) -> None:
-    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", 4096)
+    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", "4kB")
     code, _, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)
     assert code == 0, err
-    asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4096}
+    asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4000}
     assert {name: compiler[0][name] for name in asked} == asked
 
 

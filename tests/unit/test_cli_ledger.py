@@ -44,10 +44,10 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Print:
 def test_ten_layers_are_one_line(shown: Print, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # Of a terminal that the output does not go to.
     out = shown()
-    assert out.startswith("mesh dp=2: 1,280 B in one step, at most 640 B from one rank\n")
+    assert out.startswith("mesh dp=2: 1.28 kB in one step, at most 640 B from one rank\n")
     (line,) = [line for line in out.splitlines() if "gradient of" in line]
     assert line.split("  ")[1].strip() == "gradient of h.*.w ×10"
-    assert "1,280 B" in line
+    assert "1.28 kB" in line
     assert 'data_parallel("dp")' in line
 
 
@@ -55,6 +55,10 @@ def test_all_of_them(shown: Print) -> None:
     out = shown("--all")
     assert out.count("gradient of h.") == 10
     assert "gpt.py:7" in out
+
+
+def test_sizes_in_bytes(shown: Print) -> None:
+    assert shown("--bytes").startswith("mesh dp=2: 1,280 B in one step, at most 640 B from one rank\n")
 
 
 def test_as_json(shown: Print) -> None:
@@ -71,4 +75,4 @@ def test_a_narrow_terminal_folds(shown: Print, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     out = shown()
     assert max(map(len, out.splitlines())) <= 70
-    assert "1,280 B" in out
+    assert "1.28 kB" in out

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from dmc.cli.main import main
-from dmc.cli.plan_lines import Wait, lines_of
 from dmc.program import Job, Launch, Range
+from dmc.runtime.plan_lines import Wait, lines_of
 from tests.artifacts import artifact_of
 from tests.hand_made_jobs import COPY, DP, Rank, job_of
 
@@ -72,7 +72,8 @@ def test_events_without_a_command_are_lines_of_their_own() -> None:
 def test_the_program_of_a_rank_in_columns(called: Call) -> None:
     code, out, _ = called("--rank", "1")
     assert code == 0
-    assert out.startswith("rank 1 of 2: 8 commands on 4 lanes; device 1,073,741,824 B, pinned host 1,073,741,824 B\n")
+    assert out.startswith("rank 1 of 2: 8 commands on 4 lanes; device 1.07 GB, pinned host 1.07 GB\n")
+    assert called("--bytes")[1].splitlines()[0].endswith("device 1,073,741,824 B, pinned host 1,073,741,824 B")
     (line,) = [line for line in out.splitlines() if "gradient of" in line]
     cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
     assert cells == ["6", "dp", "all_reduce", "gradient of h.0.attn.weight", "e1 (3)", "128", "[0, 128)", "[0, 128)"]

@@ -52,9 +52,9 @@ def test_the_program_of_that_name_is_shown(printed: Print, name: str) -> None:
     assert f"launch of {label} " in printed("plan", *chosen)
     assert f"launch of {label}\n" in printed("memory", *chosen)
     assert [each["label"] for each in json.loads(printed("ledger", "--json", *chosen))["entries"]] == [label]
-    found = json.loads(printed("simulate", "--target", "h100", "--json", *chosen))
+    found = json.loads(printed("simulate", "--machine", "h100", "--json", *chosen))
     others = {
-        each: json.loads(printed("simulate", "--target", "h100", "--json", "--program", each))
+        each: json.loads(printed("simulate", "--machine", "h100", "--json", "--program", each))
         for each in ("training", EVALUATION, "training-1")
     }
     assert [each for each, other in others.items() if other == found] == [label]

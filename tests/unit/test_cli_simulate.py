@@ -67,7 +67,7 @@ def _figures(called: Call, *options: str) -> dict[str, Any]:
 
 
 def test_the_tables(called: Call) -> None:
-    code, out, err = called("--target", "h200x4")
+    code, out, err = called("--machine", "h200x4")
     assert (code, err) == (0, "")
     assert out.startswith("4 ranks of h200x4; cost table ")
     for title in (
@@ -91,7 +91,7 @@ def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_as_json(called: Call) -> None:
-    found = _figures(called, "--target", "h200x4")
+    found = _figures(called, "--machine", "h200x4")
     assert (found["machine"], found["ranks"], found["played"]) == ("h200x4", 4, 4)
     assert len(found["waits"]) == len(found["memory"]) == 4
     for rank in found["waits"]:
@@ -101,33 +101,33 @@ def test_as_json(called: Call) -> None:
 
 
 def test_more_ranks_than_it_was_planned_for(called: Call) -> None:
-    found = _figures(called, "--target", "node8", "--ranks", "1024")
+    found = _figures(called, "--machine", "node8", "--ranks", "1024")
     assert (found["ranks"], found["played"]) == (1024, 1)
-    assert found["step_ns"] > _figures(called, "--target", "h200x4")["step_ns"]
+    assert found["step_ns"] > _figures(called, "--machine", "h200x4")["step_ns"]
 
 
 def test_a_plan_for_another_machine_says_so(called: Call) -> None:
     costs = {name: cost_table_hash(machine(name)) for name in ("cpu", "h200x4")}
-    out = called("--target", "h200x4", costs=costs["cpu"])[1]
+    out = called("--machine", "h200x4", costs=costs["cpu"])[1]
     assert 'note: planned for cpu: order and overlap suit that machine; compile with machine="h200x4"' in out
-    assert "planned for" not in called("--target", "h200x4", costs=costs["h200x4"])[1]
-    assert "planned for a machine with figures that are not known" in called("--target", "h200x4", costs="0" * 64)[1]
+    assert "planned for" not in called("--machine", "h200x4", costs=costs["h200x4"])[1]
+    assert "planned for a machine with figures that are not known" in called("--machine", "h200x4", costs="0" * 64)[1]
 
 
 def test_more_ranks_say_what_stays_as_planned(called: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    (note,) = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
+    (note,) = _figures(called, "--machine", "node8", "--ranks", "1024")["notes"]
     assert "planned for 4 ranks: collectives are timed for groups along dp of 1,024 members instead of 4" in note
     split = replace(SIGNATURE, mesh={"dp": 4}, splits={"weight.momentum": ((("dp", 1),), ())})
     monkeypatch.setattr("tests.artifacts.SIGNATURE", split)
-    _, note = _figures(called, "--target", "node8", "--ranks", "1024")["notes"]
+    _, note = _figures(called, "--machine", "node8", "--ranks", "1024")["notes"]
     assert note.startswith("1 of 8 tensors of state are split along dp: more ranks would each hold")
-    assert _figures(called, "--target", "h200x4")["notes"] == []
+    assert _figures(called, "--machine", "h200x4")["notes"] == []
 
 
 def test_the_files(called: Call, tmp_path: Path) -> None:
     trace, page = tmp_path / "trace.json", tmp_path / "out.html"
     files = ("--trace", str(trace), "--html", str(page), "--show", "1,3")
-    code, _, err = called("--target", "h200x4", *files, job=_labelled_once(JOB))
+    code, _, err = called("--machine", "h200x4", *files, job=_labelled_once(JOB))
     assert (code, err) == (0, "")
     events = json.loads(trace.read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {1, 3}
@@ -141,13 +141,13 @@ def test_the_files(called: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--target", "abacus"), "machine 'abacus': is not described"),
-        (("--target", "h200"), "machine h200: has 1 of the 4 ranks"),
-        (("--target", "node8", "--ranks", "2"), "2 ranks: do not fit a job of 4 ranks"),
-        (("--target", "node8", "--ranks", "8", "--axis", "tp"), "axis 'tp': is not in the mesh"),
-        (("--target", "h200x4", "--show", "4"), "does not exist among 4 ranks\n  hint: --show takes 0, 1, 2, 3\n"),
+        (("--machine", "abacus"), "machine 'abacus': is not described"),
+        (("--machine", "h200"), "machine h200: has 1 of the 4 ranks"),
+        (("--machine", "node8", "--ranks", "2"), "2 ranks: do not fit a job of 4 ranks"),
+        (("--machine", "node8", "--ranks", "8", "--axis", "tp"), "axis 'tp': is not in the mesh"),
+        (("--machine", "h200x4", "--show", "4"), "does not exist among 4 ranks\n  hint: --show takes 0, 1, 2, 3\n"),
         (
-            ("--target", "node8", "--ranks", "1024", "--show", "5"),
+            ("--machine", "node8", "--ranks", "1024", "--show", "5"),
             "equivalent ones are simulated once\n  hint: --show takes 0\n",
         ),
     ],
@@ -161,5 +161,5 @@ def test_errors_say_what_to_do(called: Call, options: tuple[str, ...], message: 
 
 def test_ranks_that_are_no_numbers(called: Call, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        called("--target", "h200x4", "--show", "0,x")
+        called("--machine", "h200x4", "--show", "0,x")
     assert "argument --show: '0,x' is not a list of ranks, such as 0,3" in capsys.readouterr().err

@@ -97,9 +97,9 @@ def test_the_command_prints_what_fits_and_what_does_not(
     assert main(command) == 0
     assert seen == [({"model": None, "optimizer": None, "example": (), "target": "cuda"}, 2000)]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["8", "1,296", "B", "0", "0.000", "0.01"] in lines
+    assert ["8", "1.30", "kB", "0", "0.000", "0.01"] in lines
     assert "largest: 27; fastest per sample: 27" in [" ".join(line) for line in lines]
-    assert any(line[:1] == ["batch"] and "2,000" in line for line in lines)
+    assert any(line[:1] == ["batch"] and line[-2:] == ["2.00", "kB"] for line in lines)
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
     assert main([*command[:2], "--cap", "1000B", "--quiet"]) == 1, "nothing fits"
     assert "largest" not in capsys.readouterr().out
@@ -119,7 +119,12 @@ def test_a_misspelt_keyword_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_sizes() -> None:
-    assert [size_of(text) for text in ("80GiB", "24G", "4096", "1.5 kB")] == [80 * 2**30, 24 * 10**9, 4096, 1500]
+    assert [size_of(text, "--cap") for text in ("80GiB", "24G", "4096", "1.5 kB")] == [
+        80 * 2**30,
+        24 * 10**9,
+        4096,
+        1500,
+    ]
     for text in ("many", "0", "-1G"):
         with pytest.raises(DmcError, match="is not a size in bytes"):
-            size_of(text)
+            size_of(text, "--cap")

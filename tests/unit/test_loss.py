@@ -47,6 +47,7 @@ USES: dict[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: (round(x), round(x, 1), math.floor(x), math.ceil(x), math.trunc(x), int(x)),
         (2, 2.5, 2, 3, 2, 2),
     ),
+    "print": (str, "2.5"),
     "format": (lambda x: f"{x:.2f} {x}", "2.50 2.5"),
     "json": (lambda x: json.dumps({"loss": x}, default=float), '{"loss": 2.5}'),
     "complex": (complex, 2.5 + 0j),
@@ -72,3 +73,11 @@ def test_other_outputs() -> None:
     assert (repr(count + 1), f"{count}", [0, 1, 2, 5][int(count)]) == ("4", "3", 5)
     assert (narrow * 2, torch.tensor(narrow).item()) == (5.0, 2.5)
     assert type(pair) is LazyArray
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_an_array_becomes_a_tensor(dtype: str) -> None:
+    value = np.array([[1.0, 2.0], [3.0, 4.0]], ml_dtypes.bfloat16 if dtype == "bf16" else np.float32)
+    logits = output(value, dtype, index=2)
+    assert torch.as_tensor(logits).argmax(-1).tolist() == torch.tensor(logits).argmax(-1).tolist() == [1, 1]
+    assert torch.as_tensor(logits).dtype == torch.float32

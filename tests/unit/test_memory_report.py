@@ -13,8 +13,9 @@ from dmc.errors import DmcError
 from dmc.program import Buffer, Job, Kernel, Launch, Operand, Program, Range
 from dmc.program.program import Lane, Space
 from dmc.runtime.memory_plot import page, plot, sample
-from dmc.runtime.memory_report import module_of, report
-from dmc.runtime.memory_table import ranks_text, table
+from dmc.runtime.memory_report import report
+from dmc.runtime.memory_table import ranks_text
+from dmc.runtime.rank_memory import module_of
 
 _KERNEL = Kernel("k", (), (Operand("f32", (64,)),), 0, 0)
 # As many bytes as no machine has: nothing is run.
@@ -71,7 +72,7 @@ def test_activations_by_module() -> None:
 
 
 def test_the_table_says_all() -> None:
-    text = table(report(_job()), 120)
+    text = report(_job()).text(120)
     assert "ranks 0–1" in text and "rank 2" in text
     for line in ("weights", "gradients", "workspace", "fragmentation and alignment", "arena", "gradient of w"):
         assert line in text
@@ -114,7 +115,7 @@ def test_a_program_of_nothing() -> None:
     empty = Program(0, {}, (), (), ())
     memory = report(Job({"dp": 1}, (), {}, (empty,))).ranks[0]
     assert (memory.peak, memory.arena, memory.fragmentation) == (0, 0, 0)
-    assert "rank 0: no memory" in table(report(Job({"dp": 1}, (), {}, (empty,))), 100)
+    assert "rank 0: no memory" in report(Job({"dp": 1}, (), {}, (empty,))).text(100)
 
 
 def test_the_command_writes_everything(
@@ -161,7 +162,7 @@ def test_what_is_kept_and_what_is_computed_again() -> None:
     made = report(Job({"dp": 1}, (), {"k": _KERNEL}, (program,)))
     (memory,) = made.ranks
     assert (memory.kept(), memory.recomputed()) == ({"h.0": 100}, {"h.1": 100})
-    text = table(made, 100)
+    text = made.text(100)
     assert [line.split() for line in text.splitlines() if line.startswith(("h.0  ", "h.1  "))][:2] == [
         ["h.0", "100", "B", "0", "B"],
         ["h.1", "0", "B", "100", "B"],

@@ -78,7 +78,19 @@ def _made_if_missing(m: Inner, x: Tensor) -> Tensor:
     return m.linear(x) * m.cache
 
 
+def _other_first_call(m: Inner, x: Tensor) -> Tensor:
+    first, m.calls = m.calls == 0, 1
+    return m.linear(x) * (2.0 if first else 1.0)
+
+
+def _counts_to_two(m: Inner, x: Tensor) -> Tensor:
+    m.slotted.n = min(m.slotted.n + 1, 2)
+    return m.linear(x)
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
+    "other first call": (_other_first_call, r"'inner\.calls' changes from 0 to 1"),
+    "counts to two": (_counts_to_two, r"'inner\.slotted\.n' changes from 0 to 1"),
     "slot": (_slot, r"'inner\.slotted\.n' changes from 0 to 1"),
     "tensor in a slot": (_tensor_in_a_slot, r"'inner\.slotted\.plain' is changed in `forward`"),
     "unset slot": (_unset_slot, r"'inner\.slotted\.unset' is created"),
@@ -106,6 +118,23 @@ def _scratch(m: Inner, x: Tensor) -> Tensor:
 
 def test_what_is_written_before_dict_is_read_is_scratch(context: Any) -> None:
     assert_trains_as_eager(context, Model(_scratch), nn.functional.mse_loss, [_batch()])
+
+
+def _kind_found_out(m: Inner, x: Tensor) -> Tensor:
+    """As classifiers of `transformers` note the kind of their problem in their configuration."""
+    if not hasattr(m.slotted, "unset"):
+        m.slotted.unset = "regression"
+    if m.held is None:
+        m.held = 3
+    return m.linear(x) * (m.held if m.slotted.unset == "regression" else 1)
+
+
+def test_a_constant_that_the_first_call_sets_for_good(context: Any) -> None:
+    model = Model(_kind_found_out)
+    assert_trains_as_eager(context, model, nn.functional.mse_loss, [_batch(), _batch()])
+    other = Model(_kind_found_out)
+    InterpretedStep(context, other, nn.functional.mse_loss, _batch())
+    assert other.inner.held is None and not hasattr(other.inner.slotted, "unset"), "the user's model is as it was"
 
 
 def _divided_by_next(m: Inner, x: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
     "layers": (
         _plan(lambda plan: plan.use(dmc.plans.megatron_gpt2("tp"))),
         r"is for weights of Conv1D, \[in, out\], but 'attn.c_attn' is a Linear, whose are \[out, in\]\n"
-        "  hint: write the rules for this model, with dimensions 0 and 1 exchanged",
+        r"  hint: use dmc.plans.megatron\(.tp.\), which finds the layers of any model",
     ),
     **{
         f"loss {loss}": (

@@ -31,6 +31,14 @@ def composite_loops(op: ir.Operation) -> Loops | None:
     return None if rule is None else rule(op)
 
 
+def meant_loops(op: ir.Operation) -> Loops | None:
+    """The loops of what a `dm.composite` means, where a part of it need not be a composite of that kind again.
+
+    A part of a random mask is in its decomposition.
+    """
+    return _elementwise(op) if _kind(op) == "dropout" else composite_loops(op)
+
+
 def _kind(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["kind"]).value
 

@@ -1,6 +1,7 @@
 """The user's requests, written into the module so that a dump of any form can be resumed.
 
 * settings: target, machine, memory cap
+* structure: the rules that a plan's `megatron` stands for in one model
 * plan: the plan's placements of arguments of `@step`
 * values: the plan's placements of values in `@step`
 * keeping: what is kept for the backward pass by the user's word

@@ -1,5 +1,7 @@
 """A placement for every value of a function, decided by dm-propagate-sharding and implemented by dm-partition.
 
+* forward: the forward pass of a step
+* pairs: the layers in it that Megatron splits
 * ends: the placements of arguments and results of `@step`
 * pins: required placements of single values
 * decisions: the decision for an operation

@@ -71,7 +71,7 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         memory = registered(objective)
         if dtype is not None:
             _convert(objective, dtype)
-        program = export(objective, tuple(tensor for _, tensor in batch))
+        program = _exported(objective, tuple(tensor for _, tensor in batch))
         inputs, state, kinds, aliases = _state(program, objective, python_state)
         _check_ties(objective.seen.replaced, aliases)
     finally:
@@ -94,6 +94,30 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
         saved=frozenset(model.state_dict()),
+    )
+
+
+def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
+    """The program of every call. Where the first call sets attributes to constants, as a model that finds out its kind
+    of problem, that is the second's: it must compute the same, and change nothing further.
+    """
+    program = export(objective, batch)
+    if not objective.seen.changed:
+        return program
+    (_, error), *_ = objective.seen.changed
+    objective.settle()
+    again = export(objective, batch)
+    if objective.seen.changed or not _is_same(program, again):
+        raise error
+    return again
+
+
+def _is_same(one: torch.export.ExportedProgram, other: torch.export.ExportedProgram) -> bool:
+    """Whether two programs are equal, operation by operation, constants included."""
+    same_code = one.graph_module.code == other.graph_module.code and one.graph_signature == other.graph_signature
+    pairs = [(one.constants[name], other.constants.get(name)) for name in one.constants]
+    return same_code and all(
+        a is b or (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)) for a, b in pairs
     )
 
 

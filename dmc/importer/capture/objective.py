@@ -21,6 +21,7 @@ from dmc.runtime.signature import Tree
 
 Loss = Callable[[Any, Any], Any] | int | str
 _ONCE = "for state created on the first call, call the model on such a batch before compiling"
+_PLAIN = (bool, int, float, str)
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
 
@@ -29,11 +30,13 @@ class Seen:
     """The findings of a traced run of the objective. Export undoes assignments to the module's own attributes.
 
     aux: the tree over the auxiliary outputs. replaced: the buffers whose new values are the outputs after these.
+    changed: attributes that were set to a plain constant, each with the error if a later call sets them otherwise.
     """
 
     aux: Tree | None = None
     replaced: tuple[str, ...] = ()
     watch: Watch = field(default_factory=Watch)
+    changed: list[tuple[Change, ImportFailure]] = field(default_factory=list[tuple[Change, ImportFailure]])
 
 
 class Objective(nn.Module):
@@ -59,6 +62,14 @@ class Objective(nn.Module):
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
         self.originals = {id(tensor): name for name, tensor in _Registered.of(self).by_name.items()}
+        self.seen = Seen()
+        self.settled: dict[tuple[int, str], Any] = {}
+
+    def settle(self) -> None:
+        """Leaves the changed attributes as the traced call left them, for another one; export may have undone that."""
+        for change, _ in self.seen.changed:
+            setattr(change.owner, change.attribute, change.after)
+            self.settled[id(change.owner), change.attribute] = change.after
         self.seen = Seen()
 
     def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
@@ -113,12 +124,20 @@ class Objective(nn.Module):
 
     def _check_python_state(self, before: _Registered, accesses: Accesses) -> None:
         """Raises ImportFailure where the call has changed Python state that a later call reads, other than registered
-        tensors."""
+        tensors. Attributes set to plain constants are noted: a later call may set them to the same."""
         names = {id(tensor): name for name, tensor in before.by_name.items()}
         for change in self.python_state.changes(names | self.originals):
-            if not accesses.is_scratch(change.owner, change.attribute):
-                module = change.path.rpartition(".")[0] if isinstance(change.owner, nn.Module) else ""
-                raise _unregistered(change, accesses.place(change.owner, module, change.attribute))
+            if accesses.is_scratch(change.owner, change.attribute) or self._is_settled(change):
+                continue
+            module = change.path.rpartition(".")[0] if isinstance(change.owner, nn.Module) else ""
+            error = _unregistered(change, accesses.place(change.owner, module, change.attribute))
+            if change.owner is None or not isinstance(change.after, _PLAIN):
+                raise error
+            self.seen.changed.append((change, error))
+
+    def _is_settled(self, change: Change) -> bool:
+        key = id(change.owner), change.attribute
+        return key in self.settled and isinstance(change.after, _PLAIN) and self.settled[key] == change.after
 
 
 def registered(objective: Objective) -> dict[str, Tensor]:
@@ -234,8 +253,7 @@ def carries_gradient(place: str, name: str) -> ImportFailure:
 
 def _unregistered(change: Change, place: str) -> ImportFailure:
     what = "is changed"
-    plain = (bool, int, float, str)
-    if isinstance(change.before, plain) and isinstance(change.after, plain):
+    if isinstance(change.before, _PLAIN) and isinstance(change.after, _PLAIN):
         what = f"changes from {change.before!r} to {change.after!r}"
     elif is_missing(change.before) or change.before is None:
         what = "is created"

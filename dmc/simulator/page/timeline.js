@@ -50,7 +50,7 @@ function scaled(value, units, base) {
   while (value >= base && at < units.length - 1) { value /= base; at++; }
   return (at === 0 ? value : value.toPrecision(value < 100 ? 3 : 4)) + " " + units[at];
 }
-const bytes = (n) => scaled(n, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+const bytes = (n) => scaled(n, ["B", "kB", "MB", "GB", "TB"], 1000);
 const flops = (n) => scaled(n, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"], 1000);
 
 // A scroll bar beside the lanes takes room from all three.

@@ -1,4 +1,4 @@
-"""Shows a compilation: a progress bar by stage on a terminal, plain lines in a pipe, nothing when asked to be quiet."""
+"""Shows a compilation: a progress bar by stage on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -65,16 +65,17 @@ class BarObserver(Observer):
 
 
 @contextmanager
-def shown(quiet: bool, stream: TextIO | None = None) -> Generator[Observer]:
-    """An observer that suits `stream` (stderr by default), active inside the block."""
+def shown(progress: bool | None = None, stream: TextIO | None = None) -> Generator[Observer]:
+    """An observer that suits `stream` (stderr by default), active inside the block.
+
+    progress: whether to show stages; by default only on a terminal.
+    """
     target = sys.stderr if stream is None else stream
-    if quiet:
-        yield Observer()
-    elif not target.isatty():
-        yield PlainObserver(target)
+    if progress is not False and target.isatty():
+        with _bar(target) as bar:
+            yield BarObserver(bar)
     else:
-        with _bar(target) as progress:
-            yield BarObserver(progress)
+        yield PlainObserver(target) if progress else Observer()
 
 
 def _bar(stream: TextIO) -> Progress:

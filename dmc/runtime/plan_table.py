@@ -1,16 +1,14 @@
-"""Lines of a plan as columns of text."""
+"""Lines of a plan as a table."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
-from dmc.cli.plan_lines import Line, Wait
 from dmc.program import Range
+from dmc.runtime.plan_lines import Line, Wait
 
 # How a range's memory space is shown; device memory is the default.
 _SPACES = {"device": "", "pinned_host": "pinned ", "host": "host "}
@@ -29,18 +27,15 @@ _COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
 )
 
 
-def table(rows: Iterable[tuple[str, Line]], width: int) -> str:
-    """Lines in columns, at most `width` characters in total, each after the text of its first column."""
+def table(rows: Iterable[tuple[str, Line]]) -> Table:
+    """Lines in columns, each after the text of its first column."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     made.add_column("#", justify="right", no_wrap=True)
     for name, _ in _COLUMNS:
         made.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
     for first, line in rows:
         made.add_row(first, *(text(line) for _, text in _COLUMNS))
-    text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    console.print(made)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).rstrip()
+    return made
 
 
 def ranges_text(ranges: Sequence[Range]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dmc.program import Await, Command, Job, Launch, Program, Range, Record, Work
+from dmc.program.describe import bytes_of, kind_of
 from dmc.program.labels import short
 from dmc.program.program import accesses
-from dmc.simulator.describe import bytes_of, kind_of
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,62 @@
+"""A plan with the rules that its `megatron` stands for in one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from dmc._mlir import ir
+from dmc.analysis.sharding.forward import Forward
+from dmc.analysis.sharding.pairs import Cut, Vocabulary, pairs_of, vocabulary_of
+from dmc.errors import PlanError
+from dmc.mesh import Mesh
+from dmc.plans import Plan, Recipe
+from dmc.plans.rules import Megatron, Rule, Shard, ShardActivation
+from dmc.step_function import find_step
+
+AnyPlan = TypeVar("AnyPlan", bound=Recipe | None)
+
+
+def with_structure(plan: AnyPlan, module: ir.Module) -> tuple[AnyPlan, tuple[str, ...]]:
+    """`plan` with rules for single tensors instead of `megatron`, for the step in form imported; and notes.
+
+    Raises PlanError where the model has nothing to split.
+    """
+    if not isinstance(plan, Plan) or not any(isinstance(rule, Megatron) for rule in plan.rules):
+        return plan, ()
+    forward, rules, notes = Forward.of(find_step(module)), list[Rule](), list[str]()
+    for rule in plan.rules:
+        if not isinstance(rule, Megatron):
+            rules.append(rule)
+            continue
+        ranks = plan.mesh.axis_size(rule.axis)
+        mesh = Mesh(**{rule.axis: ranks})  # pyright: ignore[reportArgumentType] - no axis is called "links"
+        pairs, vocabulary = pairs_of(forward, mesh), vocabulary_of(forward, mesh)
+        if not pairs:
+            raise _nothing(rule, ranks)
+        rules += _of_pairs(rule, pairs)
+        if vocabulary is not None and vocabulary.cuts:
+            rules += _of_vocabulary(rule, vocabulary, pairs)
+        elif vocabulary is not None:
+            fact = f"the vocabulary of {vocabulary.tokens:,} tokens does not split into {ranks} equal parts"
+            notes.append(f"{rule}: {fact}, so every rank has the whole; pad it to a multiple of {ranks}")
+    return replace(plan, rules=tuple(rules)), tuple(notes)
+
+
+def _of_pairs(rule: Megatron, cuts: dict[str, Cut]) -> Iterator[Rule]:
+    for name, (dim, blocks) in cuts.items():
+        # From the root: the path of one model may be the end of another's.
+        yield Shard(f".{name}", dim, rule.axis, blocks, recipe=Megatron.verb)
+
+
+def _of_vocabulary(rule: Megatron, vocabulary: Vocabulary, pairs: dict[str, Cut]) -> Iterator[Rule]:
+    yield from _of_pairs(rule, {name: cut for name, cut in vocabulary.cuts.items() if name not in pairs})
+    if vocabulary.module:
+        yield ShardActivation(f".{vocabulary.module}", -1, rule.axis, optional=True, recipe=Megatron.verb)
+
+
+def _nothing(rule: Megatron, ranks: int) -> PlanError:
+    fact = f"finds no attention or MLP whose heads or hidden units split into {ranks} equal parts"
+    hint = f"choose a size of '{rule.axis}' that divides the number of heads, or write the rules: .shard(…)"
+    return PlanError(str(rule), fact, hint)
