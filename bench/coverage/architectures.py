@@ -92,9 +92,16 @@ def _tiny(kind: Any) -> Any:
     given = kind()
     known = {**given.to_dict(), **dict.fromkeys(given.attribute_map), "num_labels": 2}
     small = {name: _like(value, known[name]) for name, value in _SMALL.items() if name in known}
-    small |= {name: 0.0 for name, value in known.items() if "drop" in name and isinstance(value, float)}
+    small |= {name: _without(value) for name, value in known.items() if "drop" in name}
     small |= {name: _tiny(part) for name, part in getattr(kind, "sub_configs", {}).items() if hasattr(part, "to_dict")}
     return kind(**small)
+
+
+def _without(rate: Any) -> Any:
+    """No dropout, in any stage."""
+    if isinstance(rate, list | tuple):
+        return type(rate)(map(_without, rate))
+    return 0.0 if isinstance(rate, float) else rate
 
 
 def _like(value: Any, default: Any) -> Any:

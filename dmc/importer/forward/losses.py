@@ -17,7 +17,9 @@ aten = torch.ops.aten
 _MEAN, _SUM = 1, 2
 
 
-def nll(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Tensor:
+def nll(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100
+) -> Tensor:
     """The meaning of `aten.nll_loss_nd`: log probabilities [N, C, …] or [C] against classes [N, …] or []."""
     terms, weights = _terms(x, target, weight, ignore_index)
     return _reduced(terms, weights, reduction)

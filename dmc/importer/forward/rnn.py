@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.registry import rule
+
 # Dropout between layers: (activations, probability) -> activations.
 Dropout = Callable[[Tensor, float], Tensor]
 # A layer in one direction: (input gates [T, B, G·H], recurrent weight, recurrent bias, its number among all)
@@ -155,3 +158,13 @@ def gru(x: Tensor, h0: Tensor, params: Sequence[Tensor], stack: Stack, apply_dro
         return _GruSequence.apply(x_gates, weight, recurrent_bias, h0[index])
 
     return stack.run(x, params, layer, apply_dropout)
+
+
+@rule(torch.ops.aten.lstm.input)
+def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
+    return lstm(x, hx, params, Stack(*options), random.dropout)
+
+
+@rule(torch.ops.aten.gru.input)
+def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
+    return gru(x, h0, params, Stack(*options), random.dropout)

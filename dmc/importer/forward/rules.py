@@ -38,6 +38,7 @@ __all__ = [
     "experts",
     "grid_sampling",
     "pooling",
+    "rnn",
     "upsampling",
 ]
 
@@ -176,15 +177,8 @@ def _weight_norm(random: Randomness, v: Tensor, g: Tensor, dim: int = 0) -> Any:
 
 
 @rule(aten.nll_loss.default, aten.nll_loss2d.default, aten.nll_loss_nd.default)
-def _nll_loss(
-    random: Randomness,
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    reduction: int = 1,
-    ignore_index: int = -100,
-) -> Any:
-    return losses.nll(x, target, weight, reduction, ignore_index)
+def _nll_loss(random: Randomness, x: Tensor, target: Tensor, *options: Any, **named: Any) -> Any:
+    return losses.nll(x, target, *options, **named)
 
 
 @rule(aten.embedding.default)
@@ -247,16 +241,6 @@ def _expansion(operation: OpOverload) -> Rule:
 
 
 RULES.update({operation: _expansion(operation) for operation in expansion.OPERATIONS})
-
-
-@rule(aten.lstm.input)
-def _lstm(random: Randomness, x: Tensor, hx: list[Tensor], params: list[Tensor], *options: Any) -> Any:
-    return rnn.lstm(x, hx, params, rnn.Stack(*options), random.dropout)
-
-
-@rule(aten.gru.input)
-def _gru(random: Randomness, x: Tensor, h0: Tensor, params: list[Tensor], *options: Any) -> Any:
-    return rnn.gru(x, h0, params, rnn.Stack(*options), random.dropout)
 
 
 @rule(aten.linalg_inv.default, aten.inverse.default)
