@@ -55,7 +55,7 @@ def kernels() -> Figure:
 def scaling() -> Figure:
     """Milliseconds of a step with as many samples per GPU on 1, 2 and 4 GPUs."""
     figure, (ax,) = _figure(1, "GPUs")
-    found = [each for each in results("multi_gpu") if each["batch_per_rank"] == 16]
+    found = [each for each in results("multi_gpu") if (each["model"], each["batch_per_rank"]) == ("gpt2_124m", 16)]
     for name, color, plans in (("dmc", _OURS, ("alone", "dp")), ("ddp", _OTHERS, ("alone", "dp"))):
         points = sorted((r["ranks"], r["step_ms"]) for r in found if r["system"] == name and r["plan"] in plans)
         label = {"dmc": "dmc, data parallel", "ddp": "DDP + torch.compile"}[name]
