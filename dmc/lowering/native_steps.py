@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Literal
 
 from dmc.errors import DmcError
@@ -104,15 +104,6 @@ def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place],
     bindings = tuple(
         Binding(access(buffer), place(buffer), each) for buffer, each in zip(entry.buffers, maps, strict=True)
     )
-    numbers: dict[Buffer, list[int]] = {}
-    for number, buffer in enumerate(entry.buffers):
-        numbers.setdefault(buffer, []).append(number)
-    ordered = tuple(
-        (read, write)
-        for result, operand in taken.recipe.in_place
-        for read in numbers.get(Buffer("operand", operand), ())
-        for write in numbers.get(Buffer("result", result), ())
-    )
     written |= writes
     return Dispatch(
         entry.name,
@@ -120,7 +111,16 @@ def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place],
         (entry.threads, 1, 1),
         entry.shared,
         bindings,
-        ordered=ordered,
+        ordered=tuple(_in_place(entry, taken)),
         module=module,
         nulls=entry.nulls,
     )
+
+
+def _in_place(entry: Entry, taken: Taken) -> Iterator[tuple[int, int]]:
+    """The bindings that may be of one place: an operand's, and that of the result which takes its memory."""
+    numbers: dict[Buffer, list[int]] = {}
+    for number, buffer in enumerate(entry.buffers):
+        numbers.setdefault(buffer, []).append(number)
+    for result, operand in taken.recipe.in_place:
+        yield from product(numbers.get(Buffer("operand", operand), ()), numbers.get(Buffer("result", result), ()))
