@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dmc.importer import step
+from dmc.importer.update import first_value
+from dmc.optim import Slot
 
 MANY = 1 << 26
 
@@ -20,7 +21,7 @@ def _resident() -> int:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_zeros(dtype: torch.dtype) -> None:
     for shape in ((3, 2), ()):
-        zeros = step._zeros_like(torch.ones(shape, dtype=dtype))  # pyright: ignore[reportPrivateUsage]
+        zeros = first_value(Slot("momentum", shape), torch.ones(shape, dtype=dtype))
         assert zeros.dtype == dtype
         assert torch.equal(zeros, torch.zeros(shape, dtype=dtype))
 
@@ -28,6 +29,6 @@ def test_zeros(dtype: torch.dtype) -> None:
 def test_zeros_take_no_memory_until_they_are_written() -> None:
     like = torch.ones([]).expand(MANY)
     before = _resident()
-    zeros = step._zeros_like(like)  # pyright: ignore[reportPrivateUsage]
+    zeros = first_value(Slot("momentum", (MANY,)), like)
     assert zeros.numel() == MANY
     assert _resident() - before < 1 << 26

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dmc import optim
 from dmc.importer import composites
+from dmc.importer.composites.optimizer_update import update_op
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
@@ -77,11 +79,12 @@ def test_cross_entropy() -> None:
 def test_updates() -> None:
     x, flag = f32(4, 5), TensorType("i1", ())
     options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1, "tensors": 1}
-    for kind in ("optimizer_update_adam", "optimizer_update_adamw"):
+    for kind, optimizer in (("optimizer_update_adam", optim.Adam), ("optimizer_update_adamw", optim.AdamW)):
         operands, wanted = sampled(
             problem(kind, (x, x, x, x, SCALAR, SCALAR, flag, SCALAR, SCALAR), (x,) * 3, **options)
         )
-        assert_same(getattr(ops, kind)(*operands, 0.9, 0.95, 1e-6, 0.1), wanted)
+        settings = optimizer(lr=1.0, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1)
+        assert_same(update_op(settings, x.shape, 2)(*operands, *settings.constants().values()), wanted)
     operands, wanted = sampled(problem("sum_of_squares", (x, SCALAR), (SCALAR,)))
     assert_same((ops.sum_of_squares(*operands),), wanted)
 

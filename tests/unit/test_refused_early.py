@@ -78,8 +78,8 @@ def _traced(*_: Any) -> None:
 def test_optimizer_options_are_refused_before_anything_is_traced() -> None:
     model = Block()
     model.forward = _traced  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(DmcError, match="amsgrad=True is not supported"):
-        _compile(model, functional.mse_loss, optimizer=torch.optim.Adam(model.parameters(), amsgrad=True))
+    with pytest.raises(DmcError, match="differentiable=True is not supported"):
+        _compile(model, functional.mse_loss, optimizer=torch.optim.Adam(model.parameters(), differentiable=True))
 
 
 class Wrong(nn.Module):
