@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.large import large
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_LINES = 15
 
@@ -69,6 +71,7 @@ def test_nanogpt_is_eagers(nanogpt: Any, tmp_path: Path, capsys: pytest.CaptureF
     np.testing.assert_allclose(told[1], told[0], rtol=2e-4)
 
 
+@large
 def test_nanogpt_with_dropout_and_without_accumulation(nanogpt: Any, tmp_path: Path) -> None:
     text = torch.arange(3000) * torch.arange(3000) % 31
     config = _small(nanogpt, tmp_path, dropout=0.1, gradient_accumulation_steps=1)
@@ -78,6 +81,7 @@ def test_nanogpt_with_dropout_and_without_accumulation(nanogpt: Any, tmp_path: P
     assert compiled != eager
 
 
+@large
 def test_nanogpt_from_the_command_line(nanogpt: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two ranks have eager's losses, and their weights generate text."""
     told: list[list[float]] = []

@@ -16,6 +16,7 @@ from dmc.program import Collective, Launch
 from dmc.program.code import Product
 from dmc.runtime import Step
 from tests.compiled import train
+from tests.large import large
 from tests.models.case import Batch, Case
 from tests.tolerance import TOLERANCE, assert_losses_close
 
@@ -77,7 +78,7 @@ def _kinds(step: Step) -> tuple[Counter[str], int, int]:
     return Counter({kind: named[kind] for kind in kinds if named[kind]}), products, len(names)
 
 
-@pytest.mark.parametrize("way", [dmc.plans.data_parallel, dmc.plans.zero2])
+@pytest.mark.parametrize("way", [pytest.param(dmc.plans.data_parallel, marks=large), dmc.plans.zero2])
 def test_a_rank_has_the_kernels_of_one_alone(alone: Step, whole: list[float], way: Callable[[str], Recipe]) -> None:
     step = _compiled(2 * ROWS, dmc.plan(DP2).use(way("dp")))
     (kinds, products, launches), (own_kinds, own_products, own_launches) = _kinds(step), _kinds(alone)

@@ -11,9 +11,10 @@ import torch
 
 import dmc
 from tests.exec.test_examples import modules_of
+from tests.large import large
 
 
-@pytest.mark.parametrize(("layers", "dropout"), [(2, 0.0), (1, 0.1)])
+@pytest.mark.parametrize(("layers", "dropout"), [pytest.param(2, 0.0, marks=large), (1, 0.1)])
 def test_nanogpt_on_two_ranks_is_one_rank(layers: int, dropout: float) -> None:
     """Fused queries, keys and values, tied embeddings, no biases; evaluation too."""
     sizes = {"block_size": 16, "vocab_size": 32, "n_layer": layers, "n_head": 2, "n_embd": 32, "dropout": dropout}
