@@ -10,7 +10,7 @@ from iree.compiler.tools.binaries import find_tool
 
 from dmc.lowering import iree
 
-FAULTS = {"crashed": "kill -SEGV $$", "late": "sleep 1000", "refused": "echo 'error: no' >&2; exit 1"}
+FAULTS = {"crashed": "kill -SEGV $$", "late": "sleep 60", "refused": "echo 'error: no' >&2; exit 1"}
 
 _SCRIPT = """#!/bin/sh
 given=$(mktemp -p "$(dirname "$0")")

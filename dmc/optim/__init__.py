@@ -1,6 +1,7 @@
 """The optimizers that a compiled step can contain, with the semantics of `torch.optim`'s of the same name.
 
 * base: what an optimizer is, and parameter groups
+* moments: what Adam, NAdam and RAdam share
 * sgd, adam, adadelta, adafactor, adagrad, adamax, lion, muon, nadam, radam, rmsprop: one rule each
 * taken_over: optimizers of `torch.optim`, with their groups and state
 * resolve: an optimizer resolved for the parameters of one model

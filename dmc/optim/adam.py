@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from dmc.optim.base import BELOW_ONE, Limits, Optimizer, Slot, correction, lerp
+from dmc.optim.base import Slot, correction
+from dmc.optim.moments import Moments
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(Moments):
     """Adam (Kingma and Ba, 2015) with decay added to the gradient (`torch.optim.Adam`).
 
     betas: the shares of the old means of gradients and of their squares, in [0, 1). eps: added to the root of the
@@ -21,16 +22,12 @@ class Adam(Optimizer):
     """
 
     lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
     amsgrad: bool = False
 
-    limits: ClassVar[Limits] = {"betas": (0.0, BELOW_ONE)}
-
     def slots(self, shape: tuple[int, ...]) -> tuple[Slot, ...]:
-        """The first and second moment; for AMSGrad also the largest second moment so far."""
-        moments = (Slot("exp_avg", shape), Slot("exp_avg_sq", shape))
-        return (*moments, Slot("max_exp_avg_sq", shape)) if self.amsgrad else moments
+        """For AMSGrad also the largest second moment so far."""
+        largest = (Slot("max_exp_avg_sq", shape),) if self.amsgrad else ()
+        return *super().slots(shape), *largest
 
     def scalars(self, count: Tensor, lr: Tensor) -> tuple[Tensor, ...]:
         """1 - β₁ᵗ and √(1 - β₂ᵗ)."""
@@ -41,8 +38,7 @@ class Adam(Optimizer):
     ) -> tuple[Tensor, ...]:
         """The first moment divided by the root of the second, both without their bias to zero."""
         correction1, correction2_sqrt = scalars
-        first = lerp(slots[0], slope, 1.0 - self.betas[0])
-        second = slots[1] * self.betas[1] + slope * slope * (1.0 - self.betas[1])
+        first, second = self.moments(slope, slots)
         kept = (first, second, slots[2].maximum(second)) if self.amsgrad else (first, second)
         return (lr / correction1) * (first / (kept[-1].sqrt() / correction2_sqrt + self.eps)), *kept
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from dmc.optim.base import BELOW_ONE, Limits, Optimizer, Slot, correction, lerp
+from dmc.optim.base import Slot, correction
+from dmc.optim.moments import Moments
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class NAdam(Optimizer):
+class NAdam(Moments):
     """Adam with Nesterov's momentum (Dozat, 2016; `torch.optim.NAdam`)."""
 
     lr: float = 2e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
     momentum_decay: float = 4e-3
     decoupled_weight_decay: bool = False
-
-    limits: ClassVar[Limits] = {"betas": (0.0, BELOW_ONE)}
 
     @property
     def is_decoupled(self) -> bool:
@@ -31,8 +28,8 @@ class NAdam(Optimizer):
         return self.decoupled_weight_decay
 
     def slots(self, shape: tuple[int, ...]) -> tuple[Slot, ...]:
-        """The first and second moment, and the product of all momenta so far."""
-        return Slot("exp_avg", shape), Slot("exp_avg_sq", shape), Slot("mu_product", (), 1.0, "f32")
+        """Also the product of all momenta so far."""
+        return *super().slots(shape), Slot("mu_product", (), 1.0, "f32")
 
     def scalars(self, count: Tensor, lr: Tensor) -> tuple[Tensor, ...]:
         """The momenta of this step and the next, and 1 - β₂ᵗ."""
@@ -47,8 +44,7 @@ class NAdam(Optimizer):
     ) -> tuple[Tensor, ...]:
         """The gradient and the first moment, each without its bias, divided by the root of the second."""
         momentum, following, correction2, product = scalars
-        first = lerp(slots[0], slope, 1.0 - self.betas[0])
-        second = slots[1] * self.betas[1] + slope * slope * (1.0 - self.betas[1])
+        first, second = self.moments(slope, slots)
         spread = (second / correction2).sqrt() + self.eps
         now, later = lr * (1.0 - momentum) / (1.0 - product), lr * following / (1.0 - product * following)
         return now * (slope / spread) + later * (first / spread), first, second

@@ -5,34 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from dmc.optim.base import BELOW_ONE, Limits, Optimizer, Slot, correction, lerp
+from dmc.optim.base import correction
+from dmc.optim.moments import Moments
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class RAdam(Optimizer):
+class RAdam(Moments):
     """Adam whose variance is rectified in the first steps (Liu et al., 2020; `torch.optim.RAdam`)."""
 
     lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
     decoupled_weight_decay: bool = False
-
-    # With β₂ = 0 there is no moving average, and PyTorch divides by zero.
-    limits: ClassVar[Limits] = {"betas": (0.0, BELOW_ONE)}
 
     @property
     def is_decoupled(self) -> bool:
         """As requested."""
         return self.decoupled_weight_decay
-
-    def slots(self, shape: tuple[int, ...]) -> tuple[Slot, ...]:
-        """The first and second moment."""
-        return Slot("exp_avg", shape), Slot("exp_avg_sq", shape)
 
     def scalars(self, count: Tensor, lr: Tensor) -> tuple[Tensor, ...]:
         """The rate; the rectification, with the correction of the second moment; whether it is used."""
@@ -48,8 +40,7 @@ class RAdam(Optimizer):
     ) -> tuple[Tensor, ...]:
         """The first moment, divided by the root of the second as soon as that can be estimated."""
         rate, rectified, is_long = scalars
-        first = lerp(slots[0], slope, 1.0 - self.betas[0])
-        second = slots[1] * self.betas[1] + slope * slope * (1.0 - self.betas[1])
+        first, second = self.moments(slope, slots)
         step = rate * first
         return (step * (rectified / (second.sqrt() + self.eps))).where(is_long, step), first, second
 
@@ -60,6 +51,7 @@ class RAdam(Optimizer):
         With x = -t log β it is c + t (2 / x - 2 / (eˣ - 1)), where c is 2 / (1 - β) - 1 + 2 / log β.
         """
         beta = self.betas[1]
+        # Without a moving average PyTorch divides by zero.
         if beta == 0.0:
             return count.new_ones([])
         x = count * -math.log(beta)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config
 
+from bench.coverage import architectures
 from bench.coverage.check import OUTSIDE, check
 from bench.coverage.report import classified, summary
 from bench.coverage.steps import Sample, case_of
@@ -81,3 +83,11 @@ def test_what_no_step_contains_is_told() -> None:
     assert (outside.kind, outside.text) == (OUTSIDE, "complex numbers")
     drawn = check([Sample(torch.nn.functional.dropout, (torch.randn(3, requires_grad=True),))])
     assert (drawn.kind, drawn.text) == (OUTSIDE, "draws random numbers")
+
+
+def test_a_large_model_is_refused_before_it_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its table alone would need more than there are addresses."""
+    large = GPT2Config(vocab_size=1 << 42, n_embd=32, n_head=4, n_layer=1)
+    monkeypatch.setattr(architectures, "_tiny", lambda _: large)
+    with pytest.raises(ValueError, match=r"^140737\d{9} parameters, though its sizes are small"):
+        architectures.samples("gpt2")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,10 +30,16 @@ def test_a_crash_is_seen() -> None:
     assert _python("import os; os.kill(os.getpid(), 11)").status == -11
 
 
-def test_a_hang_ends_with_all_it_started() -> None:
-    program = "import subprocess; print('begun', flush=True); subprocess.run(['sleep', '1000'])"
-    ended = _python(program, 1.0)
+def test_a_hang_ends_with_all_it_started(tmp_path: Path) -> None:
+    """As long as a process that it started lives, a pipe stays open."""
+    pipe = tmp_path / "alive"
+    os.mkfifo(pipe)
+    alive = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    program = "import subprocess; print('begun', flush=True); subprocess.run(['sleep', '60'], stdout=open({!r}, 'w'))"
+    ended = _python(program.format(str(pipe)), 2.0)
     assert (ended.status, ended.output) == (None, b"begun\n")
+    assert select.select([alive], [], [], 10.0)[0]
+    os.close(alive)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of another process")

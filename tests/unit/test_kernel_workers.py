@@ -30,7 +30,8 @@ def _request(source: str) -> Request:
     return Request(PROBLEM, Recipe((call,)))
 
 
-def test_a_recipe_that_dies_or_fails_is_found_alone() -> None:
+def test_a_recipe_that_dies_or_fails_is_found_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MOST", 1)  # One process is asked for all.
     dies = _request(f"import os\nos._exit(3)\n{DOUBLE}")
     fails = _request(DOUBLE.replace("2.0 *", "unknown *"))
     answers = compile_all([_request(DOUBLE), dies, fails, _request(DOUBLE.replace("2.0", "3.0"))])
@@ -44,8 +45,9 @@ def test_a_recipe_that_dies_or_fails_is_found_alone() -> None:
 
 
 def test_a_recipe_that_hangs_is_found_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MOST", 1)
     monkeypatch.setattr(workers, "PATIENCE_S", 4.0)
-    hangs = _request(f"import time\ntime.sleep(1000)\n{DOUBLE}")
+    hangs = _request(f"import time\ntime.sleep(60)\n{DOUBLE}")
     late, made = compile_all([hangs, _request(DOUBLE.replace("2.0", "4.0"))])
     assert isinstance(late, CodegenError) and late.how == "late" and isinstance(made, KernelCode)
 

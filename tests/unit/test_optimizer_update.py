@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,3 +158,25 @@ def test_bf16_is_updated_in_f32() -> None:
         update, slots = _update(optim.plan(own, values), values)
         _step(update, values, slots, {name: each.to(values[name].dtype) for name, each in gradients.items()}, 0)
     assert all(torch.equal(narrow[name], wide[name].bfloat16()) for name in narrow)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_state_begins_with_zeros(dtype: torch.dtype) -> None:
+    for shape in ((3, 2), ()):
+        zeros = first_value(optim.Slot("momentum", shape), torch.ones(shape, dtype=dtype))
+        assert zeros.dtype == dtype
+        assert torch.equal(zeros, torch.zeros(shape, dtype=dtype))
+
+
+def test_zeros_take_no_memory_until_they_are_written() -> None:
+    count = 1 << 26
+    before = _resident()
+    zeros = first_value(optim.Slot("momentum", (count,)), torch.ones([]).expand(count))
+    assert zeros.numel() == count
+    assert _resident() - before < count
+
+
+def _resident() -> int:
+    """Bytes of this process in memory."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
