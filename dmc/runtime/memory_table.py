@@ -8,8 +8,9 @@ from functools import partial
 from rich.console import RenderableType
 from rich.table import Table
 
+from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
-from dmc.runtime.rank_memory import CATEGORIES, RankMemory
+from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.tables import UNKNOWN, table
 
 _LARGEST = 10
