@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dmc.program.sizes import size_text
 from dmc.runtime import Step
 from dmc.runtime.signature import TensorSpec
 
@@ -63,13 +64,13 @@ class Pace:
         """The rate over the last steps, and the memory: `12.34 ms per step, 1,234 tokens/s, 1.20 GB`."""
         recent = self.ended[-20:]
         seconds = (recent[-1] - recent[0]) / max(len(recent) - 1, 1)
-        return f"{seconds * 1e3:.2f} ms per step, {self._rate(seconds)}, {self.bytes / 1e9:.2f} GB"
+        return f"{seconds * 1e3:.2f} ms per step, {self._rate(seconds)}, {size_text(self.bytes)}"
 
     def summary(self) -> list[str]:
         """Lines at the end of a training of some steps."""
         steps = len(self.ended) - 1
         seconds = (self.ended[-1] - self.ended[0]) / max(steps, 1)
-        lines = [f"{self._rate(seconds)}, {self.bytes / 1e9:.2f} GB of device memory per rank"] if steps else []
+        lines = [f"{self._rate(seconds)}, {size_text(self.bytes)} of device memory per rank"] if steps else []
         if self.starved > _MOST * steps and self.reading > _MOST * (self.ended[-1] - self.ended[0]):
             fact = f"reading one takes {self.reading / steps * 1e3:.2f} ms of {seconds * 1e3:.2f} ms per step"
             lines.append(f"batches come too slowly: the device waited for {self.starved} of {steps}; {fact}")

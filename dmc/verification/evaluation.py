@@ -31,7 +31,7 @@ def check_evaluation(subject: Subject, artifact: Artifact, name: str, counter: i
     if not expected.differences(outcome):
         return
     # What eager differs by where it rounds differently, and the effect of another order of long sums.
-    slack = slack_of(artifact, reference, eager_evaluation(request, counter, UNIT), subject.amount.longest)
+    slack = slack_of(artifact, reference, [eager_evaluation(request, counter, UNIT)], subject.amount.longest)
     if found := replace(expected, slack=slack).differences(outcome):
         fact = f"differs from PyTorch eager in eval mode on the example\n  {shown(found)}"
         raise VerificationError("the compiled evaluation", fact, HINT)

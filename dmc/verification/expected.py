@@ -27,10 +27,12 @@ def expected_of(artifact: Artifact, reference: Reference) -> Expected:
     return Expected(known, specs, start, max(reference.rates), TOLERANCE[artifact.precision])
 
 
-def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, longest: int) -> dict[str, Slack]:
+def slack_of(
+    artifact: Artifact, reference: Reference, disturbed: Sequence[Reference], longest: int
+) -> dict[str, Slack]:
     """The tolerance in addition to the table, by tensor.
 
-    How far eager is from itself when its parameters and its means are rounded differently; and the largest effect of
+    How far eager is from itself when it is rounded differently, in each of `disturbed`; and the largest effect of
     the order of a sum of `longest` terms: longest · 2⁻²⁴ of it, where all have one sign (Higham, Accuracy and Stability
     of Numerical Algorithms, 4.2), but never more than `LONGEST_SUM`. Eager sums pairwise, a loop sequentially. A sum
     that cancels to rounding, as the gradient of a bias before batch norm, has terms as large as others: the share is
@@ -39,16 +41,22 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
     specs = artifact.signature.state
     starts = {spec.name: array for spec, array in zip(specs, artifact.state, strict=True)}
     slack = {
-        name: _of_rounding(value, disturbed.values[name]).plus(of_a_sum(value, starts.get(name), longest))
+        name: _of_rounding(value, *(each.values[name] for each in disturbed)).plus(
+            of_a_sum(value, starts.get(name), longest)
+        )
         for name, value in reference.values.items()
     }
     largest = _largest_changes(specs, starts, reference)
-    noise = {name for name in slack if name in starts and is_rounding(*_three(name, reference, starts, disturbed))}
+    noise = {
+        name
+        for name, value in reference.values.items()
+        if name in starts and is_rounding(value, starts[name], *(each.values[name] for each in disturbed))
+    }
     # Where what an optimizer keeps of a gradient is rounding, so is the change of the parameter.
     noise |= {spec.name.rpartition(".")[0] for spec in specs if spec.role == "optimizer" and spec.name in noise}
     for spec in specs:
         if spec.name in noise and spec.name in slack:
-            value, start, _ = _three(spec.name, reference, starts, disturbed)
+            value, start = reference.values[spec.name], starts[spec.name]
             each = of_order(longest) * largest[_kind(spec)]
             # Adam makes whole steps of what rounding leaves, in either direction.
             change, norm = _apart(value, start)
@@ -57,17 +65,11 @@ def slack_of(artifact: Artifact, reference: Reference, disturbed: Reference, lon
     return slack
 
 
-def _three(
-    name: str, reference: Reference, starts: Mapping[str, Array], disturbed: Reference
-) -> tuple[Array, Array, Array]:
-    return reference.values[name], starts[name], disturbed.values[name]
-
-
-def is_rounding(value: Array, start: Array, disturbed: Array) -> bool:
+def is_rounding(value: Array, start: Array, *disturbed: Array) -> bool:
     """Whether eager's change of a tensor may be rounding alone: `MARGIN` times what other rounding moves it."""
     if value.dtype.kind not in "fV":
         return False
-    (_, change), (_, noise) = _apart(value, start), _apart(value, disturbed)
+    (_, change), (_, noise) = _apart(value, start), _farthest(value, disturbed)
     return noise > 0 and MARGIN * noise >= change
 
 
@@ -104,11 +106,16 @@ def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Ar
     return reference.values.get(spec.name, start[spec.name] if spec.role in ("seed", "optimizer") else None)
 
 
-def _of_rounding(one: Array, other: Array) -> Slack:
+def _of_rounding(one: Array, *others: Array) -> Slack:
     if one.dtype.kind not in "fV":
         return Slack()
-    largest, norm = _apart(one, other)
+    largest, norm = _farthest(one, others)
     return Slack(MARGIN * largest, MARGIN * norm)
+
+
+def _farthest(one: Array, others: Sequence[Array]) -> tuple[float, float]:
+    largest, norms = zip(*(_apart(one, other) for other in others), strict=True)
+    return max(largest), max(norms)
 
 
 def _apart(one: Array, other: Array) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import torch_optimizers
+from dmc.verification.other_roundings import NARROW, OtherRoundings
 from dmc.verification.request import Request
 from dmc.verification.roundings import OtherMeans
 
@@ -47,16 +48,16 @@ class Reference:
 def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The step after `counter` steps, with the initial state of `request`, on its example.
 
-    noise: a random perturbation of each parameter, relative to its largest element; means are then rounded otherwise,
-    too. Raises whatever eager raises.
+    noise: a random perturbation of each parameter, relative to its largest element; means, and results in narrow types,
+    are then rounded otherwise, too. Raises whatever eager raises.
     """
-    with borrowed(request.modes, request.dtype), _disturbed(request.model, noise):
+    with borrowed(request.modes, request.dtype), _disturbed(request, noise):
         return _Eager(request).step(counter)
 
 
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
-    with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request.model, noise):
+    with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request, noise):
         for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
             module.eval()
         with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
@@ -201,12 +202,15 @@ def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     return copy.to(dtype) if dtype is not None and copy.is_floating_point() else copy
 
 
-def _disturbed(model: nn.Module, noise: float) -> AbstractContextManager[Any]:
-    """The context of a step with that noise in its parameters, and other roundings of its means."""
+@contextmanager
+def _disturbed(request: Request, noise: float) -> Generator[None]:
+    """The context of a step with that noise in its parameters, and other roundings of means and of narrow numbers."""
     if not noise:
-        return nullcontext()
-    _disturb(model, noise)
-    return OtherMeans()
+        yield
+        return
+    _disturb(request.model, noise)
+    with OtherMeans(), OtherRoundings(0, NARROW) if request.is_narrow() else nullcontext():
+        yield
 
 
 def _disturb(model: nn.Module, noise: float) -> None:

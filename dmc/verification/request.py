@@ -14,6 +14,7 @@ from dmc import optim
 from dmc.importer.capture.capture import Loss
 from dmc.importer.capture.own_loss import OwnLoss
 from dmc.importer.forward.precision import Precision
+from dmc.verification.other_roundings import NARROW
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,11 @@ class Request:
 
     def is_narrow(self) -> bool:
         """Whether anything is in a floating type narrower than f32."""
+        if self.is_widened:
+            return False
         tensors = [*self.model.parameters(), *self.model.buffers(), *pytree.tree_leaves(self.example)]
         types = {tensor.dtype for tensor in tensors if isinstance(tensor, Tensor)}
-        return self.precision is not Precision.FP32 or not types.isdisjoint((torch.bfloat16, torch.float16))
+        return self.precision is not Precision.FP32 or not types.isdisjoint(NARROW)
 
     def widened(self) -> Request:
         """The same in f32."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tests.fuzz.rounding import OtherRoundings
+from dmc.verification.other_roundings import OtherRoundings
 from tests.fuzz.train import Case, Mode, Trace, by_eager, case_of
 
 # Of the numbers of a type: relative, and absolute.

@@ -42,7 +42,7 @@ ROUNDING = {
 
 def test_what_is_rounding_may_be_as_large_as_the_rounding_of_others() -> None:
     artifact = replace(artifact_of(), state=tuple(np.zeros_like(each) for each in initial_state()))
-    slack = slack_of(artifact, _reference(CHANGES), _reference(OTHERS), LONGEST)
+    slack = slack_of(artifact, _reference(CHANGES), [_reference(CHANGES), _reference(OTHERS)], LONGEST)
     expected = PLAIN | ROUNDING
     sizes = {spec.name: int(np.prod(spec.shape)) for spec in SPECS}
     assert {name: each.element for name, each in slack.items() if name in sizes} == pytest.approx(expected)

@@ -89,9 +89,9 @@ def test_lines_are_plain_in_a_pipe_and_have_a_bar_on_a_terminal(
             say(f"quiet: {is_quiet}")
     assert capsys.readouterr().out == "quiet: False\n"
     monkeypatch.setattr(paces.sys.stdout, "isatty", lambda: True)
-    with shown(Pace(1, "tokens", 1_000_000_000), 2, is_quiet=False) as say:
+    with shown(Pace(1, "tokens", 1_000_000), 2, is_quiet=False) as say:
         say("step [red]")
     printed = capsys.readouterr().out
     assert "step [red]" in printed
     assert "1/2" in printed
-    assert "tokens/s, 1.00 GB" in printed
+    assert "tokens/s, 1.00 MB" in printed

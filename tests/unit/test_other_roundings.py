@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dmc.verification.other_roundings import OtherRoundings
 from tests.fuzz.compare import is_rounding, tolerance
-from tests.fuzz.rounding import OtherRoundings
 from tests.fuzz.train import PLAIN, Trace, by_eager, case_of
 
 FINDS = Path(__file__).parents[1] / "fuzz" / "finds"

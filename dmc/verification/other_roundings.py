@@ -6,7 +6,7 @@ off by that much more; where they do not, it is exact and stays. A NaN that an o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,13 +16,19 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
+NARROW = (torch.bfloat16, torch.float16)
+EVERY = (*NARROW, torch.float32, torch.float64)
 
 
 class OtherRoundings(TorchDispatchMode):
-    """Within it, every element that an operation rounds is off by another rounding, up or down as `seed` draws it."""
+    """Within it, every element that an operation rounds is off by another rounding, up or down as `seed` draws it.
 
-    def __init__(self, seed: int) -> None:
+    types: of the results that are; by default of every floating type.
+    """
+
+    def __init__(self, seed: int, types: Collection[torch.dtype] = EVERY) -> None:
         super().__init__()
+        self.types = types
         self.generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(
@@ -31,11 +37,11 @@ class OtherRoundings(TorchDispatchMode):
         # First: an operation may write its operands.
         exact = None if func.is_view else _in_float64(func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
-        if func is aten._softmax_backward_data.default:
+        if func is aten._softmax_backward_data.default and result.dtype in self.types:
             self._round_difference(result, *args[:3])
         elif exact is not None:
             for found, right in zip(pytree.tree_leaves(result), pytree.tree_leaves(exact), strict=True):
-                if isinstance(found, Tensor) and found.is_floating_point():
+                if isinstance(found, Tensor) and found.dtype in self.types:
                     self._round(found, right)
         return result
 
