@@ -37,6 +37,7 @@ COLLECTIVES: tuple[CollectiveKind, ...] = (
     "reduce_scatter",
     "send",
 )
+_PLACE = Range("device", 0, 4)
 
 
 def round_machine(
@@ -74,13 +75,12 @@ class Rank:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
 
-    def launch(self, ns: int, label: str = "", lane: int = COMPUTE) -> Rank:
-        """A kernel of so many operations."""
+    def launch(self, ns: int, label: str = "", lane: int = COMPUTE, places: Sequence[Range] = (_PLACE,)) -> Rank:
+        """A kernel of so many operations, which updates places."""
         operand = Operand("f32", (1,))
         kernel = Kernel(f"k{ns}", (operand,), (operand,), ns, 0)
         self.kernels[kernel.name] = kernel
-        place = Range("device", 0, 4)
-        self.commands.append(Launch(lane, kernel.name, (place,), (place,), label=label))
+        self.commands.append(Launch(lane, kernel.name, tuple(places), tuple(places), label=label))
         return self
 
     def move(self, bytes: int, label: str = "", lane: int = COPY) -> Rank:

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from dmc.cli.ops import count_composites, count_ops
-from dmc.cli.programs import add_option, names_of, program_of
+from dmc.cli.programs import add_option
+from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.dtypes import byte_count, describe
 from dmc.runtime.memory_report import report as memory_report
-from dmc.runtime.rank_memory import CATEGORIES, RankMemory
+from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
@@ -38,8 +39,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError."""
     whole = Artifact.read(arguments.file, to_run=False)
-    file = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), "programs": names_of(whole)}
-    report = {**file, **describe_artifact(program_of(whole, arguments.program, arguments.file))}
+    file = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), "programs": whole.names}
+    report = {**file, **describe_artifact(whole.program(arguments.program, str(arguments.file)))}
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     return 0
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 
-from dmc.errors import ArtifactError
 from dmc.runtime.artifact import TRAINING, Artifact
 
 
@@ -18,18 +16,4 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def read_program(file: str | os.PathLike[str], name: str) -> Artifact:
     """That program of a file; raises ArtifactError."""
-    return program_of(Artifact.read(file, to_run=False), name, file)
-
-
-def program_of(artifact: Artifact, name: str, file: str | os.PathLike[str]) -> Artifact:
-    """The program of this name, with the state. Raises ArtifactError where there is none."""
-    if name == TRAINING:
-        return artifact
-    if name not in artifact.programs:
-        raise ArtifactError(str(file), f"has no program '{name}'", hint=f"it has {', '.join(names_of(artifact))}")
-    return replace(artifact.programs[name], state=artifact.state)
-
-
-def names_of(artifact: Artifact) -> list[str]:
-    """The names of all programs."""
-    return [TRAINING, *artifact.programs]
+    return Artifact.read(file, to_run=False).program(name, str(file))

@@ -73,6 +73,19 @@ class Artifact:
     code: DeviceCode | None = None
     programs: Mapping[str, Artifact] = field(default_factory=dict)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all programs."""
+        return [TRAINING, *self.programs]
+
+    def program(self, name: str, place: str) -> Artifact:
+        """The program of this name, with the state. Raises ArtifactError about `place` where there is none."""
+        if name == TRAINING:
+            return self
+        if name not in self.programs:
+            raise ArtifactError(place, f"has no program '{name}'", hint=f"it has {', '.join(self.names)}")
+        return replace(self.programs[name], state=self.state)
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.dmc` file, atomically replacing an old one; the same artifact always gives the same bytes.
 

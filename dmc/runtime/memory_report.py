@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from dmc.program import Await, Buffer, Job, Program, Range, Record
+from dmc.program.categories import CATEGORIES
 from dmc.program.labels import short
-from dmc.runtime.rank_memory import CATEGORIES, DEVICE, RankMemory
+from dmc.runtime.rank_memory import DEVICE, RankMemory
 from dmc.runtime.report import Report
 
 if TYPE_CHECKING:

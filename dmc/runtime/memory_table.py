@@ -8,8 +8,9 @@ from functools import partial
 from rich.console import RenderableType
 from rich.table import Table
 
+from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
-from dmc.runtime.rank_memory import CATEGORIES, RankMemory
+from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.tables import UNKNOWN, table
 
 _LARGEST = 10
@@ -83,7 +84,7 @@ def _largest(memory: RankMemory, size: Size) -> Table:
     made = table("largest at the peak", "size", "what", words=("what",))
     alive = memory.alive(memory.peak_command)
     for buffer in alive[:_LARGEST]:
-        made.add_row(buffer.label or UNKNOWN, size(buffer.range.length), buffer.category)
+        made.add_row(buffer.label or UNKNOWN, size(buffer.range.length), CATEGORIES[buffer.category])
     if rest := alive[_LARGEST:]:
         made.add_row(f"{len(rest)} others", size(sum(buffer.range.length for buffer in rest)), "")
     return made

@@ -11,20 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmc.program import Buffer, Space
+from dmc.program.categories import CATEGORIES
 from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
-# In the order in which they are shown; the categories of `dmc.program.Buffer`, and their usual names.
-CATEGORIES = {
-    "parameter": "weights",
-    "gradient": "gradients",
-    "optimizer": "optimizer state",
-    "state": "other state",
-    "input": "inputs",
-    "output": "outputs",
-    "activation": "activations",
-    "communication": "communication buffers",
-    "scratch": "workspace",
-}
 DEVICE: Space = "device"
 _LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
 _NO_MODULE = "outside modules"

@@ -76,7 +76,7 @@ class Step:
         check_state(artifact.signature.state, artifact.state)
         opened = open_step(artifact, device, world, settings)
         self._ranks, self._session, self.peers = opened.ranks, opened.session, opened.peers
-        named = zip([TRAINING, *artifact.programs], [artifact, *artifact.programs.values()], strict=True)
+        named = zip(artifact.names, [artifact, *artifact.programs.values()], strict=True)
         self._variants: dict[str, list[Variant]] = {TRAINING: [], EVALUATION: []}
         ranks = [opened.ranks, *opened.others]
         for number, ((name, program), own) in enumerate(zip(named, ranks, strict=True)):
@@ -109,24 +109,28 @@ class Step:
         """The step's arguments and results."""
         return self._artifact.signature
 
-    def ledger(self) -> Ledger:
-        """Communication between ranks, and its reasons: `print(step.ledger())`; empty for a step of one rank."""
-        return self._artifact.ledger
+    def ledger(self, program: str = TRAINING) -> Ledger:
+        """Communication between ranks, and its reasons: `print(step.ledger())`; empty for a step of one rank.
 
-    def memory(self) -> MemoryReport:
-        """The memory that a step of the first shape needs, and where its peak is: `print(step.memory())`."""
-        return memory_of(self._artifact.job)
+        program: "training", of the first shape, "training-1", of the next, "evaluation" and so on. Raises ArtifactError
+        for one that the step does not have.
+        """
+        return self._artifact.program(program, "the step").ledger
 
-    def plan(self, rank: int = 0, label: str | None = None) -> PlanReport:
-        """The commands of a rank in a step of the first shape: `print(step.plan())`.
+    def memory(self, program: str = TRAINING) -> MemoryReport:
+        """The memory that a program (see `ledger`) needs, and where its peak is: `print(step.memory())`."""
+        return memory_of(self._artifact.program(program, "the step").job)
+
+    def plan(self, rank: int = 0, label: str | None = None, program: str = TRAINING) -> PlanReport:
+        """The commands of a rank in a program (see `ledger`): `print(step.plan())`.
 
         label: only those whose label matches a shell pattern, as in "h.3.*". Raises InputError for a rank that the step
         does not have.
         """
-        ranks = len(self._artifact.job.programs)
-        if rank not in range(ranks):
+        job = self._artifact.program(program, "the step").job
+        if rank not in range(ranks := len(job.programs)):
             raise InputError(f"rank {rank}", f"is not one of {ranks}", hint=f"ranks are 0 to {ranks - 1}")
-        return PlanReport.of(self._artifact.job, rank, label)
+        return PlanReport.of(job, rank, label)
 
     @property
     def steps_done(self) -> int:

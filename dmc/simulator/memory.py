@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
-from dmc.program import Buffer
-from dmc.program.program import Space
-from dmc.simulator.simulation import Simulation
+import numpy as np
+from numpy.typing import NDArray
 
-# Categories that last for the whole step first, so that they are at the bottom of stacked plots.
-_CATEGORIES = (
-    "parameter",
-    "optimizer",
-    "state",
-    "input",
-    "output",
-    "activation",
-    "gradient",
-    "communication",
-    "scratch",
-)
+from dmc.program import Buffer, Space, accesses
+from dmc.program.categories import CATEGORIES
+from dmc.program.interval_map import IntervalMap
+from dmc.simulator.simulation import Simulation, Span
 
 
 @dataclass(frozen=True)
 class Profile:
     """The live bytes of one memory space: `times[i]` (ns) is when they become `live[i]`, by category, of `arena` bytes.
 
-    categories: those that occur, permanent before temporary ones; each of `live` has a number for each of them.
+    categories: those that occur; each of `live` has a number for each of them.
     """
 
     rank: int
@@ -43,60 +37,83 @@ class Profile:
         """The peak of live bytes."""
         return max(map(sum, self.live), default=0)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the categories."""
+        return tuple(CATEGORIES[category] for category in self.categories)
+
     @cached_property
     def at_peak(self) -> dict[str, int]:
-        """Live bytes at the peak, by category, largest first."""
+        """Live bytes at the peak, by the name of their category, largest first."""
         most = max(self.live, key=sum, default=())
-        found = [(category, size) for category, size in zip(self.categories, most, strict=False) if size]
+        found = [(name, size) for name, size in zip(self.names, most, strict=False) if size]
         return dict(sorted(found, key=lambda item: -item[1]))
 
 
 def memory_over_time(simulation: Simulation, rank: int, space: Space = "device") -> Profile:
-    """The live ranges of a rank's buffers. A buffer is live from the start of its first command to the end of its last.
-    Where one overwrites another at the same offset, as new state does with old, the old one ends there.
+    """What the buffers of a rank hold. A buffer is live from when the first command that touches it starts to when the
+    last one ends, and one that a step begins or ends with from its beginning or to its end. Where another takes its
+    place before, as new state does of old, the bytes are the other's.
     """
     program = simulation.programs[rank]
     buffers = [buffer for buffer in program.buffers if buffer.range.space == space]
-    categories = tuple(sorted({buffer.category for buffer in buffers}, key=lambda name: (_order(name), name)))
-    changes: dict[float, list[int]] = {0.0: [0] * len(categories)}
-    for buffer, begin, end in _lifetimes(simulation, rank, buffers):
-        column = categories.index(buffer.category)
-        for time, size in ((begin, buffer.range.length), (end, -buffer.range.length)):
-            changes.setdefault(time, [0] * len(categories))[column] += size
-    times, live, now = [], [], (0,) * len(categories)
-    for time in sorted(changes):
-        now = tuple(size + change for size, change in zip(now, changes[time], strict=True))
-        times.append(time)
-        live.append(now)
-    return Profile(rank, space, program.arenas.get(space, 0), categories, tuple(times), tuple(live))
+    occurring = {buffer.category for buffer in buffers}
+    categories = tuple(category for category in CATEGORIES if category in occurring)
+    live, history = Counter[str](), {0.0: (0,) * len(categories)}
+    holders: IntervalMap[Buffer | None] = IntervalMap(None)
+    for time, buffer, is_begin in _changes(simulation, rank, buffers):
+        found = holders.pieces(buffer.range)
+        for start, end, holder in found:
+            if holder is not None and (is_begin or holder is buffer):
+                live[holder.category] -= end - start
+        if is_begin:
+            live[buffer.category] += buffer.range.length
+            holders.set(buffer.range, [buffer])
+        else:
+            holders.set(buffer.range, [None if holder is buffer else holder for _, _, holder in found])
+        history[time] = tuple(live[category] for category in categories)
+    return Profile(rank, space, program.arenas.get(space, 0), categories, tuple(history), tuple(history.values()))
 
 
-def _order(category: str) -> int:
-    return _CATEGORIES.index(category) if category in _CATEGORIES else len(_CATEGORIES)
-
-
-def _lifetimes(simulation: Simulation, rank: int, buffers: list[Buffer]) -> Iterator[tuple[Buffer, float, float]]:
-    starts, ends = _command_times(simulation, rank)
-    begins_next: dict[int, float] = {}
-    for buffer in sorted(buffers, key=lambda buffer: (buffer.first, buffer.last), reverse=True):
-        begin, end = starts[buffer.first], ends[buffer.last]
-        offset = buffer.range.offset
-        end = min(end, begins_next.get(offset, end))
-        begins_next[offset] = begin
+def _changes(simulation: Simulation, rank: int, buffers: Sequence[Buffer]) -> list[tuple[float, Buffer, bool]]:
+    """When each buffer begins (True) and ends, in order of time; at the same time, ends first."""
+    spans = sorted(simulation.by_rank[rank], key=lambda span: span.command)
+    uses, work = _uses(simulation, spans), [span.command for span in spans]
+    changes: list[tuple[float, Buffer, bool]] = []
+    for buffer in sorted(buffers, key=lambda buffer: (buffer.first, buffer.last)):
+        # Lanes run side by side: other commands between its first and its last one say nothing about its time.
+        starts, ends = _touching(uses, buffer)
+        begin = 0.0 if buffer.first <= min(work, default=0) else min(starts, default=math.inf)
+        end = simulation.step_ns if buffer.last >= max(work, default=0) else max(ends, default=0.0)
         if begin < end:
-            yield buffer, begin, end
+            changes += (begin, buffer, True), (end, buffer, False)
+    return sorted(changes, key=lambda change: (change[0], change[2]))
 
 
-def _command_times(simulation: Simulation, rank: int) -> tuple[list[float], list[float]]:
-    """When each command begins and ends; for a record or an await, both are when the work before it on its lane
-    ends."""
-    program = simulation.programs[rank]
-    spans = {span.command: span for span in simulation.by_rank[rank]}
-    done = [0.0] * len(program.lanes)
-    starts, ends = [], []
-    for number, command in enumerate(program.commands):
-        span = spans.get(number)
-        starts.append(done[command.lane] if span is None else span.start)
-        done[command.lane] = done[command.lane] if span is None else span.end
-        ends.append(done[command.lane])
-    return starts, ends
+_Uses = dict[Space, tuple[NDArray[np.int64], NDArray[np.float64]]]
+
+
+def _uses(simulation: Simulation, spans: Sequence[Span]) -> _Uses:
+    """For each memory space, in order of commands: the command, offset and end of each range that one touches; and when
+    the command starts and ends."""
+    found: dict[Space, list[tuple[tuple[int, int, int], tuple[float, float]]]] = {}
+    for span in spans:
+        for place in chain(*accesses(simulation.work(span))):
+            use = (span.command, place.offset, place.end), (span.start, span.end)
+            found.setdefault(place.space, []).append(use)
+    return {
+        space: (np.array([where for where, _ in uses], np.int64), np.array([when for _, when in uses], np.float64))
+        for space, uses in found.items()
+    }
+
+
+def _touching(uses: _Uses, buffer: Buffer) -> tuple[list[float], list[float]]:
+    """When the commands that touch a buffer start, and when they end."""
+    if buffer.range.space not in uses:
+        return [], []
+    where, when = uses[buffer.range.space]
+    # One buffer after another uses a place.
+    own = slice(*np.searchsorted(where[:, 0], (buffer.first, buffer.last + 1)))
+    _, offset, end = where[own].T
+    starts, ends = when[own][(offset < buffer.range.end) & (end > buffer.range.offset)].T
+    return starts.tolist(), ends.tolist()

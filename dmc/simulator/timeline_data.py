@@ -81,6 +81,7 @@ def _memory(profile: Profile) -> dict[str, Any]:
         "arena": profile.arena,
         "peak": profile.peak,
         "categories": list(profile.categories),
+        "names": profile.names,
         "times": [round(time, _DIGITS) for time in profile.times],
         "live": profile.live,
     }

@@ -66,7 +66,7 @@ def _complete(simulation: Simulation, span: Span, whys: Mapping[str, str], criti
 def _memory(simulation: Simulation, rank: int) -> Iterator[_Event]:
     profile = memory_over_time(simulation, rank)
     for time, live in zip(profile.times, profile.live, strict=True):
-        sizes = dict(zip(profile.categories, live, strict=True))
+        sizes = dict(zip(profile.names, live, strict=True))
         if sizes:
             yield {"ph": "C", "name": "device memory", "pid": rank, "ts": time * _US, "args": sizes}
 

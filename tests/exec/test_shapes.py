@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional
 
 import dmc
-from dmc.errors import InputError
+from dmc.errors import ArtifactError, InputError
+from dmc.runtime.memory_report import report
 from tests.exec.test_evaluation import Net
 
 SIZES = (8, 4)
@@ -37,7 +38,8 @@ def _optimizer() -> dmc.optim.AdamW:
 
 @pytest.mark.parametrize("plan", [None, dmc.plans.zero2("dp"), dmc.plans.zero3("dp")], ids=str)
 def test_batches_of_two_sizes_train_one_state(plan: Any, tmp_path: Path) -> None:
-    """Alternating sizes are eager's steps, and evaluations its evaluations; also from a file, and on ranks."""
+    """Alternating sizes are eager's steps, and evaluations its evaluations; also from a file, and on ranks. Reports
+    are of each program."""
     model = _model()
     own = copy.deepcopy(model)
     mesh = dmc.Mesh(dp=2)
@@ -77,6 +79,23 @@ def test_batches_of_two_sizes_train_one_state(plan: Any, tmp_path: Path) -> None
             call(*_batch(9))
         with pytest.raises(InputError, match="expected 2 positional inputs, got 1"):
             call(_batch(8)[0])
+    _assert_reports_of_each(step)
+
+
+def _assert_reports_of_each(step: dmc.CompiledStep) -> None:
+    whole = step.snapshot()
+    assert whole.names == ["training", "evaluation", "training-1", "evaluation-1"]
+    for name in whole.names:
+        program = whole.program(name, "the step")
+        assert step.plan(program=name).job == program.job
+        assert step.ledger(name) == program.ledger
+        assert step.memory(name).text() == report(program.job).text()
+    assert len({step.memory(name).text() for name in whole.names}) == len(whole.names)
+    for shown in (step.plan, step.ledger, step.memory):
+        with pytest.raises(
+            ArtifactError, match=r"the step: has no program 'training-2'\n  hint: it has training, eval"
+        ):
+            shown(program="training-2")
 
 
 def _eager(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> float:

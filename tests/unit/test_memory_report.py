@@ -76,6 +76,7 @@ def test_the_table_says_all() -> None:
     assert "ranks 0–1" in text and "rank 2" in text
     for line in ("weights", "gradients", "workspace", "fragmentation and alignment", "arena", "gradient of w"):
         assert line in text
+    assert next(words.split() for words in text.splitlines() if words.startswith("gradient of w"))[-1] == "gradients"
     assert "the peak is at command 2, h.4" in text
     assert ranks_text([0, 1, 2, 5]) == "ranks 0–2, 5"
 

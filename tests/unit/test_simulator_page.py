@@ -87,7 +87,10 @@ def test_its_data_are_the_simulation(played: Simulation) -> None:
     assert {len(column) for column in spans.values()} == {len(played.spans)}
     assert data["step"] == pytest.approx(played.step_ns, abs=0.1)
     assert [lane["name"] for lane in data["ranks"][0]["lanes"]] == ["compute", "dp", "copy_in", "copy_out"]
-    assert data["ranks"][0]["memory"]["categories"] == ["parameter", "activation", "gradient"]
+    memory = data["ranks"][0]["memory"]
+    # Colours are of the categories, the legend of their names.
+    assert memory["categories"] == ["parameter", "gradient", "activation"]
+    assert memory["names"] == ["weights", "gradients", "activations"]
     first = next(n for n, title in enumerate(spans["title"]) if strings[title] == "gradient of h.1")
     assert data["kinds"][spans["kind"][first]] == "all_reduce"
     assert spans["bytes"][first] == 2 * 12 * 64**2
@@ -163,4 +166,4 @@ def test_zooming_and_panning_keep_to_the_step(played: Simulation, tmp_path: Path
 
 def test_memory_at_a_moment(played: Simulation, tmp_path: Path) -> None:
     live = dict(evaluate(timeline_page(played), "memoryAt(0)", tmp_path))
-    assert live["parameter"] == 2 * 2 * 12 * 64**2
+    assert live["weights"] == 2 * 2 * 12 * 64**2

@@ -53,5 +53,5 @@ def test_every_command_is_there_once() -> None:
     assert len(found) == len(played.spans) == len(_events(text, "X"))
     counters = [event["args"] for event in _events(text, "C") if event["pid"] == 0]
     assert max(sum(live.values()) for live in counters) > 0
-    assert set(counters[0]) == {"activation", "gradient", "parameter"}
+    assert set(counters[0]) == {"activations", "gradients", "weights"}
     assert trace(simulate(job, machine("h200x2"))) == text

@@ -125,11 +125,12 @@ data.kinds.forEach((kind, k) => {
   $("legend").append(button);
 });
 function drawCategories() {
-  $("categories").replaceChildren(...data.ranks[state.memoryRank].memory.categories.map((name) => {
+  const memory = data.ranks[state.memoryRank].memory;
+  $("categories").replaceChildren(...memory.categories.map((category, k) => {
     const key = document.createElement("span"), dot = document.createElement("i");
     key.className = "key";
-    dot.style.background = `var(--${name})`;
-    key.append(dot, name);
+    dot.style.background = `var(--${category})`;
+    key.append(dot, memory.names[k]);
     return key;
   }));
 }

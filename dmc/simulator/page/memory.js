@@ -66,5 +66,5 @@ function memoryAt(t) {
     const mid = (low + high) >> 1;
     if (m.times[mid] <= t) low = mid + 1; else high = mid;
   }
-  return low ? m.categories.map((name, k) => [name, m.live[low - 1][k]]).filter(([, n]) => n) : [];
+  return low ? m.names.map((name, k) => [name, m.live[low - 1][k]]).filter(([, n]) => n) : [];
 }
