@@ -43,7 +43,7 @@ def test_the_slope_of_digamma_anywhere() -> None:
 def test_polygamma(order: int) -> None:
     assert_decomposes(lambda x: torch.polygamma(order, x), POINTS[4:])
     near, far = torch.tensor([-7.3, -1.0 - 2.0**-20, -1.0 + 2.0**-20, -1e-4, 1e-4]), torch.tensor([-13.25, -1000.75])
-    _same_values(lambda x: torch.polygamma(order, x), torch.cat([near, far, ODD]))
+    _same_values(lambda x: torch.polygamma(order, x), torch.cat([near, far, ODD, torch.tensor([-INF])]))
 
 
 def test_inverse_of_the_error_function() -> None:
