@@ -88,7 +88,8 @@ def test_distances(p: float) -> None:
     b[0] = a[0]  # Where rows are equal, the gradient is zero.
     _same_distances(p, a, b)
     # One number that is not finite in a row, next to a difference of zero, and its meeting with itself.
-    b[1, 0], b[2, 1], b[3, 2], a[1, 0], a[0, 3] = NAN, INF, -INF, INF, b[2, 3]
+    b[1, 0], b[2, 1], b[3, 2], a[1, 0] = NAN, INF, -INF, INF
+    a[0, 3], a[2, 2] = b[2, 3], b[1, 2]
     _same_distances(p, a, b)
 
 
@@ -99,12 +100,14 @@ def _same_distances(p: float, a: Tensor, b: Tensor) -> None:
 
 def test_margins() -> None:
     torch.manual_seed(0)
-    x, weight = torch.randn(4, 5), torch.rand(5)
+    # Quarters, so that some classes just keep the margin.
+    x, weight = torch.randint(-8, 9, (4, 5)) / 4, torch.rand(5)
     target, several = (
         torch.tensor([1, 0, 4, 2]),
         torch.tensor([[1, 3, -1, 0, 0], [-1] * 5, [4, 0, 1, 2, 3], [2, -1, 2, 2, 2]]),
     )
     for reduction in (0, 1, 2):
+        _same_by_rule(aten.multi_margin_loss.default, x, target, 1, 0.5, weight, reduction)
         _same_by_rule(aten.multi_margin_loss.default, x, target, 2, 0.5, weight, reduction)
         _same_by_rule(aten.multilabel_margin_loss.default, x, several, reduction)
 
