@@ -89,7 +89,7 @@ def test_distances(p: float) -> None:
     _same_distances(p, a, b)
     # One number that is not finite in a row, next to a difference of zero, and its meeting with itself.
     b[1, 0], b[2, 1], b[3, 2], a[1, 0] = NAN, INF, -INF, INF
-    a[0, 3], a[2, 2] = b[2, 3], b[1, 2]
+    a[0, 3], a[2, 3] = b[2, 3], b[1, 3]
     _same_distances(p, a, b)
 
 
