@@ -13,7 +13,7 @@ HEADS, WIDTH = 2, 8
 
 
 class JoinedHeads(nn.Module):
-    """Attention as nanoGPT writes it, and once more without a gradient, written through the view that joins heads."""
+    """Attention as nanoGPT writes it; without a gradient, it and a scan are written through views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,10 @@ class JoinedHeads(nn.Module):
             heads, other = self._heads(x)
             # PyTorch's kernel leaves the heads where `contiguous()` copies nothing: this changes `heads`, too.
             other[:, :1] *= 2.0
-        return joined + other + heads.mean((1, 3)).unsqueeze(-1)
+            # So does a scan, which decomposes along another dimension, where `reshape` copies nothing.
+            least = x.cummin(1).values
+            least.reshape(-1)[:WIDTH] *= 2.0
+        return joined + other + heads.mean((1, 3)).unsqueeze(-1) + least
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor]:
         batch, length, width = x.shape

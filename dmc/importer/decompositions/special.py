@@ -12,9 +12,8 @@ from torch import Tensor
 from dmc.importer.decompositions.functions import widened
 
 aten = torch.ops.aten
-# From here on the series are exact in f32, and so many terms lead there.
+# From here on the series are exact in f32; so many terms lead there from zero.
 _SHIFT = 8
-_TERMS = 20
 # The Bernoulli numbers of even index, from the second on.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
 # By which the inverse of the error function is approached: near zero, and near one (Giles, 2012, as in PyTorch).
@@ -94,21 +93,32 @@ def _trigamma(x: Tensor) -> Tensor:
 
 
 def _zeta(s: int, x: Tensor) -> Tensor:
-    """Σ 1 / (x + i)ˢ over all i ≥ 0 (Hurwitz): the first terms, and the rest by Euler and Maclaurin.
+    """Σ 1 / (x + i)ˢ over all i ≥ 0 (Hurwitz), infinite at zero and the negative integers.
 
-    So many terms reach the rest from -_TERMS + _SHIFT; below that it is NaN.
+    Below -1 from positive numbers alone: with the fraction r of x, the terms of r, and the finitely many before them,
+    which are those of 1 - r without those of 1 - x, each with the sign of (-1)ˢ.
     """
+    below = x < -1.0
+    # Exact, as 1 - r is: there x has no digits beyond those of r.
+    rest = torch.where(below, x - torch.floor(x), x)
+    other = torch.where(below, 1.0 - rest, 1.0)
+    before = _zeta_by_series(s, other) - _zeta_by_series(s, torch.where(below, 1.0 - x, 1.0))
+    total = _zeta_by_series(s, rest) + (-1.0) ** s * before
+    return torch.where((x <= 0.0) & (torch.floor(x) == x), math.inf, total)
+
+
+def _zeta_by_series(s: int, x: Tensor) -> Tensor:
+    """For x from -1 on: the first terms, and the rest by Euler and Maclaurin; NaN at infinity, as in PyTorch."""
     total = torch.zeros_like(x)
-    for i in range(_TERMS):
+    for i in range(_SHIFT + 1):
         total = total + (x + i) ** -s
-    a = x + _TERMS
-    rest = a ** (1 - s) / (s - 1) + 0.5 * a**-s
+    a = x + (_SHIFT + 1)
+    total = total + a**-s * (a / (s - 1) + 0.5)
     factor = float(s)
     for i, bernoulli in enumerate(_BERNOULLI, 1):
-        rest = rest + bernoulli / math.factorial(2 * i) * factor * a ** (1 - s - 2 * i)
+        total = total + bernoulli / math.factorial(2 * i) * factor * a ** (1 - s - 2 * i)
         factor *= (s + 2 * i - 1) * (s + 2 * i)
-    total = torch.where(a < _SHIFT, math.nan, total + rest)
-    return torch.where((x <= 0.0) & (torch.floor(x) == x), math.inf, total)
+    return total
 
 
 def _erfinv(y: Tensor) -> Tensor:
