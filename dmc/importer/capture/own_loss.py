@@ -53,7 +53,7 @@ def own_loss(output: Any) -> Any:
 def element(output: Any, key: int | str) -> Any:
     """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
     # A tensor has attributes, but no elements by name.
-    if isinstance(output, Tensor) and isinstance(key, str):
+    if isinstance(key, str) and isinstance(output, Tensor):
         raise _no_element(output, key)
     try:
         return getattr(output, key) if isinstance(key, str) and not isinstance(output, Mapping) else output[key]
