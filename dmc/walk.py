@@ -1,4 +1,4 @@
-"""Walking IR."""
+"""Walking IR, and reading it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
         children = [child.operation for region in operation.regions for block in region for child in block.operations]
         yield operation
         pending += reversed(children)
+
+
+def terminator_of(block: ir.Block) -> ir.Operation:
+    """The last operation of a block; its operands are what leaves the block."""
+    return block.operations[len(block.operations) - 1].operation
 
 
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:

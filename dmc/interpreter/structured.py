@@ -11,6 +11,7 @@ import numpy as np
 from dmc._mlir import ir, linalg
 from dmc.interpreter.dtypes import Array
 from dmc.interpreter.scalars import REDUCTIONS, dtype_of
+from dmc.walk import terminator_of
 
 Values = Mapping[Any, Any]
 Evaluate = Callable[[Any, Values], list[Any]]
@@ -109,8 +110,7 @@ class _Loops:
     def reductions(self) -> list[Any]:
         """For each result, the operation that reduces the yielded value, if it does nothing else with the output."""
         arguments = list(self.block.arguments)[self.inputs :]
-        terminator = self.block.operations[len(self.block.operations) - 1]
-        return [_combined(*pair) for pair in zip(terminator.operands, arguments, strict=True)]
+        return [_combined(*pair) for pair in zip(terminator_of(self.block).operands, arguments, strict=True)]
 
     def reduce(self) -> list[Array]:
         """All iterations at once, then the reduction of the yielded values."""
@@ -129,7 +129,7 @@ class _Loops:
         if self.inputs != 2 or len(self.op.results) != 1:
             return False
         *factors, output = self.block.arguments
-        yielded = self.block.operations[len(self.block.operations) - 1].operands[0]
+        yielded = terminator_of(self.block).operands[0]
         product = _other(yielded, output)
         if product is None or isinstance(product.owner, ir.Block):
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dmc.kernels.attention_shape import AttentionShape, Operands, apart, shape_of
+from dmc.kernels.attention_shape import AttentionShape, Operands, shape_of
 from dmc.kernels.dropout import refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
@@ -139,7 +139,7 @@ def _bias(problem: Problem, index: int) -> Buffer:
 
 def _draws(problem: Problem) -> tuple[Buffer, ...]:
     """Seed, draw, and which batches and heads of the whole these are; if all, any pointers, which are never read."""
-    given, places = apart(problem, operands(*range(len(problem.operands))))
+    given, places = problem.apart(operands(*range(len(problem.operands))))
     return (*given[-2:], *(places or operands(0, 0)))
 
 

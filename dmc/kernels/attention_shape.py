@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
 
 from dmc.kernels.dropout import Dropout, Tile, dropout_of
 from dmc.kernels.implementation import Candidate
 from dmc.kernels.problem import Problem, TensorType
 
 Strides = tuple[int, ...]
-Operand = TypeVar("Operand")
 _MIN_BLOCK = 16
 
 
@@ -74,21 +72,12 @@ class Operands:
 
     @staticmethod
     def of(problem: Problem) -> Operands:
-        given, _ = apart(problem, problem.operands)
+        given, _ = problem.apart(problem.operands)
         if problem.kind == "attention":
             q, k, v, *bias, _, _ = given
             return Operands(q, k, v, bias[0] if bias else None, problem.results[0])
         dout, q, k, v, *bias, out, _, _, _ = given
         return Operands(q, k, v, bias[0] if bias else None, out, (dout, *problem.results[:3]))
-
-
-def apart(problem: Problem, operands: tuple[Operand, ...]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The operands that every problem has, and those of a part, for which is drawn as for the whole.
-
-    The latter say which of the `whole_0` batches and `whole_1` heads of the whole these are.
-    """
-    end = len(operands) - sum(name.startswith("whole_") for name, _ in problem.parameters)
-    return operands[:end], operands[end:]
 
 
 def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:

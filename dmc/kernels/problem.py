@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 Parameter = bool | int | float | str
+Operand = TypeVar("Operand")
 
 ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 # At most this many types are listed in a message.
@@ -40,7 +42,8 @@ class TensorType:
 
 @dataclass(frozen=True)
 class Problem:
-    """`kind`: the composite's name; operands, results and parameters are those of its schema, optional ones omitted.
+    """`kind`: the composite's name; operands, results and parameters are those of its schema, optional ones omitted;
+    operands behind these are the places of a rank's part in the whole.
 
     Parameters beyond the schema describe fused operations; their family documents them.
     """
@@ -57,6 +60,14 @@ class Problem:
     def number(self, name: str, default: float = 0.0) -> float:
         """The parameter `name` as a float."""
         return float(self.get(name, default))
+
+    def apart(self, operands: tuple[Operand, ...]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+        """The `operands` of the composite's schema, and those behind them that only a rank's part has.
+
+        The latter say of which of the `whole_0` iterations of a first loop, `whole_1` of a second … the part consists.
+        """
+        end = len(operands) - sum(name.startswith("whole_") for name, _ in self.parameters)
+        return operands[:end], operands[end:]
 
     def __str__(self) -> str:
         types = f"{_listed(self.operands)} -> {_listed(self.results)}"

@@ -14,7 +14,6 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.kernels.attention_shape import apart
 from dmc.kernels.generated import Declined, generate
 from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
@@ -95,7 +94,7 @@ def _measured(function: func.FuncOp, ways: Sequence[Taken], table: Table) -> Cho
     choice, problem = table.choices.get(kernel_key(function, ways)), ways[0].problem
     if choice is not None or problem.kind not in {each.kind for each in implementations()}:
         return choice
-    _, places = apart(problem, problem.operands)
+    _, places = problem.apart(problem.operands)
     reads = function.type.inputs[: len(function.type.inputs) - len(places)]
     types = types_of(_operands(reads), _operands(function.type.results))
     return table.alike(f"triton {problem.kind} {types}", [way.label for way in ways])

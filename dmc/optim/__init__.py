@@ -6,7 +6,9 @@
 * taken_over: optimizers of `torch.optim`, with their groups and state
 * resolve: an optimizer resolved for the parameters of one model
 
-To add one: a file with its options, slots and rule, a line in `KINDS` of `taken_over`, and one here.
+To add one: a file with its options, slots and rule, a line in `KINDS` of `taken_over`, and one here. Where an element's
+update depends on others, name its composite among those of the whole in `dmc.analysis.loops.composites`; a number among
+its slots is also named in `dmc.verification.optimizer`.
 """
 
 from __future__ import annotations

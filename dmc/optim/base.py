@@ -127,7 +127,7 @@ class Optimizer:
         return self
 
     def refuses(self, shape: tuple[int, ...]) -> str:
-        """Why a parameter of this shape cannot be updated; empty where it can."""
+        """Why a parameter of this shape cannot be updated; "" where it can."""
         del shape
         return ""
 
@@ -137,21 +137,24 @@ class Optimizer:
         return ()
 
     def scalars(self, count: Tensor, lr: Tensor) -> tuple[Tensor, ...]:
-        """What the updates of all parameters of a group share. count: the number of this step from 1, f32 []."""
+        """What the updates of all parameters of a group share, f32 or bool []. count: the number of this step from 1,
+        f32 []. lr: the group's rate, f32 []."""
         del count, lr
         return ()
 
     def advance(self, numbers: Sequence[Tensor], scalars: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The new numbers among the slots of one parameter, from the old ones."""
+        """The new numbers among the slots of one parameter (those with a `dtype`), [] each, from the old ones and the
+        shared `scalars`."""
         del numbers, scalars
         return ()
 
     def update(
         self, old: Tensor, slope: Tensor, slots: Sequence[Tensor], lr: Tensor, scalars: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        """What is taken off a parameter, and its new slots other than numbers.
+        """What is taken off a parameter, and its new slots other than numbers: f32, of the shapes of `old` and `slots`.
 
-        slope: the gradient, with a decay that is not decoupled. scalars: the shared ones, then the new numbers.
+        old: the parameter, f32. slope: its gradient, clipped, with a decay that is not decoupled, f32. slots: the old
+        ones other than numbers, f32. lr: the group's rate, f32 []. scalars: the shared ones, then the new numbers.
         """
         raise NotImplementedError
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dmc import optim
+from dmc.optim.base import known_options
 from dmc.verification.lion import Lion
 
-# What PyTorch's constructors do not know.
-_NOT_TORCH = ("clip_grad_norm", "groups")
 # State that is not of the parameter's type.
 _SCALARS = ("step", "mu_product")
 
@@ -89,7 +88,7 @@ def _kind_of(settings: optim.Optimizer) -> Any:
 
 
 def _options(settings: optim.Optimizer) -> dict[str, Any]:
-    own = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _NOT_TORCH}
+    own = known_options(type(settings), vars(settings))
     # Muon has no such option; others have it in each group.
     return own if settings.maximize else {name: value for name, value in own.items() if name != "maximize"}
 

@@ -44,4 +44,4 @@ def first_line(error: Exception) -> str:
 def _is_ours(error: Exception) -> bool:
     """Whether verification itself raised it, not the code it runs."""
     last = list(traceback.walk_tb(error.__traceback__))[-1][0]
-    return str(last.f_globals.get("__name__", "")).startswith(__package__ or "dmc.verification")
+    return str(last.f_globals.get("__name__", "")).startswith("dmc.verification")

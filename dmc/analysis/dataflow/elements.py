@@ -16,6 +16,7 @@ from dmc.analysis.dataflow.reader import Module, Reader
 from dmc.analysis.dataflow.text import Text, attributes_text, shortened
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.program.dataflow import Apply
+from dmc.walk import terminator_of
 
 
 def read_constant(reader: Reader, op: ir.Operation) -> None:
@@ -131,7 +132,7 @@ class _Result:
     def read(self) -> int:
         """Adds the nodes of this result; returns its number."""
         loops, reader, index = self.loops, self.reader, self.together[0]
-        yielded = self.block.operations[len(self.block.operations) - 1].operation.operands
+        yielded = terminator_of(self.block).operands
         if loops.is_parallel and not loops.reads[loops.inputs + index]:
             return self._scalar(yielded[index])
         # More results may join this one while their elements are visited.

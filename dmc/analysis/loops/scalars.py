@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from dmc._mlir import ir
 from dmc.analysis.loops.loops import MAX, MIN, SUM
+from dmc.walk import terminator_of
 
 # No unsigned extrema: ranks would combine theirs as signed numbers.
 _KINDS = {
@@ -31,8 +32,7 @@ def needed_arguments(block: ir.Block, results: Collection[int]) -> set[int]:
 
 def reduction_kind(block: ir.Block, result: int, output: int) -> str | None:
     """How the body reduces into block argument `output` to give `result`; None for unknown reductions."""
-    terminator = block.operations[len(block.operations) - 1]
-    argument, value = block.arguments[output], terminator.operation.operands[result]
+    argument, value = block.arguments[output], terminator_of(block).operands[result]
     if isinstance(value.owner, ir.Block):
         return None
     combined = value.owner.operation

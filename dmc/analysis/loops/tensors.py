@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dmc._mlir import ir
 from dmc.analysis.loops.loops import FIXED, MAX, MIN, SUM, Dims, Loop, Loops
 from dmc.analysis.loops.splats import is_splat, is_zero
+from dmc.walk import terminator_of
 
 Rule = Callable[[ir.Operation], Loops | None]
 
@@ -116,7 +117,7 @@ def _pad(op: ir.Operation) -> Loops:
         outer.append(tuple(range(place - len(which), place + 1)))
         inner.append((place,))
     (block,) = op.regions[0].blocks
-    padding = block.operations[len(block.operations) - 1].operation.operands[0]
+    padding = terminator_of(block).operands[0]
     passes = _SUM if is_zero(padding) else frozenset[str]()
     others = (None,) * (len(op.operands) - 1)
     return Loops(tuple(loops), (tuple(inner), *others), (tuple(outer),), passes=passes, why="the dimension is padded")

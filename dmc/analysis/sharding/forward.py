@@ -10,7 +10,7 @@ from dmc.analysis.loops.rules import COMPOSITE
 from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import LOOP
 from dmc.step_function import Port, arguments, results
-from dmc.walk import walk
+from dmc.walk import terminator_of, walk
 
 _PARAMETERS = ("parameter", "frozen")
 _STATE = (*_PARAMETERS, "buffer")
@@ -28,7 +28,7 @@ class Forward:
     def of(step: func.FuncOp) -> Forward:
         """The operations on which the loss and the auxiliary outputs depend; of a loop, those in its body."""
         (block,) = step.body.blocks
-        returned = block.operations[len(block.operations) - 1].operation.operands
+        returned = terminator_of(block).operands
         wanted = [returned[port.index] for port in results(step) if port.name == "loss" or port.name.startswith("aux")]
         values = frozenset(_ancestors(wanted))
         ops = tuple(op for op in walk(step) if any(result in values for result in op.results))
@@ -92,7 +92,7 @@ def _ancestors(wanted: list[ir.Value]) -> set[ir.Value]:
         if op.name == LOOP:
             place = list(op.results).index(value)
             body = op.regions[0].blocks[0]
-            wanted += [op.operands[3 + place], body.operations[len(body.operations) - 1].operation.operands[place]]
+            wanted += [op.operands[3 + place], terminator_of(body).operands[place]]
         else:
             wanted += list(op.operands)
     return found

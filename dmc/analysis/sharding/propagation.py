@@ -20,6 +20,7 @@ from dmc.analysis.sharding.pins import Pin
 from dmc.analysis.sharding.wishes import wishes_of
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement, replicated
+from dmc.walk import terminator_of
 
 
 def propagate(
@@ -45,8 +46,7 @@ def propagate(
 
 def _returned(function: func.FuncOp, ends: Ends) -> list[tuple[ir.Value, Placement]]:
     (block,) = function.body.blocks
-    terminator = block.operations[len(block.operations) - 1].operation
-    pairs = zip(terminator.operands, ends.results, strict=True)
+    pairs = zip(terminator_of(block).operands, ends.results, strict=True)
     return [(value, placement) for value, placement in pairs if placement is not None]
 
 
@@ -141,7 +141,7 @@ class _Sweep:
             else:
                 self.placements[arguments[i]] = [self.placements[inits[i]][0]]
         self.block(block)
-        yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+        yielded = list(terminator_of(block).operands)
         carried = tuple(self.carried(inits[i], arguments[i], yielded[i]) for i in places)
         for i, placement in zip(places, carried, strict=True):
             self.undecided.pop(arguments[i], None)

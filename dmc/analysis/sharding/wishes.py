@@ -11,6 +11,7 @@ from dmc.analysis.loops.rules import captured
 from dmc.analysis.sharding.decisions import Decision
 from dmc.analysis.sharding.pins import Pin
 from dmc.placement.placement import Placement, replicated
+from dmc.walk import terminator_of
 
 
 def wishes_of(
@@ -47,8 +48,7 @@ def wishes_of(
 
 def _vote_of_loop(wishes: dict[ir.Value, Placement], decision: Decision) -> None:
     (block,) = decision.op.regions[0].blocks
-    terminator = block.operations[len(block.operations) - 1].operation
-    for values in (list(decision.op.operands)[3:], list(terminator.operands)):
+    for values in (list(decision.op.operands)[3:], list(terminator_of(block).operands)):
         tensors = [value for value in values if isinstance(value.type, ir.RankedTensorType)]
         for value, placement in zip(tensors, decision.made, strict=True):
             _vote(wishes, value, placement)

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.forward.randomness import draws_numbers, undrawable
-from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation, regions
+from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation, is_view, regions
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
@@ -77,7 +77,7 @@ def _check_unsigned(node: fx.Node, place: str) -> None:
 
 def _check_narrow(node: fx.Node, place: str) -> None:
     """A backend computes in a wider type, and may not wrap: -int8(-128), computed in int32, would be 128."""
-    moves = getattr(node.target, "is_view", node.target is operator.getitem)
+    moves = is_view(node.target) or node.target is operator.getitem
     if not moves and _has(node, _NARROW):
         raise ImportFailure(
             place,

@@ -52,17 +52,13 @@ def own_loss(output: Any) -> Any:
 
 def element(output: Any, key: int | str) -> Any:
     """The element of a model's output at a place or of a name. Raises ImportFailure where there is none."""
+    # A tensor has attributes, but no elements by name.
+    if isinstance(key, str) and isinstance(output, Tensor):
+        raise _no_element(output, key)
     try:
-        _check_named(output, key)
         return getattr(output, key) if isinstance(key, str) and not isinstance(output, Mapping) else output[key]
     except (LookupError, TypeError, AttributeError) as error:
         raise _no_element(output, key) from error
-
-
-def _check_named(output: Any, key: int | str) -> None:
-    """Raises TypeError for a name in a tensor, whose attributes are no elements."""
-    if isinstance(output, Tensor) and isinstance(key, str):
-        raise TypeError(key)
 
 
 def _no_element(output: Any, key: int | str) -> ImportFailure:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dmc.kernels.attention_shape import apart
 from dmc.kernels.problem import Problem
 from dmc.kernels.references.draws import Draws
 from dmc.kernels.references.philox import keep_scale
@@ -65,7 +64,7 @@ class _Attention:
 
 def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """`out` and `logsumexp` of (q, k, v, [bias], seed, draw, [places]); k and v may have fewer heads than q."""
-    given = _Attention.of(problem, *apart(problem, operands))
+    given = _Attention.of(problem, *problem.apart(operands))
     outs: list[Tensor] = []
     levels: list[Tensor] = []
     for entry in range(given.q.shape[0]):
@@ -83,7 +82,7 @@ def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, .
 
 def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """`dq`, `dk` and `dv` of (dout, q, k, v, [bias], out, logsumexp, seed, draw, [places])."""
-    (dout, *inputs, out, logsumexp, seed, draw), places = apart(problem, operands)
+    (dout, *inputs, out, logsumexp, seed, draw), places = problem.apart(operands)
     given = _Attention.of(problem, (*inputs, seed, draw), places)
     gradients: list[tuple[Tensor, Tensor, Tensor]] = []
     for entry in range(given.q.shape[0]):
@@ -101,7 +100,7 @@ def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[
 
 def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
     """Random operands of the forward pass; a bias hides a tenth of what it broadcasts to."""
-    types, places = apart(problem, problem.operands)
+    types, places = problem.apart(problem.operands)
     tensors = [draws.normal(type) for type in types[:-2]]
     for bias in tensors[3:]:
         bias.masked_fill_(torch.rand(bias.shape, generator=draws.generator, device=bias.device) < 0.1, float("-inf"))
@@ -111,7 +110,7 @@ def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
 
 def sample_backward(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:
     """Random operands of the backward pass, with the results of the forward pass."""
-    (dout, *inputs, out, logsumexp, seed, draw), places = apart(problem, problem.operands)
+    (dout, *inputs, out, logsumexp, seed, draw), places = problem.apart(problem.operands)
     forward = Problem("attention", (*inputs, seed, draw, *places), (out, logsumexp), problem.parameters)
     given = sample(forward, draws)
     saved = [draws.filled(type, value) for type, value in zip((out, logsumexp), attention(forward, given), strict=True)]

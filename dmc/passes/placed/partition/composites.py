@@ -13,9 +13,9 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import Decision
 from dmc.dialect.build import i64
 from dmc.errors import DmcError
-from dmc.passes.placed.partition.local_ops import PLACES, scale, with_indices
+from dmc.passes.placed.partition.local_ops import PLACES, retype, scale, with_indices
 from dmc.passes.placed.partition.splats import Splats
-from dmc.walk import walk
+from dmc.walk import terminator_of, walk
 
 # How arguments, by index, and results are split.
 Ends = tuple[tuple[tuple[int, Cuts], ...], tuple[Cuts, ...]]
@@ -78,6 +78,7 @@ class Parts:
         shapes = _shrink(function, ends)
         _check(decision, function, shapes.gathered)
         _take_places(function, decision.loops, decision.choice.split, shapes)
+        retype(function)
         return part
 
 
@@ -105,7 +106,7 @@ def _take_places(function: func.FuncOp, loops: Loops, split: Split, shapes: Shap
     Each of these is a dimension of the first result.
     """
     block = function.entry_block
-    returned = block.operations[len(block.operations) - 1].operation.operands[0]
+    returned = terminator_of(block).operands[0]
     read: dict[ir.Operation, dict[int, ir.Value]] = {}
     for loop in loops.numbered(split):
         dim = loops.results[0].index((loop,))
@@ -116,8 +117,6 @@ def _take_places(function: func.FuncOp, loops: Loops, split: Split, shapes: Shap
             read[op][own] = places
     for op, indices in read.items():
         with_indices(op, indices)
-    types = [argument.type for argument in block.arguments], list(function.type.results)
-    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def _unshare_indices(function: func.FuncOp) -> None:
@@ -134,7 +133,7 @@ def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Val
     """Checks that the part's results have the shapes of the rule, and are partial sums where they must be."""
     op = decision.op
     (block,) = function.body.blocks
-    returned = block.operations[len(block.operations) - 1].operation.operands
+    returned = terminator_of(block).operands
     kind, hint = ir.StringAttr(op.attributes["kind"]).value, "correct the rule of this kind"
     for value, result, made in zip(returned, op.results, decision.made, strict=True):
         if value.type != result.type:
@@ -144,7 +143,7 @@ def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Val
 
 
 def _shrink(function: func.FuncOp, ends: Ends) -> Shapes:
-    """Gives the function the shapes of a part."""
+    """Gives the function's values the shapes of a part."""
     shapes, splats = shrunk(function, dict(ends[0]), ends[1]), Splats()
     for op in [view.operation for view in function.entry_block.operations if view.operation.name in PLACES]:
         scale(op, _counts(op, shapes))
@@ -153,10 +152,6 @@ def _shrink(function: func.FuncOp, ends: Ends) -> Shapes:
     for value, shape in shapes.values.items():
         if list(value.type.shape) != list(shape):
             _resize(value, shape)
-    (block,) = function.body.blocks
-    terminator = block.operations[len(block.operations) - 1].operation
-    types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
-    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
     return shapes
 
 

@@ -1,19 +1,26 @@
-"""Attributes of an operation that depend on the global shape, adapted to one rank's part."""
+"""Operations and function types that depend on the global shape, adapted to one rank's part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from dmc._mlir import ir
+from dmc._mlir import func, ir
 from dmc.analysis.loops.shape_classes import loop_of, loops_with_index
 from dmc.analysis.sharding.decisions import Decision
 from dmc.dialect.build import i64_array
 from dmc.placement.placement import Placement
-from dmc.walk import walk
+from dmc.walk import terminator_of, walk
 
 # Returns 0 … size-1 as an i64 tensor in a placement of its one dimension.
 Iota = Callable[[int, Placement], ir.Value]
+
+
+def retype(function: func.FuncOp) -> None:
+    """Updates the function's type to the current types of its arguments and results."""
+    block = function.entry_block
+    types = [argument.type for argument in block.arguments], [value.type for value in terminator_of(block).operands]
+    function.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def localise(op: ir.Operation, decision: Decision) -> None:

@@ -17,7 +17,7 @@ from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_m
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
 from dmc.passes.placed.partition.composites import Parts, with_places
-from dmc.passes.placed.partition.local_ops import iota_of, localise, read_places
+from dmc.passes.placed.partition.local_ops import iota_of, localise, read_places, retype
 from dmc.passes.placed.partition.versions import Versions
 from dmc.passes.placed.partition.vocabulary import look_up
 from dmc.placement.placement import Placement, replicated
@@ -51,17 +51,9 @@ class Partition(Pass):
         parts = Parts(module)
         with step.operation.location:
             _Body(decisions, parts, Versions(mesh, symbol, value_labels(step)), step.entry_block).run(ends)
-            _retype(step)
+            retype(step)
             _state_ends(step, ends, symbol)
         parts.erase_unused()
-
-
-def _retype(step: func.FuncOp) -> None:
-    """Updates the step's type to the current types of its arguments and results."""
-    block = step.entry_block
-    terminator = block.operations[len(block.operations) - 1].operation
-    types = [argument.type for argument in block.arguments], [value.type for value in terminator.operands]
-    step.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 @dataclass
