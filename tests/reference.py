@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import operator
 import re
 import sys
 import textwrap
@@ -31,7 +30,11 @@ _HEAD = """\
 
 What `dmc` offers to users. Its names are imported on first use: `import dmc` alone loads neither PyTorch nor a
 compiler. Sizes are in bytes, and tensors are written as their element type and shape, `f32[rows, columns]`."""
-_OPTIMIZERS = sorted(optim.Optimizer.__subclasses__(), key=operator.attrgetter("__name__"))
+_OPTIMIZERS = [
+    kind
+    for kind in (getattr(optim, name) for name in sorted(optim.__all__))
+    if inspect.isclass(kind) and issubclass(kind, optim.Optimizer) and kind is not optim.Optimizer
+]
 # By heading: objects under the names that users write.
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "Compile and load": {

@@ -124,11 +124,9 @@ def test_the_command_writes_everything(
 ) -> None:
     from dmc.cli.main import main
     from dmc.runtime.artifact import Artifact
+    from tests.artifacts import artifact_of
 
-    class WithJob:
-        job = _job()
-
-    monkeypatch.setattr(Artifact, "read", lambda *_, **__: WithJob())
+    monkeypatch.setattr(Artifact, "read", lambda *_, **__: artifact_of(_job()))
     html = tmp_path / "memory.html"
     assert main(["memory", "step.dmc", "--html", str(html)]) == 0
     assert "ranks 0–1" in capsys.readouterr().out
