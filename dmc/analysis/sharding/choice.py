@@ -56,7 +56,7 @@ def choose(
     An axis is assigned to a loop over which an operand is split, or over which a result should be split (`wishes`, one
     per result, whose global tensors are `shapes`), or passes a partial value on. Among several the one that moves the
     fewest bytes wins, then the first: the bytes of resharding operands, and of completing results that become partial.
-    Work is never replicated on ranks that could divide it.
+    Work is never replicated on ranks that could divide it, unless there is little of it (`is_light`).
     """
     split, reasons, refused = loops.unsplit(mesh), list[str](), list[tuple[int, str]]()
     for axis in mesh.axes:
@@ -64,6 +64,8 @@ def choose(
             continue
         asked = list(_asked(loops, operands, wishes, split, axis))
         possible = [(each, why) for each, _, why in asked if each is not None and loops.fits(each)]
+        if possible and loops.is_light:
+            possible.append((split, f"every rank of {axis} does the little work of all"))
         if possible:
             costs = [_bytes(loops, operands, shapes, each) for each, _ in possible]
             split, why = possible[costs.index(min(costs))]
