@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import subprocess
@@ -32,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
         from dmc.target import TARGETS, target
 
         TARGETS["cpu"] = target(f"cpu:{processor}")
+
+
+def pytest_collection_finish() -> None:
+    """Takes what was imported, which lives until the end, out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
