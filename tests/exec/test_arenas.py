@@ -154,6 +154,7 @@ def test_parameters_named_as_arenas_might_be() -> None:
     _compare(_case(Named), own, lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1))
 
 
+# Without micro-batches, it is in test_runtime_step.
 @pytest.mark.parametrize("accumulate", [pytest.param(1, marks=large), 2])
 def test_a_bad_batch_leaves_parameters_and_buffers_alone(accumulate: int) -> None:
     case = _case(lambda: nn.Sequential(nn.Linear(INPUTS, OUTPUTS), nn.BatchNorm1d(OUTPUTS)))

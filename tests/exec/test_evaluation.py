@@ -81,6 +81,7 @@ def test_it_is_eagers_between_steps_and_from_a_file(tmp_path: Path) -> None:
     assert model.training
 
 
+# ZeRO-3 also splits what ZeRO-2 does.
 @pytest.mark.parametrize("plan", [pytest.param(dmc.plans.zero2("dp"), marks=large), dmc.plans.zero3("dp")], ids=str)
 def test_it_is_one_ranks_on_a_mesh(plan: Any) -> None:
     torch.manual_seed(0)

@@ -41,6 +41,7 @@ def test_imported(group: str, context: ir.Context) -> None:
     _assert_imported(group, GROUPS[group], torch.float32, context)
 
 
+# The quick one below has a third of the cases.
 @large
 @pytest.mark.parametrize("group", GROUPS)
 def test_imported_in_bf16(group: str, context: ir.Context) -> None:
