@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dmc.importer.decompositions import selection, special
+from dmc.importer.decompositions import approximated, selection, special
 from tests.decomposed import assert_decomposes, assert_same, by_rule
 
 aten = torch.ops.aten
@@ -67,6 +67,14 @@ def test_bessel_functions(function: Any) -> None:
 def test_the_scaled_error_function() -> None:
     assert_decomposes(torch.special.erfcx, torch.cat([torch.linspace(-3.0, 60.0, 501), torch.tensor([1e6, 1e-30])]))
     _same_values(torch.special.erfcx, torch.tensor([-8.0, -20.0, 0.0, INF, -INF, NAN]))
+
+
+def test_what_the_error_function_lacks() -> None:
+    x = torch.cat([torch.linspace(-6.0, 9.0, 1001), torch.tensor([0.5, -0.5, 1e-30])])
+    assert_decomposes(torch.erfc, x)
+    own, right = approximated.OWN[aten.erfc.default](x), torch.erfc(x.double())
+    assert bool(((own - right).abs() <= 1e-6 * right).all())
+    _same_values(torch.erfc, torch.tensor([0.0, 20.0, -20.0, INF, -INF, NAN]))
 
 
 def test_quantiles_of_the_normal_distribution() -> None:
