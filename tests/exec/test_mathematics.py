@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, linalg, nn
 from torch.nn import functional
@@ -35,7 +37,7 @@ class Mathematics(nn.Module):
         ]
 
 
-def _total(outputs: list[Tensor], scale: Tensor) -> Tensor:
+def _total(outputs: Any, scale: Tensor) -> Tensor:
     weighted = [each.flatten() @ torch.arange(1.0, each.numel() + 1.0) / each.numel() for each in outputs]
     return scale * torch.stack(weighted).sum()
 
