@@ -14,6 +14,7 @@ from dmc.errors import StateError
 from dmc.verification.lion import Lion
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer, Together
+from tests.large import large
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, Tolerance, assert_losses_close, assert_states_close
 
@@ -138,7 +139,8 @@ def test_each_is_taken_over_and_given_back() -> None:
         )
 
 
-@pytest.mark.parametrize("zero", [2, 3])
+# ZeRO-3 also splits what ZeRO-2 does.
+@pytest.mark.parametrize("zero", [pytest.param(2, marks=large), 3])
 def test_state_is_split_like_its_parameter(zero: int) -> None:
     """Two ranks have the results of one; what relates the elements of a parameter to each other is of the whole."""
     case, alone = _case(), _case()

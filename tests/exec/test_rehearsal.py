@@ -24,7 +24,7 @@ from dmc.runtime import Artifact, Step
 from dmc.step_function import NAME, find_step
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.large import large, large_unless
-from tests.models import build
+from tests.models import build, demo_gpt
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -44,7 +44,7 @@ One = tuple[list[float], dict[str, torch.Tensor], dict[str, torch.Tensor]]
 
 
 def _gpt() -> Case:
-    return build("demo_gpt", 0.0)
+    return demo_gpt.build(0.0, layers=1)
 
 
 def _compiled(case: Case, plan: Plan, **options: Any) -> Step:

@@ -19,8 +19,8 @@ from tests.exec.test_evaluation import Net
 from tests.large import large
 
 SIZES = (8, 4)
-# ZeRO-3 also splits what ZeRO-2 does.
-PLANS = (None, pytest.param(dmc.plans.zero2("dp"), marks=large), dmc.plans.zero3("dp"))
+# One rank is in an example, the buckets; ZeRO-3 also splits what ZeRO-2 does.
+PLANS = [*(pytest.param(each, marks=large) for each in (None, dmc.plans.zero2("dp"))), dmc.plans.zero3("dp")]
 
 
 def _batch(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
