@@ -9,12 +9,26 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmc.importer.decompositions import convolutions, matrices, nonfinite, places, scans, scatters, selection, special
+from dmc.importer.decompositions import (
+    approximated,
+    convolutions,
+    eigen,
+    functions,
+    matrices,
+    nonfinite,
+    places,
+    scans,
+    scatters,
+    selection,
+    special,
+)
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES
 
-_MODULES = (convolutions, matrices, nonfinite, places, scans, scatters, selection, special)
-_TABLE: dict[Any, Callable[..., Any]] = {key: own for module in _MODULES for key, own in module.OWN.items()}
+_MODULES = (approximated, convolutions, eigen, matrices, nonfinite, places, scans, scatters, selection, special)
+# Of the functions those alone that do not decompose into themselves.
+_FUNCTIONS = {key: functions.OWN[key] for key in (torch.ops.aten.hypot.default, torch.ops.aten.frexp.Tensor)}
+_TABLE: dict[Any, Callable[..., Any]] = _FUNCTIONS | {k: own for module in _MODULES for k, own in module.OWN.items()}
 
 
 class _Decomposed(TorchDispatchMode):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,6 +37,9 @@ _SMALL: dict[str, Any] = {
     **dict.fromkeys(("n_group", "topk_group", "first_k_dense_replace"), 1),
     **dict.fromkeys(("hidden_sizes", "encoder_hidden_sizes", "neck_hidden_sizes", "embed_dims"), _WIDTH),
     **dict.fromkeys(("depths", "layer_depths"), 1),
+    **dict.fromkeys(("entity_vocab_size", "pronunciation_vocab_size", "shape_vocab_size", "num_latents"), 50),
+    **dict.fromkeys(("d_latents", "entity_emb_size"), _WIDTH),
+    "vocab_size_per_layer_input": _VOCABULARY,
     "rotary_dim": 4,
     "vocab_size": _VOCABULARY,
     "image_size": _IMAGE,
@@ -46,6 +51,12 @@ _SMALL: dict[str, Any] = {
     "decoder_start_token_id": 1,
     "num_labels": 5,
     "return_dict": True,
+}
+# What else a model type must have.
+_OWN: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "mamba2": {"num_heads": 8},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False},
 }
 
 
@@ -71,7 +82,8 @@ def samples(name: str) -> list[Sample]:
     head = next(head for head in _HEADS if name in _classes(head))
     kinds = _classes(head)[name]
     kind = getattr(transformers, kinds if isinstance(kinds, str) else kinds[0])
-    config = _tiny(CONFIG_MAPPING[name])
+    # A model of text alone may take a part of the configuration.
+    config = _tiny(kind.config_class or CONFIG_MAPPING[name], _OWN.get(name, {}))
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
     if count > _MOST:
@@ -87,14 +99,16 @@ def _classes(head: str) -> dict[str, Any]:
     return getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES")
 
 
-def _tiny(kind: Any) -> Any:
-    """A configuration with small sizes under the names that it has, and without dropout."""
+def _tiny(kind: Any, own: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """A configuration with small sizes under the names that it has, and without dropout; `own` takes precedence."""
     given = kind()
-    known = {**given.to_dict(), **dict.fromkeys(given.attribute_map), "num_labels": 2}
-    small = {name: _like(value, known[name]) for name, value in _SMALL.items() if name in known}
+    known = {**given.to_dict(), "num_labels": 2}
+    known |= {name: known.get(meant) for name, meant in given.attribute_map.items()}
+    small = {name: _like(name, value, known[name]) for name, value in _SMALL.items() if name in known}
     small |= {name: _without(value) for name, value in known.items() if "drop" in name}
-    small |= {name: _tiny(part) for name, part in getattr(kind, "sub_configs", {}).items() if hasattr(part, "to_dict")}
-    return kind(**small)
+    parts = {name: getattr(given, name, None) for name in getattr(kind, "sub_configs", {})}
+    small |= {name: _tiny(type(part)) for name, part in parts.items() if part is not None}
+    return kind(**{**small, **own})
 
 
 def _without(rate: Any) -> Any:
@@ -104,8 +118,13 @@ def _without(rate: Any) -> Any:
     return 0.0 if isinstance(rate, float) else rate
 
 
-def _like(value: Any, default: Any) -> Any:
-    """For each stage of a network where the default has so many. Later stages are wider; groups of 32 divide them."""
+def _like(name: str, value: Any, default: Any) -> Any:
+    """For each stage of a network where the default has so many. Later stages are wider; groups of 32 divide them.
+
+    No patch is larger than it was: networks that halve images several times begin with small ones.
+    """
+    if isinstance(default, int) and name == "patch_size":
+        return min(value, default)
     if not isinstance(default, list | tuple) or not isinstance(value, int):
         return value
     grows = value == _WIDTH and len(set(default)) > 1

@@ -86,7 +86,7 @@ class Step(nn.Module):
         """The loss, and what the samples gave."""
         results = [result for call in self.calls for result in call(inputs)]
         loss = sum((_weighted(result) for result in results if result.is_floating_point()), torch.zeros([]))
-        return loss, [result.detach() for result in results]
+        return loss, [_returned(result.detach()) for result in results]
 
 
 def case_of(samples: Sequence[Sample]) -> Case:
@@ -115,6 +115,11 @@ def _weighted(result: Tensor) -> Tensor:
     # Factors between one half and one: a gradient at the wrong place is seen, and none vanishes.
     count = torch.arange(result.numel(), dtype=torch.float32).reshape(result.shape)
     return (result.float() * (1.0 - 0.5 * torch.frac(count * 0.618034))).sum()
+
+
+def _returned(result: Tensor) -> Tensor:
+    """What a step can return: no float64."""
+    return result.float() if result.dtype == torch.float64 else result
 
 
 def _tensors(result: Any) -> list[Any]:

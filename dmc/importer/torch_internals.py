@@ -71,6 +71,12 @@ def argument_names(overload: OpOverload) -> tuple[str, ...]:
     return tuple(argument.name for argument in overload._schema.arguments)
 
 
+def arguments_of(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, with defaults for those that are not given."""
+    defaults = {each.name: each.default_value for each in overload._schema.arguments if each.has_default_value()}
+    return {**defaults, **dict(zip(argument_names(overload), args, strict=False)), **kwargs}
+
+
 def name_of(overload: OpOverload) -> str:
     """The name of an operation, as "add_" of `aten.add_.Tensor`."""
     return overload._opname

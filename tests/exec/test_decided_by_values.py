@@ -91,3 +91,25 @@ def test_a_variance_below_zero_gives_nan(context: Any) -> None:
     batch = (torch.randn(3, WIDTH), variance, torch.randn(3, 2), torch.zeros(()))
     step: InterpretedStep = assert_trains_as_eager(context, model, _itself, [batch, batch])
     assert math.isnan(step(batch[0], variance - 0.01, *batch[2:]))
+
+
+class Moments(nn.Module):
+    """Covariances with weights and without, and a part whose place is a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Linear(WIDTH, 3, bias=False)
+
+    def forward(self, x: Tensor, weights: Tensor, place: Tensor) -> Tensor:
+        rows = self.rows(x).T
+        every = [rows.cov(correction=2), torch.cov(rows, fweights=weights, aweights=weights.float().sqrt())]
+        return torch.stack([*every, torch.corrcoef(rows), torch.narrow(rows, 1, place, 3)])
+
+
+def test_moments_and_places(context: Any) -> None:
+    torch.manual_seed(0)
+    weights = torch.tensor([1, 4, 2, 0, 3, 1])
+    batches = [(torch.randn(6, WIDTH), weights, torch.tensor(at), torch.randn(4, 3, 3)) for at in (2, -3)]
+    step = assert_trains_as_eager(context, Moments(), functional.mse_loss, batches)
+    # Eager refuses what is beyond the end.
+    assert math.isnan(step(*batches[0][:2], torch.tensor(4), batches[0][3]))

@@ -65,8 +65,12 @@ def _sparse(x: torch.Tensor) -> torch.Tensor:
     return torch.sparse.mm(x.to_sparse(), x.T)
 
 
-def _svd(x: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.svd(x)[1]
+def _next_number(x: torch.Tensor) -> torch.Tensor:
+    return torch.nextafter(x, x + 1.0)
+
+
+def _large_svd(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.svdvals(x.repeat(3, 3))
 
 
 def _columns_as_strided(x: torch.Tensor) -> torch.Tensor:
@@ -125,7 +129,8 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "branch-on-data": (_branch_on_data, "data|item|bool"),
     "complex": (_complex, "complex|fft"),
     "sparse": (_sparse, "sparse"),
-    "svd": (_svd, r"no lowering for 'aten\._linalg_svd'"),
+    "next-number": (_next_number, r"no lowering for 'aten\.nextafter'"),
+    "large-svd": (_large_svd, r"aten\.linalg_svdvals: finds .*singular values of a matrix of 18 columns"),
     "to-unsigned": (_to_unsigned, "unsigned"),
     "unsigned-in-a-region": (_unsigned_in_a_region, r"aten\.to\S* computes with unsigned"),
     "row-of-an-expansion": (_row_of_an_expansion, r"aten\.mul_\S* writes into a tensor whose elements share memory"),

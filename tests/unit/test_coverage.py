@@ -88,6 +88,6 @@ def test_what_no_step_contains_is_told() -> None:
 def test_a_large_model_is_refused_before_it_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its table alone would need more than there are addresses."""
     large = GPT2Config(vocab_size=1 << 42, n_embd=32, n_head=4, n_layer=1)
-    monkeypatch.setattr(architectures, "_tiny", lambda _: large)
+    monkeypatch.setattr(architectures, "_tiny", lambda *_: large)
     with pytest.raises(ValueError, match=r"^140737\d{9} parameters, though its sizes are small"):
         architectures.samples("gpt2")

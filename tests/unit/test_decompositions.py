@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from dmc.importer import composites
 from dmc.importer.decompositions import decompositions, power, selection
-from dmc.importer.forward import losses, upsampling
+from dmc.importer.forward import losses
+from dmc.importer.forward.images import upsampling
 from dmc.importer.forward.randomness import Randomness
 
 assert composites.dropout  # Importing the package has registered them all.

@@ -11,7 +11,7 @@ from torch import Tensor, linalg
 
 from dmc.errors import ImportFailure
 from dmc.importer.decompositions import matrices
-from tests.decomposed import assert_same
+from tests.decomposed import assert_same, by_rule
 
 torch.manual_seed(0)
 A, B = torch.randn(2, 4, 4) + 2.0 * torch.eye(4), torch.randn(2, 4, 3)
@@ -19,6 +19,7 @@ A, B = torch.randn(2, 4, 4) + 2.0 * torch.eye(4), torch.randn(2, 4, 3)
 RTOL = 1e-3
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "cholesky": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4)).L,
+    "exponential": lambda a, b: linalg.matrix_exp(a * torch.tensor([0.1, 2.0]).view(2, 1, 1)),
     "cholesky_upper": lambda a, b: linalg.cholesky_ex(a @ a.mT + torch.eye(4), upper=True).L,
     "cholesky_of_a_triangle": lambda a, b: linalg.cholesky_ex((a @ a.mT + torch.eye(4)).triu(), upper=True).L,
     "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a.tril()),
@@ -46,6 +47,21 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_as_in_lapack(name: str) -> None:
     assert_same(FUNCTIONS[name], FUNCTIONS[name], A, B, rtol=RTOL)
+
+
+def test_tensors_as_matrices() -> None:
+    torch.manual_seed(0)
+    inverse, solve = torch.ops.aten.linalg_tensorinv.default, torch.ops.aten.linalg_tensorsolve.default
+    a, b = torch.randn(6, 2, 3), torch.randn(6)
+    assert_same(lambda x: by_rule(inverse, x, 1), lambda x: inverse(x, 1), a, rtol=RTOL)
+    assert_same(lambda x, y: by_rule(solve, x, y), solve, a, b, rtol=RTOL)
+    a = a.movedim(0, 1).contiguous()
+    assert_same(lambda x, y: by_rule(solve, x, y, [0, 2]), lambda x, y: solve(x, y, [0, 2]), a, b, rtol=RTOL)
+
+
+def test_a_large_exponential_is_no_number() -> None:
+    own = matrices.OWN[torch.ops.aten.linalg_matrix_exp.default]
+    assert own(torch.full([2, 2], -1e6)).isnan().all() and own(-1e4 * torch.eye(2)).eq(0.0).all()
 
 
 def test_what_is_not_definite_is_told() -> None:

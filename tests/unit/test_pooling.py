@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dmc.errors import ImportFailure
 from tests.decomposed import assert_same, by_rule
 
 aten = torch.ops.aten
@@ -78,3 +79,16 @@ def test_padding_by_copies() -> None:
     _compare(aten.replication_pad2d.default, _image(2), [2, 0, -1, 3])
     _compare(aten.pad.default, _image(2), [2, 0, 1, 3], "replicate")
     _compare(aten.replication_pad3d.default, _image(3), [1, 1, 0, 2, 3, 0])
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("kind", ["bilinear", "bicubic"])
+def test_images_without_aliases(kind: str, aligned: bool) -> None:
+    target = getattr(aten, f"_upsample_{kind}2d_aa").vec
+    for size in ((3, 2), (7, 6), (12, 4), (1, 1)):
+        _compare(target, _image(2), size, aligned, None)
+    for scales in ([0.5, 0.7], [1.7, 0.4]):
+        _compare(target, _image(2), None, aligned, scales)
+    _compare(aten._upsample_bilinear2d_aa.default, _image(2), [3, 9], aligned, None, None)
+    with pytest.raises(ImportFailure, match="to a width of one"):
+        by_rule(target, _image(2), (3, 1), aligned, None)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dmc.importer.decompositions import selection, special
+from dmc.importer.decompositions import approximated, selection, special
 from tests.decomposed import assert_decomposes, assert_same, by_rule
 
 aten = torch.ops.aten
@@ -53,6 +53,47 @@ def test_inverse_of_the_error_function() -> None:
     own, right = special.OWN[aten.erfinv.default](inside), torch.erfinv(inside.double())
     assert bool(((own - right).abs() <= 5e-7 * right.abs()).all())
     _same_values(torch.erfinv, torch.tensor([-1.0, 1.0, 1.5, NAN]))
+
+
+BESSEL = (torch.special.i0, torch.special.i0e, torch.special.i1, torch.special.i1e)
+
+
+@pytest.mark.parametrize("function", BESSEL, ids=["i0", "i0e", "i1", "i1e"])
+def test_bessel_functions(function: Any) -> None:
+    assert_decomposes(function, torch.cat([torch.linspace(-20.0, 20.0, 401), torch.tensor([-85.0, 8.0, 1e-30])]))
+    _same_values(function, torch.tensor([0.0, 1e6, INF, -INF, NAN]))
+
+
+def test_the_scaled_error_function() -> None:
+    assert_decomposes(torch.special.erfcx, torch.cat([torch.linspace(-3.0, 60.0, 501), torch.tensor([1e6, 1e-30])]))
+    _same_values(torch.special.erfcx, torch.tensor([-8.0, -20.0, 0.0, INF, -INF, NAN]))
+
+
+def test_what_the_error_function_lacks() -> None:
+    x = torch.cat([torch.linspace(-6.0, 9.0, 1001), torch.tensor([0.5, -0.5, 1e-30])])
+    assert_decomposes(torch.erfc, x)
+    own, right = approximated.OWN[aten.erfc.default](x), torch.erfc(x.double())
+    assert bool(((own - right).abs() <= 1e-6 * right).all())
+    _same_values(torch.erfc, torch.tensor([0.0, 20.0, -20.0, INF, -INF, NAN]))
+
+
+def test_quantiles_of_the_normal_distribution() -> None:
+    near, tails = torch.linspace(0.001, 0.999, 501), torch.logspace(-37, -1, 200)
+    assert_decomposes(torch.special.ndtri, torch.cat([near, math.exp(-2.0) * torch.ones(1)]))
+    _same_values(torch.special.ndtri, torch.cat([tails, 1.0 - tails, torch.tensor([0.0, 1.0, -0.1, 1.1, NAN])]))
+
+
+def test_hypotenuses() -> None:
+    values = torch.tensor([0.0, -0.0, 1.0, 3e38, -1e30, INF, -INF, NAN, 1e-30, -3.0])
+    a, b = torch.meshgrid(values, values, indexing="ij")
+    _same_values(lambda x: torch.hypot(x, b), a)
+    assert_decomposes(torch.hypot, *torch.randn(2, 20))
+
+
+def test_fractions_and_exponents() -> None:
+    positive = torch.cat([torch.logspace(-44, 38, 300), torch.tensor([0.5, 1.0, 2.0, 3.4e38])])
+    each = torch.cat([positive, -positive, torch.tensor([0.0, -0.0, INF, -INF, NAN])])
+    assert_same(lambda x: tuple(torch.frexp(x)), lambda x: tuple(torch.frexp(x)), each, rtol=0.0)
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -6,6 +6,7 @@
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate
 * special: special functions
+* approximated: others, by polynomials
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative
 * scalars: Python scalars as operands
@@ -15,5 +16,6 @@
 * scatters: the same along one dimension
 * convolutions: transposed and grouped ones, and gradients
 * matrices: factorisations of small ones
+* eigen: eigenvalues and singular values of small ones
 * selection: largest and smallest elements, sorting
 """

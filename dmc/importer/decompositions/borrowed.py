@@ -10,7 +10,7 @@ from torch._decomp import get_decompositions
 
 aten = torch.ops.aten
 _NAMES = (
-    "addr dist frexp heaviside hypot linalg_cross logit mvlgamma renorm sinc special_entr"
+    "addr dist heaviside linalg_cross logit mvlgamma renorm sinc special_entr"
     " special_log_ndtr special_xlog1py trace unfold_backward unfold_copy xlogy"
 ).split()
 _VIEWS = "alias expand narrow permute squeeze t transpose unbind unsqueeze view".split()

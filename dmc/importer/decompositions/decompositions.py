@@ -17,8 +17,10 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from dmc.importer.decompositions import (
     angles,
+    approximated,
     borrowed,
     convolutions,
+    eigen,
     functions,
     matrices,
     nonfinite,
@@ -34,8 +36,8 @@ from dmc.importer.decompositions import (
 
 aten = torch.ops.aten
 _MODULES = (
-    angles, borrowed, convolutions, functions, matrices, nonfinite, places, power, scalars, scans, scatters, selection,
-    special, sums,
+    angles, approximated, borrowed, convolutions, eigen, functions, matrices, nonfinite, places, power, scalars, scans,
+    scatters, selection, special, sums,
 )  # fmt: skip
 
 

@@ -92,6 +92,14 @@ def _logaddexp2(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a == b, largest + 1.0, largest + more)
 
 
+def _hypot(x: Tensor, y: Tensor) -> Tensor:
+    """The larger is taken out, so that no square overflows; infinity beside NaN is infinite."""
+    larger, smaller = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    ratio = torch.where(larger == 0.0, 0.0, smaller / larger)
+    infinite = (x.abs() == math.inf) | (y.abs() == math.inf)
+    return torch.where(infinite, math.inf, larger * torch.sqrt(1.0 + ratio * ratio))
+
+
 def _log10(x: Tensor) -> Tensor:
     """IREE lacks this function on the CPU."""
     return x.log() * (1.0 / math.log(10.0))
@@ -100,6 +108,17 @@ def _log10(x: Tensor) -> Tensor:
 def _softshrink(x: Tensor, width: float = 0.5) -> Tensor:
     # NaN stays NaN.
     return torch.where(x > width, x - width, torch.where(x < -width, x + width, 0.0 * x))
+
+
+def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The fraction, in [0.5, 1), and the exponent: exact, by powers of two."""
+    exponent = torch.zeros_like(x, dtype=torch.int32)
+    for power in (64, 64, 32, 16, 8, 4, 2, 1):
+        size = x.abs()
+        large, small = (size >= 2.0 ** (power - 1)) & (size != math.inf), (size < 2.0**-power) & (size != 0.0)
+        x = torch.where(large, x * 2.0**-power, torch.where(small, x * 2.0**power, x))
+        exponent = exponent + torch.where(large, power, torch.where(small, -power, 0)).to(torch.int32)
+    return x, exponent
 
 
 def _with_sign(x: Tensor, size: Tensor) -> Tensor:
@@ -122,8 +141,10 @@ _WRITTEN: dict[Any, Function] = {
     aten.logaddexp: _logaddexp,
     aten.logaddexp2: _logaddexp2,
     aten.log10: _log10,
+    aten.hypot: _hypot,
 }
 OWN: dict[Any, Function] = {
     **{function.default: _in_f32(function.default) for function in _KNOWN},
     **{function.default: widened(written) for function, written in _WRITTEN.items()},
+    aten.frexp.Tensor: _frexp,
 }

@@ -13,6 +13,8 @@ from dmc.errors import ImportFailure
 aten = torch.ops.aten
 # Columns of a matrix that is factorised: each is some operations of the step.
 MOST = 64
+# Of the exponential, enough in f32 where the norm is at most one half; larger norms than 2 to the other are not known.
+_TERMS, _HALVINGS = 9, 16
 
 
 def _columns(x: Tensor, count: int) -> range:
@@ -214,6 +216,22 @@ def _reflections(a: Tensor, scales: Tensor) -> Tensor:
     return q
 
 
+def _matrix_exp(a: Tensor) -> Tensor:
+    """Of the matrix halved until its norm is small, by Taylor's series; then squared as often (Higham, 2005)."""
+    norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True) if a.numel() else a.new_zeros([1, 1])
+    halved = [norm > 0.5 * 2.0**count for count in range(_HALVINGS)]
+    scale = torch.ones_like(norm)
+    for each in halved:
+        scale = torch.where(each, 0.5 * scale, scale)
+    scaled = a * scale
+    result = _identity(a).expand(a.shape)
+    for number in range(_TERMS, 0, -1):
+        result = _identity(a) + scaled @ result * (1.0 / number)
+    for each in halved:
+        result = torch.where(each, result @ result, result)
+    return torch.where(norm > 0.5 * 2.0**_HALVINGS, torch.nan, result)
+
+
 def _identity(a: Tensor) -> Tensor:
     return torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
@@ -241,4 +259,5 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.linalg_qr.default: _qr,
     aten.linalg_householder_product.default: _householder_product,
     aten.ormqr.default: _ormqr,
+    aten.linalg_matrix_exp.default: _matrix_exp,
 }

@@ -13,9 +13,9 @@
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
 * distances: between rows
-* embedding_bags: sums and means of bags of rows
+* embeddings: rows of tables, and bags of them
 * experts: grouped products
-* grid_sampling: samples of volumes at computed places
-* pooling: means and maxima of windows
-* upsampling: nearest neighbours and polynomials
+* linear_systems: inverses and solutions
+* segments: reductions of segments
+* images: windows, places and sizes of images
 """

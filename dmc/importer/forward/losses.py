@@ -6,12 +6,14 @@ A target out of range, which PyTorch refuses at run time, makes the loss NaN.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dmc.importer.forward.randomness import Randomness
-from dmc.importer.forward.registry import rule
+from dmc.importer.forward.registry import rule, rule_by_name
 
 aten = torch.ops.aten
 _MEAN, _SUM = 1, 2
@@ -37,6 +39,38 @@ def cross_entropy(
         smooth = torch.where(target != ignore_index, -every.sum(dim), 0.0)
         terms = (1.0 - smoothing) * terms + smoothing / x.shape[dim] * smooth
     return _reduced(terms, weights, reduction)
+
+
+@rule_by_name("torch_nn._linear_cross_entropy_batch_chunked.default")
+def _linear_cross_entropy(
+    random: Randomness,
+    x: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    *options: Any,
+) -> tuple[Tensor, ...]:
+    """The loss; the rest is eager's own memory for gradients."""
+    kind, logits, none = {"mean": _MEAN, "sum": _SUM}[reduction], functional.linear(x, matrix, bias), x.new_zeros([0])
+    return cross_entropy(logits, target, weight, kind, ignore_index, label_smoothing), none, none, none
+
+
+@rule_by_name("torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default")
+def _linear_cross_entropies(
+    random: Randomness,
+    x: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int,
+    *options: Any,
+) -> Tensor:
+    return cross_entropy(functional.linear(x, matrix, bias), target, weight, 0, ignore_index, 0.0)
 
 
 @rule(aten.multi_margin_loss.default)

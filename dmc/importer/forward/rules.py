@@ -11,34 +11,35 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from dmc.errors import ImportFailure
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
 from dmc.importer.forward import (
     distances,
-    embedding_bags,
+    embeddings,
     expansion,
     experts,
-    grid_sampling,
+    linear_systems,
     losses,
-    pooling,
     rnn,
-    upsampling,
+    segments,
 )
+from dmc.importer.forward.images import grid_sampling, pooling, upsampling
 from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
-from dmc.importer.torch_internals import argument_names
+from dmc.importer.torch_internals import arguments_of
 
 __all__ = [
     "DECLINE",
     "RULES",
     "composites",
     "distances",
-    "embedding_bags",
+    "embeddings",
     "experts",
     "grid_sampling",
+    "linear_systems",
     "pooling",
     "rnn",
+    "segments",
     "upsampling",
 ]
 
@@ -96,10 +97,17 @@ def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation that draws random numbers and has no rule."""
     if not isinstance(target, OpOverload) or not draws_numbers(target):
         return
-    given = {**dict(zip(argument_names(target), args, strict=False)), **kwargs}
+    given = arguments_of(target, args, kwargs)
     if given.get("train") is False or given.get("training") is False or given.get("dropout") == 0.0:
         return
     raise undrawable(None)
+
+
+@rule(aten.rrelu.default)
+def _rrelu(random: Randomness, x: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Any:
+    if training:
+        raise undrawable(None)
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2.0)
 
 
 @rule(aten.gelu.default)
@@ -182,24 +190,10 @@ def _nll_loss(random: Randomness, x: Tensor, target: Tensor, *options: Any, **na
     return losses.nll(x, target, *options, **named)
 
 
-@rule(aten.embedding.default)
-def _embedding(
-    random: Randomness,
-    weight: Tensor,
-    index: Tensor,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Any:
-    if scale_grad_by_freq:
-        option = "scale_grad_by_freq=True"
-        raise ImportFailure(None, f"an embedding with {option} is not supported", hint=f"construct it without {option}")
-    # A sparse gradient means the same as a dense one; a compiled step has only the latter.
-    return torch.ops.dmc.embedding(weight, index, padding_idx)
-
-
 @rule(aten.gather.default)
 def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    if not index.numel():  # Of any type.
+        return x.flatten()[:0].view(index.shape)
     safe, in_range = _in_range(index, x.shape[dim] if x.dim() else 1, wraps=False)
     return _or_nan(in_range, aten.gather.default(x, dim, safe))
 
@@ -242,27 +236,6 @@ def _expansion(operation: OpOverload) -> Rule:
 
 
 RULES.update({operation: _expansion(operation) for operation in expansion.OPERATIONS})
-
-
-@rule(aten.linalg_inv.default, aten.inverse.default)
-def _inverse(random: Randomness, a: Tensor) -> Tensor:
-    # Where eager raises, of a singular matrix, this gives infinities or NaN.
-    return aten.linalg_inv_ex.default(a)[0]
-
-
-@rule(aten.linalg_solve.default)
-def _solve(random: Randomness, a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
-    return aten.linalg_solve_ex.default(a, b, left=left)[0]
-
-
-@rule(aten.linalg_cholesky.default)
-def _cholesky(random: Randomness, a: Tensor, *, upper: bool = False) -> Tensor:
-    return aten.linalg_cholesky_ex.default(a, upper=upper)[0]
-
-
-@rule(aten.linalg_lu_factor.default)
-def _lu_factor(random: Randomness, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
-    return aten.linalg_lu_factor_ex.default(a, pivot=pivot)[:2]
 
 
 @rule(aten.pad.default)

@@ -57,3 +57,33 @@ def gaussian_nll(function: Any, x: Tensor, target: Tensor, variance: Any, *args:
     # Its check is all that this function uses it for.
     with mock.patch.object(torch, "any", return_value=False):
         return function(x, target, variance, *args, **kwargs)
+
+
+def covariance(x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
+    """`torch.cov`, which raises for weights below zero or that sum to zero; this gives NaN there."""
+    rows = x.reshape(1, -1) if x.dim() < 2 else x
+    weights = [each for each in (fweights, aweights) if each is not None]
+    every = torch.ones_like(rows[0])
+    for each in weights:
+        every = every * torch.where(each < 0, torch.nan, each)
+    total = every.sum()
+    away = rows - ((every * rows).sum(1) / total).unsqueeze(1)
+    lost = correction * (every * aweights).sum() / total if aweights is not None else correction
+    return (away @ (every * away).mT / (total - lost).clamp(min=0.0)).squeeze()
+
+
+def correlation(x: Tensor) -> Tensor:
+    """`torch.corrcoef`."""
+    both = covariance(x, 1, None, None)
+    if both.dim() == 0:
+        return both / both
+    deviation = both.diagonal().sqrt()
+    return (both / deviation.unsqueeze(1) / deviation).clip(-1.0, 1.0)
+
+
+def narrow(function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """A part of fixed length whose place is a tensor: by index."""
+    if not isinstance(start, Tensor):
+        return function(x, dim, start, length)
+    first = torch.where(start < 0, start + x.shape[dim], start)
+    return x.index_select(dim, first.reshape(1).to(torch.int64) + torch.arange(length))

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
-from dmc.importer.python.values import gaussian_nll, undecided
+from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
 from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
 
 
@@ -139,6 +139,20 @@ def _gaussian_nll(watch: Watch, function: Any, x: Tensor, target: Tensor, var: A
     return gaussian_nll(function, x, target, var, **options)
 
 
+def _covariance(
+    watch: Watch, function: Any, x: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
+) -> Tensor:
+    return covariance(x, correction, fweights, aweights)
+
+
+def _correlation(watch: Watch, function: Any, x: Tensor) -> Tensor:
+    return correlation(x)
+
+
+def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    return narrow(function, x, dim, start, length)
+
+
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
         fact = f"registers another hook on {name} in each call of `forward`"
@@ -196,6 +210,9 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
         "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
     ),
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
+    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
     torch.autograd.grad: _DIFFERENTIATES,
     torch.autograd.backward: _DIFFERENTIATES,
     torch.Tensor.backward: _DIFFERENTIATES,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dmc.errors import ImportFailure
 from dmc.importer.decompositions.functions import NARROW
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 aten = torch.ops.aten
 # Of the cubic convolution through which PyTorch interpolates (Keys, 1981).
-_CUBIC = -0.75
+CUBIC = -0.75
+# The same with antialiasing, as in Pillow.
+_SMOOTH_CUBIC = -0.5
 # Up to this height plus width PyTorch keeps or doubles the size of an image exactly, whatever the scale; beyond, only
 # with channels last, if there are more than three.
 _SMALL = 128
@@ -75,6 +78,57 @@ def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] |
     return wide.to(x.dtype)
 
 
+@rule(aten._upsample_bilinear2d_aa.default)
+def _smooth_linear_2d(random: Randomness, x: Tensor, size: Any, aligned: bool, *scales: float | None) -> Tensor:
+    known = [each for each in scales if each is not None]
+    return _smooth_linear(random, x, size, aligned, known if len(known) == 2 else None)
+
+
+@rule(aten._upsample_bilinear2d_aa.vec)
+def _smooth_linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+    return _smoothed(x, size, aligned, scales, lambda t: (1.0 - t).clamp(min=0.0), width=1.0)
+
+
+@rule(aten._upsample_bicubic2d_aa.vec)
+def _smooth_cubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+    return _smoothed(x, size, aligned, scales, lambda t: cubic(t, _SMOOTH_CUBIC), width=2.0)
+
+
+def _smoothed(
+    x: Tensor,
+    size: Any,
+    aligned: bool,
+    scales: Sequence[float] | None,
+    weigh: Callable[[Tensor], Tensor],
+    width: float,
+) -> Tensor:
+    """With `antialias=True`: a smaller image averages all elements under the polynomial, which is as wide as one of its
+    own."""
+    wide, lengths = x.float() if x.dtype in NARROW else x, x.shape[2:]
+    wanted = size or [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
+    if wanted[1] == 1 < wanted[0] != lengths[0]:
+        fact = "resizes an image to a width of one without aliases, where eager takes one row for all"
+        raise ImportFailure(None, fact, hint="transpose it, and resize its height to one")
+    for dim in (3, 2):
+        length, count = x.shape[dim], wanted[dim - 2]
+        ratio = 1.0 / scales[dim - 2] if scales else length / count
+        if aligned:
+            ratio = (length - 1) / (count - 1) if count > 1 else 0.0
+        weight = _smooth_weights(length, count, ratio, weigh, width)
+        wide = (wide.movedim(dim, -1) @ weight.t()).movedim(-1, dim)
+    return wide.to(x.dtype)
+
+
+def _smooth_weights(length: int, count: int, ratio: float, weigh: Callable[[Tensor], Tensor], width: float) -> Tensor:
+    """[count, length]: what each old element counts for each new one."""
+    reach = max(ratio, 1.0)
+    centre = ratio * (torch.arange(count, dtype=torch.float32) + 0.5).unsqueeze(1)
+    place = torch.arange(length)
+    first, end = (centre - width * reach + 0.5).long(), (centre + width * reach + 0.5).long()
+    weight = torch.where((first <= place) & (place < end), weigh((place - centre + 0.5).abs() / reach), 0.0)
+    return weight / weight.sum(1, keepdim=True)
+
+
 def _linear_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Which elements a place lies between, and what each counts."""
     first = torch.floor(place)
@@ -84,15 +138,15 @@ def _linear_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
 def _cubic_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
     first = torch.floor(place)
     rest = place - first
-
-    def near(t: Tensor) -> Tensor:
-        return ((_CUBIC + 2.0) * t - (_CUBIC + 3.0)) * t * t + 1.0
-
-    def far(t: Tensor) -> Tensor:
-        return ((_CUBIC * t - 5.0 * _CUBIC) * t + 8.0 * _CUBIC) * t - 4.0 * _CUBIC
-
-    weights = [far(rest + 1.0), near(rest), near(1.0 - rest), far(2.0 - rest)]
+    weights = [cubic(distance, CUBIC) for distance in (rest + 1.0, rest, 1.0 - rest, 2.0 - rest)]
     return [(first.long() + number - 1, weight) for number, weight in enumerate(weights)]
+
+
+def cubic(t: Tensor, a: float) -> Tensor:
+    """What an element at distance `t` counts in the cubic convolution of parameter `a`."""
+    near = ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
+    far = ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
+    return torch.where(t <= 1.0, near, torch.where(t < 2.0, far, 0.0))
 
 
 def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | None, offset: float) -> Tensor:
