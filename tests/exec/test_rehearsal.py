@@ -149,6 +149,7 @@ def test_dropout_draws_what_one_rank_draws() -> None:
     case = _pair(0.5)
     one, four = compile_case(case, OPTIMIZER, seed=7), _compiled(case, _dp2_tp2(), seed=7)
     start = one.state_dict()
+    assert start.get("seed") == 7
     losses = _train(one, case, range(STEPS))
     _assert_close(_train(four, case, range(STEPS)), losses)
     one.load_state_dict({**start, "seed": 8})
@@ -171,11 +172,7 @@ def test_dropout_has_the_bits_of_one_rank() -> None:
 
 def test_a_checkpoint_moves_between_meshes() -> None:
     case = _pair()
-    one, four, square = (
-        compile_case(case, OPTIMIZER),
-        _pair_on(_dp4),
-        _pair_on(_dp2_tp2),
-    )
+    one, four, square = compile_case(case, OPTIMIZER), _pair_on(_dp4), _pair_on(_dp2_tp2)
     _assert_close(_train(four, case, range(3)), _train(one, case, range(3)))
     trained = four.state_dict()
     square.load_state_dict(trained)
