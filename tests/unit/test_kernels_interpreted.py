@@ -241,6 +241,22 @@ def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, w
         assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
 
 
+def test_the_gradient_replaces_the_logits_only_where_each_element_has_the_place_of_its_logit() -> None:
+    _, wanted, _ = cross_entropy(3, 4100, "f32")
+    implementation = implementation_of(wanted)
+    logits = TensorType("f32", (3, 4100))
+    dense = replace(wanted, operands=(SCALAR, logits, *wanted.operands[2:]), results=(logits,))
+    given = implementation.sample(dense, Draws.of(0))
+    recipe = implementation.recipe(dense, implementation.candidates(dense)[0])
+    assert recipe.in_place == ((0, 1),)
+    apart = interpret(dense, recipe, given)
+    over = (given[0], given[1].clone(), *given[2:])
+    assert torch.equal(*interpret(dense, recipe, over, recipe.in_place), *apart)
+    for result in (TensorType("f32", (3, 4100), (4200, 1)), TensorType("bf16", (3, 8200))):
+        other = replace(dense, results=(result,))
+        assert not implementation.recipe(other, implementation.candidates(other)[0]).in_place
+
+
 def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() -> None:
     forward, _, both = cross_entropy(5, 40, "f32", ignore_index=-100)
     logits, target = implementation_of(forward).sample(forward, Draws.of(0))
