@@ -17,7 +17,7 @@ from tests.fuzz.leaves import FLOATS
 from tests.fuzz.operators import EVERY
 from tests.fuzz.program import Leaf, Line, Program, source
 from tests.fuzz.shrink import shrink
-from tests.fuzz.train import Mode
+from tests.fuzz.train import Mode, case_of
 from tests.fuzz.workers import Request, Worker
 
 FOUND = sorted((Path(__file__).parents[1] / "fuzz" / "finds").glob("[a-z]*.py"))
@@ -44,7 +44,8 @@ def test_random_steps(worker: Worker, first: int) -> None:
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_was_found(worker: Worker, path: Path) -> None:
     way: Way = "compiled" if path.stem.endswith("_compiled") else "interpreter"
-    verdict = worker.check(Request(path.read_text(encoding="utf-8"), way))
+    text = path.read_text(encoding="utf-8")
+    verdict = worker.check(Request(text, way, case_of(text).mode))
     assert verdict.outcome not in FINDS, verdict.text
 
 

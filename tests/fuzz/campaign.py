@@ -137,7 +137,7 @@ class Campaign:
 
         small = shrink(program, keeps)
         last = worker.check(Request(source(small), like.way, like.mode))
-        title = f"Seed {seed}, {like.way}, {like.mode}: {verdict.outcome}."
-        find = Find(seed, like.way, like.mode, last, small.operators(), source(small, title))
+        title, mode = f"Seed {seed}, {like.way}: {verdict.outcome}.", "" if like.mode == PLAIN else repr(like.mode)
+        find = Find(seed, like.way, like.mode, last, small.operators(), source(small, title, mode))
         if self.tally.add_find(find):
             self.told(find)

@@ -74,8 +74,8 @@ class Program:
         return tuple(leaf for leaf in self.leaves if leaf.role == role)
 
 
-def source(program: Program, title: str = "A random step.") -> str:
-    """`program` as a file that defines `Step` (a module), `INPUTS` and `OPTIMIZER`."""
+def source(program: Program, title: str = "A random step.", mode: str = "") -> str:
+    """`program` as a file that defines `Step` (a module), `INPUTS` and `OPTIMIZER`, and the `MODE` if one is given."""
     inputs = program.of("input")
     arguments = "".join(f", {leaf.name}: Tensor" for leaf in inputs)
     lines = [
@@ -92,6 +92,7 @@ def source(program: Program, title: str = "A random step.") -> str:
         "",
         f"INPUTS = ({''.join(f'{leaf.text()}, ' for leaf in inputs)})",
         f"OPTIMIZER = {program.optimizer}",
+        *((f"MODE = {mode}",) if mode else ()),
     ]
     text = "\n".join(lines)
     return f'"""{title}"""\n\n{_imports(text)}\n\n\n{text}\n'
@@ -108,6 +109,7 @@ def _imports(text: str) -> str:
             "from torch import Tensor, nn",
             "",
             "import dmc",
+            *(("from tests.fuzz.train import Mode",) if "Mode(" in text else ()),
             f"from tests.fuzz.values import {', '.join(helpers)}",
         ]
     )

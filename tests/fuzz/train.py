@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -31,25 +31,6 @@ Trace = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Case:
-    """A program that was executed: its module, the batch that every step gets, and its optimizer (of `dmc.optim`)."""
-
-    module: nn.Module
-    inputs: tuple[Tensor, ...]
-    optimizer: Any
-
-    def fresh(self) -> Case:
-        """The same with a module and a batch of its own, which a step may change."""
-        return Case(copy.deepcopy(self.module), tuple(_cloned(each) for each in self.inputs), self.optimizer)
-
-    @property
-    def example(self) -> tuple[Tensor, ...]:
-        """The batch, and a target that the loss does not look at, with as many rows."""
-        rows = [each.shape[0] for each in self.inputs if each.dim()]
-        return (*self.inputs, torch.zeros(rows[0] if rows else 1))
-
-
-@dataclass(frozen=True)
 class Mode:
     """How a step is compiled; ranks: of data parallelism."""
 
@@ -64,6 +45,29 @@ class Mode:
 PLAIN = Mode()
 
 
+@dataclass(frozen=True)
+class Case:
+    """A program that was executed: its module, the batch that every step gets, and its optimizer (of `dmc.optim`).
+
+    mode: the one in which it was found to differ.
+    """
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    optimizer: Any
+    mode: Mode = PLAIN
+
+    def fresh(self) -> Case:
+        """The same with a module and a batch of its own, which a step may change."""
+        return replace(self, module=copy.deepcopy(self.module), inputs=tuple(_cloned(each) for each in self.inputs))
+
+    @property
+    def example(self) -> tuple[Tensor, ...]:
+        """The batch, and a target that the loss does not look at, with as many rows."""
+        rows = [each.shape[0] for each in self.inputs if each.dim()]
+        return (*self.inputs, torch.zeros(rows[0] if rows else 1))
+
+
 def case_of(text: str, wide: bool = False) -> Case:
     """Executes the source of a program; `wide`: with float64 in place of every other floating type."""
     names: dict[str, Any] = {"__name__": "program"}
@@ -73,7 +77,7 @@ def case_of(text: str, wide: bool = False) -> Case:
     torch.set_default_dtype(torch.float64 if wide else default)
     try:
         exec(compile(text, "<program>", "exec"), names)
-        return Case(names["Step"](), names["INPUTS"], names["OPTIMIZER"])
+        return Case(names["Step"](), names["INPUTS"], names["OPTIMIZER"], names.get("MODE", PLAIN))
     finally:
         torch.set_default_dtype(default)
 

@@ -169,3 +169,26 @@ func.func @step(%g: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {
   %b = "dm.composite"(%h, %a) {kind = "sum_of_squares", decomposition = @squares, parameters = {}} : (tensor<8xf32>, tensor<f32>) -> tensor<f32>
   return %b : tensor<f32>
 }
+
+// -----
+
+// The gradient of a table: where the rows of all ranks are more bytes than sums of the table, every rank adds its own, and
+// the tables are summed; else every rank adds all of them.
+// CHECK-LABEL: func.func @step
+// CHECK: "dm.composite"(%arg0, %arg1) {{.*}}dm.loops = {{\[}}["dp"], [], []], dm.reason = "dp splits operand 0 (128 B, else 320 B)", dm.sharding = [#dm.sharding<@mesh, {{\[}}[], []], {dp = #dm.reduction<"sum">}>]
+// CHECK: "dm.composite"(%arg0, %arg1) {decomposition = @many, dm.reason = "every rank of dp does the little work of all (320 B, else 8192 B)"
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func private @many(%dy: tensor<16x4xf32>, %index: tensor<16xi32>) -> tensor<256x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<256x4xf32>
+  return %zero : tensor<256x4xf32>
+}
+func.func private @few(%dy: tensor<16x4xf32>, %index: tensor<16xi32>) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  return %zero : tensor<4x4xf32>
+}
+func.func @step(%dy: tensor<16x4xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], []], {}>},
+                %index: tensor<16xi32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> (tensor<256x4xf32>, tensor<4x4xf32>) {
+  %b = "dm.composite"(%dy, %index) {kind = "embedding_backward", decomposition = @few, parameters = {rows = 4, padding_index = -1}} : (tensor<16x4xf32>, tensor<16xi32>) -> tensor<4x4xf32>
+  %a = "dm.composite"(%dy, %index) {kind = "embedding_backward", decomposition = @many, parameters = {rows = 256, padding_index = -1}} : (tensor<16x4xf32>, tensor<16xi32>) -> tensor<256x4xf32>
+  return %a, %b : tensor<256x4xf32>, tensor<4x4xf32>
+}

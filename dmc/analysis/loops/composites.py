@@ -167,8 +167,8 @@ def _embedding_backward(op: ir.Operation) -> Loops:
     index = _numbered("i", len(_shape(op.operands[1])))
     loops = _rows_in_order(_loops(op, [[*index, "d"], index], [["v", "d"]], sums=index), len(index) + 1)
     # Linear in the embedded values: if they are a partial sum, as the gradient of positions is, so is the table's
-    # gradient.
-    return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1,)))
+    # gradient. A rank adds all rows as soon as these are fewer bytes than the table.
+    return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1,)), is_light=True)
 
 
 def _rows_in_order(loops: Loops, row: int) -> Loops:

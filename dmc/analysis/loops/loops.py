@@ -77,7 +77,7 @@ class Loops:
     A dimension without loops must be whole; `why` says the reason. An operand that is not a tensor has no entry (None).
     unread: operands of which only the type matters. carried: operands to which sums are added. passes: the kinds of
     reduction that the operation commutes with if all operands it reads are partial alike, except `coefficients`, which
-    must be whole.
+    must be whole. is_light: so little work that every rank may do all of it, where that moves fewer bytes.
     """
 
     loops: tuple[Loop, ...]
@@ -87,6 +87,7 @@ class Loops:
     carried: frozenset[int] = frozenset()
     passes: frozenset[str] = frozenset()
     coefficients: frozenset[int] = field(default=frozenset())
+    is_light: bool = False
     why: str = ""
 
     def numbered(self, split: Split) -> tuple[int, ...]:

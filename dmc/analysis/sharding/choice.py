@@ -55,8 +55,9 @@ def choose(
 
     An axis is assigned to a loop over which an operand is split, or over which a result should be split (`wishes`, one
     per result, whose global tensors are `shapes`), or passes a partial value on. Among several the one that moves the
-    fewest bytes wins, then the first: the bytes of resharding operands, and of completing results that become partial.
-    Work is never replicated on ranks that could divide it.
+    fewest bytes wins, then the first: the bytes of resharding operands, and of completing results that become partial,
+    or scattering them where that is what is wanted.
+    Work is never replicated on ranks that could divide it, unless there is little of it (`is_light`).
     """
     split, reasons, refused = loops.unsplit(mesh), list[str](), list[tuple[int, str]]()
     for axis in mesh.axes:
@@ -64,8 +65,10 @@ def choose(
             continue
         asked = list(_asked(loops, operands, wishes, split, axis))
         possible = [(each, why) for each, _, why in asked if each is not None and loops.fits(each)]
+        if possible and loops.is_light:
+            possible.append((split, f"every rank of {axis} does the little work of all"))
         if possible:
-            costs = [_bytes(loops, operands, shapes, each) for each, _ in possible]
+            costs = [_bytes(loops, operands, each) + _completing(loops, shapes, wishes, each) for each, _ in possible]
             split, why = possible[costs.index(min(costs))]
             different = {each.axes for each, _ in possible}
             reasons.append(why if len(different) < 2 else f"{why} ({min(costs)} B, else {max(costs)} B)")
@@ -74,7 +77,7 @@ def choose(
         refused += [(operand, axis) for operand in wanting]
         if wanting:
             reasons.append(f"{axis} splits operand {wanting[0]}, but {loops.why or 'the parts would not be equal'}")
-    return Choice(split, _bytes(loops, operands, shapes, split, results=False), tuple(reasons), tuple(refused))
+    return Choice(split, _bytes(loops, operands, split), tuple(reasons), tuple(refused))
 
 
 def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> Placement:
@@ -139,15 +142,20 @@ def _handed_on(loops: Loops, operands: Sequence[Operand | None], axis: str) -> s
     return kind if kind in loops.passes else None
 
 
-def _bytes(
-    loops: Loops, operands: Sequence[Operand | None], shapes: Sequence[Tensor], split: Split, results: bool = True
-) -> int:
+def _bytes(loops: Loops, operands: Sequence[Operand | None], split: Split) -> int:
     total = 0
     for i, _ in loops.read():
         operand = operands[i]
         assert operand is not None
         total += operand.bytes_to(loops.operand(i, split))
-    for i, tensor in enumerate(shapes if results else ()):
+    return total
+
+
+def _completing(loops: Loops, shapes: Sequence[Tensor], wishes: Sequence[Placement | None], split: Split) -> int:
+    """The bytes of completing partial results, or of each rank's part where that is what readers want."""
+    total = 0
+    for i, (tensor, wish) in enumerate(zip(shapes, wishes, strict=False)):
         made = loops.result(i, split)
-        total += movement_bytes(made, made.complete(), tensor)
+        wanted = [made.complete(), *(() if wish is None or wish.partial else (wish,))]
+        total += min(movement_bytes(made, each, tensor) for each in wanted) if made.partial else 0
     return total

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
-from dmc.analysis.loops.loops import SUM
+from dmc.analysis.loops.loops import SUM, Loops
 from dmc.analysis.loops.rules import captured, loops_of
 from dmc.analysis.loops.splats import is_splat, is_zero
 from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
@@ -84,6 +84,10 @@ class _Sweep:
         fixed = self.fixed.get(key_of(op))
         wishes = tuple(fixed or [self.wishes.get(result) for result in op.results])
         choice = choose(loops, operands, wishes, shapes, self.mesh)
+        if not fixed and (pinned := self.pinned_whole(op, loops, choice)):
+            # No rank needs more than its part.
+            wishes = tuple(pinned.get(i, wish) for i, wish in enumerate(wishes))
+            choice = choose(loops, operands, wishes, shapes, self.mesh)
         for i, _ in loops.read():
             self.is_there(op.operands[i], loops.operand(i, choice.split))
         for inner, i in captured(op) if len(op.regions) else ():
@@ -116,6 +120,11 @@ class _Sweep:
 
     def pinned(self, value: ir.Value, made: Placement) -> Placement:
         return self.pins[value].of(made) if value in self.pins else made
+
+    def pinned_whole(self, op: ir.Operation, loops: Loops, choice: Choice) -> dict[int, Placement]:
+        """The placements at which results are pinned that every rank would make whole, by number."""
+        made = ((i, loops.result(i, choice.split)) for i, result in enumerate(op.results) if result in self.pins)
+        return {i: self.pinned(op.results[i], each) for i, each in made if not each.axes and not each.partial}
 
     def inherited(self, op: ir.Operation, made: tuple[Placement, ...]) -> tuple[Placement, ...]:
         """A slice of a split dimension is split again where possible: ranks should not all do the same work."""

@@ -127,7 +127,8 @@ def _rms_norm(
     random: Randomness, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Any:
     weight = x.new_ones(shape) if weight is None else weight
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    # PyTorch's default is that of the type in which it computes.
+    eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps if eps is None else eps
     return torch.ops.dmc.rms_norm(x, weight, len(shape), eps)[0]
 
 
