@@ -13,7 +13,7 @@ import dmc
 from dmc.errors import StateError
 from dmc.verification.lion import Lion
 from tests.compiled import clone_state, compile_case, model_state, train
-from tests.eager import EagerTrainer
+from tests.eager import EagerTrainer, Together
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, Tolerance, assert_losses_close, assert_states_close
 
@@ -79,24 +79,8 @@ def _torch(model: Any, has_lion: bool = True) -> list[torch.optim.Optimizer]:
     return [kinds[name](model.layers[name].parameters(), **options) for name, (_, options) in named.items()]
 
 
-class _Together:
-    """Several optimizers as one."""
-
-    def __init__(self, each: list[torch.optim.Optimizer]) -> None:
-        self.each = each
-
-    def zero_grad(self) -> None:
-        for one in self.each:
-            one.zero_grad()
-
-    def step(self) -> None:
-        for one in self.each:
-            one.step()
-
-
 def _trainer(case: Case, optimizers: list[torch.optim.Optimizer]) -> EagerTrainer:
-    together: Any = _Together(optimizers)
-    return EagerTrainer(case.model, case.loss, together)
+    return EagerTrainer(case.model, case.loss, Together(optimizers))
 
 
 def _assert_close(start: Any, actual: Any, expected: Any) -> None:

@@ -75,7 +75,7 @@ def test_only_trained_parameters_have_optimizer_state() -> None:
     assert trained == {"embedding.weight", "norm.weight", "norm.bias"}
 
 
-def test_compiling_and_training_leave_the_model_alone() -> None:
+def test_training_leaves_the_model_alone_and_trained_weights_load_into_it() -> None:
     case = _case()
     start = clone_state(case.model)
     step = compile_case(case, dmc.optim.SGD(lr=0.1))
@@ -83,12 +83,6 @@ def test_compiling_and_training_leave_the_model_alone() -> None:
     assert_same_bits(case.model.state_dict(), start)
     assert all(parameter.grad is None for parameter in case.model.parameters())
     assert case.model.training
-
-
-def test_trained_weights_load_into_the_model() -> None:
-    case = _case()
-    step = compile_case(case, dmc.optim.SGD(lr=0.1))
-    train(step, [case.example(0)])
     case.model.load_state_dict(step.state_dict()["model"])
     assert_same_bits(case.model.state_dict(), model_state(step))
 
