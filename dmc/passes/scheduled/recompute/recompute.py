@@ -31,9 +31,9 @@ class Recompute(Pass):
        kernels, would be in memory as f32; each reads %x instead. Values that must be in memory anyway, because a matrix
        product, a movement or the caller reads them, are computed once.
 
-    Operations and operands are the same. On CUDA only: a CPU computes more slowly than it reads from its caches. target: what the step is
-    compiled for; by default the module's. reasons: print on stderr what the backward pass could make again, with bytes,
-    and the decision.
+    Operations and operands are the same. On CUDA only: a CPU computes more slowly than it reads from its caches.
+    target: what the step is compiled for; by default the module's. reasons: print on stderr what the backward pass
+    could make again, with bytes, and the decision.
     """
 
     name = "dm-recompute"
