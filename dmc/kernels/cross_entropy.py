@@ -101,6 +101,13 @@ def _candidates(problem: Problem) -> tuple[Candidate, ...]:
     )
 
 
+def _in_place(problem: Problem) -> tuple[tuple[int, int], ...]:
+    """The gradient may replace the logits where each element has the place of its logit."""
+    logits, gradient = _logits(problem), _gradient(problem)
+    are_alike = logits.dtype == gradient.dtype and logits.steps() == gradient.steps()
+    return ((len(problem.results) - 1, 1),) if are_alike else ()
+
+
 def _forward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     logits, target = operands(0, 1)
@@ -117,7 +124,7 @@ def _backward(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     buffers = (*operands(0, 1, 2, 3), *results(0))
     call = Call("cross_entropy.backward", shape.rows, buffers, shape, chosen.warps)
-    return Recipe((call,), in_place=((0, 1),))
+    return Recipe((call,), in_place=_in_place(problem))
 
 
 def _both(problem: Problem, chosen: Candidate) -> Recipe:
@@ -130,7 +137,7 @@ def _both(problem: Problem, chosen: Candidate) -> Recipe:
         Call("cross_entropy.both", shape.rows, rows, shape, chosen.warps),
         Call("cross_entropy.total", 1, (losses, loss), shape, warps=8),
     )
-    return Recipe(calls, (TensorType("f32", (shape.rows,)),), in_place=((2, 1),))
+    return Recipe(calls, (TensorType("f32", (shape.rows,)),), in_place=_in_place(problem))
 
 
 def _cost(problem: Problem) -> Cost:

@@ -212,3 +212,49 @@ func.func @step(%v: tensor<64xf32> {dm.fixed_offset = 0 : i64, dm.name = "v", dm
   %new_w, %new_v = "dm.unpack"(%sum) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<64xf32>, tensor<64xf32>)
   return %new_v, %new_w : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// A kernel of a whole composite works in place where its code allows it.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.arenas = {device = 256 : i64}
+// CHECK: "dm.kernel"() {body = @make, dm.offsets = array<i64: 0>}
+// CHECK: "dm.kernel"({{.*}}) {body = @slope, dm.offsets = array<i64: 0>}
+func.func private @make() -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func private @plain(%x: tensor<64xf32>) -> tensor<64xf32> {
+  return %x : tensor<64xf32>
+}
+func.func private @slope(%x: tensor<64xf32>) -> tensor<64xf32> attributes {dm.in_place = [array<i64: 0, 0>]} {
+  %y = "dm.composite"(%x) {kind = "slope", decomposition = @plain, parameters = {}} : (tensor<64xf32>) -> tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+func.func @step() -> (tensor<64xf32> {dm.name = "y"}) {
+  %x = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %y = "dm.kernel"(%x) {body = @slope} : (tensor<64xf32>) -> tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+
+// -----
+
+// Near miss: its code does not.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: dm.arenas = {device = 512 : i64}
+func.func private @make() -> tensor<64xf32> {
+  %c = arith.constant dense<0.0> : tensor<64xf32>
+  return %c : tensor<64xf32>
+}
+func.func private @plain(%x: tensor<64xf32>) -> tensor<64xf32> {
+  return %x : tensor<64xf32>
+}
+func.func private @slope(%x: tensor<64xf32>) -> tensor<64xf32> attributes {dm.in_place = []} {
+  %y = "dm.composite"(%x) {kind = "slope", decomposition = @plain, parameters = {}} : (tensor<64xf32>) -> tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+func.func @step() -> (tensor<64xf32> {dm.name = "y"}) {
+  %x = "dm.kernel"() {body = @make} : () -> tensor<64xf32>
+  %y = "dm.kernel"(%x) {body = @slope} : (tensor<64xf32>) -> tensor<64xf32>
+  return %y : tensor<64xf32>
+}

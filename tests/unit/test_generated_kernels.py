@@ -96,6 +96,15 @@ def test_products(context: Any, sizes: tuple[int, int, int], dtype: str) -> None
     assert set(generated.recipes[0].in_place) == {(0, 3)}
 
 
+@pytest.mark.parametrize("sizes", [(33, 70, 20), (136, 264, 40)])
+def test_a_result_beside_a_product(context: Any, monkeypatch: Any, sizes: tuple[int, int, int]) -> None:
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)
+    monkeypatch.setattr(tiles, "COPIED", tiles.COPIED[::4])
+    rows, columns, depth = sizes
+    recipes = assert_right(shaped("beside", m=rows, n=columns, k=depth, type="bf16")).recipes
+    assert len(recipes[0].calls) == 1
+
+
 @pytest.mark.parametrize("sizes", [(200, 304, 72), (136, 264, 40)])
 def test_products_whose_tiles_are_copied(context: Any, monkeypatch: Any, sizes: tuple[int, int, int]) -> None:
     monkeypatch.setattr(tiles, "_PROCESSORS", 2)  # Few tiles are many for so small a GPU.

@@ -241,6 +241,16 @@ def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, w
         assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
 
 
+def test_the_gradient_replaces_the_logits_only_where_each_element_has_the_place_of_its_logit() -> None:
+    _, wanted, _ = cross_entropy(3, 4100, "f32")
+    kernel = implementation_of(wanted)
+    given, recipe = kernel.sample(wanted, Draws.of(0)), kernel.recipe(wanted, kernel.candidates(wanted)[0])
+    (apart,) = interpret(wanted, recipe, given)
+    assert recipe.in_place == ((0, 1),) and torch.equal(*interpret(wanted, recipe, given, recipe.in_place), apart)
+    for result in (TensorType("f32", (3, 4100)), TensorType("bf16", (3, 4105), (8210, 1))):
+        assert not kernel.recipe(replace(wanted, results=(result,)), kernel.candidates(wanted)[0]).in_place
+
+
 def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() -> None:
     forward, _, both = cross_entropy(5, 40, "f32", ignore_index=-100)
     logits, target = implementation_of(forward).sample(forward, Draws.of(0))

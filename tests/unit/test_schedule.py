@@ -141,3 +141,31 @@ def test_every_candidate_is_in_order_and_keeps_to_the_cap(seed: int) -> None:
             order = place_movements(graph, kernels, followers, 2 * cap, overlap=True)
             check_order(graph, order)
             assert footprint(graph, order).peak <= 2 * cap
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize(("pair", "last", "storages"), [("0, 0", "%b", 2), ("0, 0", "%a", 3), ("", "%b", 3)])
+def test_a_composite_that_works_in_place_takes_no_second_memory(pair: str, last: str, storages: int) -> None:
+    """%y replaces %a where its code allows it, and nothing reads %a later."""
+    allowed = f"array<i64: {pair}>" if pair else ""
+    kernel = "bytes = 512 : i64, flops = 64 : i64"
+    module = ir.Module.parse(f"""
+      func.func private @make() -> tensor<64xf32> {{
+        %c = arith.constant dense<0.0> : tensor<64xf32>
+        return %c : tensor<64xf32>
+      }}
+      func.func private @plain(%x: tensor<64xf32>) -> tensor<64xf32> {{
+        return %x : tensor<64xf32>
+      }}
+      func.func private @whole(%x: tensor<64xf32>) -> tensor<64xf32> attributes {{dm.in_place = [{allowed}]}} {{
+        %y = "dm.composite"(%x) {{kind = "slope", decomposition = @plain, parameters = {{}}}}
+            : (tensor<64xf32>) -> tensor<64xf32>
+        return %y : tensor<64xf32>
+      }}
+      func.func @step() -> (tensor<64xf32> {{dm.name = "z"}}, tensor<64xf32> {{dm.name = "y"}}) {{
+        %a = "dm.kernel"() {{body = @make, {kernel}}} : () -> tensor<64xf32>
+        %b = "dm.kernel"() {{body = @make, {kernel}}} : () -> tensor<64xf32>
+        %y = "dm.kernel"(%a) {{body = @whole, {kernel}}} : (tensor<64xf32>) -> tensor<64xf32>
+        return {last}, %y : tensor<64xf32>, tensor<64xf32>
+      }}""")
+    assert len({storage for task in graph_of(module).tasks for storage in task.writes}) == storages

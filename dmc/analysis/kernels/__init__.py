@@ -3,6 +3,7 @@
 * graph: `@step` as a graph of computations and views
 * cost: floating-point operations and bytes of a kernel
 * casts: operations that only cast elements
+* cheap: operations that cost less than reading their result
 * shapes: operations that can share loops
 * decompositions: the functions that define composites
 * layouts: tensors as strided views of others
@@ -10,5 +11,6 @@
 * reads: operations' reads from memory
 * clusters: merging nodes of an acyclic graph
 * waits: which movements kernels wait for
+* groups: operations that share a kernel
 * fusion: which are merged: greedily, by bytes saved
 """

@@ -10,6 +10,7 @@ from math import prod
 from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.groups import Group
 from dmc.analysis.kernels.reads import ORDER, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
@@ -19,8 +20,6 @@ from dmc.dialect.plan import type_bytes
 MOST_VALUES = 24
 # The same, where several small kernels that are independent of each other share a launch.
 MOST_JOINED = 64
-# A kernel over so many elements takes hardly longer than its launch.
-_SMALL = 1 << 14
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
 
@@ -57,26 +56,12 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pie
     return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
 
 
-@dataclass
-class _Group:
-    """members: numbers of operations. reads, writes: its operands and results in memory."""
-
-    members: list[int]
-    loops: Loops | None
-    reads: set[ir.Value]
-    writes: set[ir.Value]
-
-    def is_quick(self) -> bool:
-        """Whether it takes no longer than its launch."""
-        return self.loops is not None and not self.loops.product and prod(self.loops.over) <= _SMALL
-
-
 class _Merging:
     def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
         self.graph, self.most_values, self.pieces = graph, most_values, pieces
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
-        self.groups: dict[int, _Group] = {}
+        self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
@@ -112,7 +97,8 @@ class _Merging:
             elif why:
                 self.apart[maker, node] = why
         if is_kernel:
-            self.groups[node] = _Group([number], loops, reads, set(op.results))
+            is_product = loops is not None and loops.product
+            self.groups[node] = Group([number], loops, reads, set(op.results), set() if is_product else set(reads))
 
     def run(self) -> None:
         heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
@@ -197,17 +183,16 @@ class _Merging:
     def _are_siblings(self, first: int, second: int) -> bool:
         """Whether two independent kernels iterate over one tensor in the same loops."""
         one, other = self.groups[first], self.groups[second]
-        if one.loops is None or other.loops is None or one.loops.over != other.loops.over or one.loops.product:
-            return False
         if any(value in self.turning for value in one.writes | other.writes):
             return False
-        size = prod(one.loops.over)
-        return any(prod(value.type.shape) == size > 1 for value in one.reads & other.reads)
+        return one.is_like(other) or (self.pieces and (one.may_join(other) or other.may_join(one)))
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
-        """Whether all results of a kernel with a product depend on the product."""
+        """Whether a kernel with a product computes all its results behind it."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
+        if self.pieces and (one.loops.product or second not in self.clusters.after[first]):
+            return True
         if not one.loops.product:
             return not any(value in writes for value in one.writes)
         after = set(one.writes)
@@ -242,6 +227,7 @@ class _Merging:
         for value in reads:
             self.readers[value].add(kept)
         one.loops, one.reads, one.writes = loops, reads, writes
+        one.in_loops = (one.in_loops | other.in_loops) & reads
         self._rename(kept, gone)
         return kept
 

@@ -36,6 +36,11 @@ class Loops:
         """The loops over all its elements, with reductions separate."""
         return self.rows or self.columns or ((self.product or max(self.sizes)),)
 
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether it neither reduces nor multiplies matrices."""
+        return not (self.product or self.rows or self.columns)
+
     def joined(self, other: Loops) -> Loops | str:
         """The loops of the fusion of two kernels, or why they cannot be fused."""
         if self.product and other.product:

@@ -3,6 +3,8 @@
 A result may replace an operand if element k of the operand is only read to compute element k of the result. Then,
 however the loops of the computation are tiled, ordered and fused, an element is overwritten only after its last read:
 all its reads are needed to compute the new element.
+
+A whole composite has no such loops: what the code chosen for it allows holds as it is.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
@@ -29,6 +32,8 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
     """
     (block,) = function.body.blocks
     *body, terminator = [view.operation for view in block.operations]
+    if is_whole_composite(function):
+        return _allowed(function, ())
     read = [(op, _reads(op)) for op in body]
     pairs: set[tuple[int, int]] = set()
     for index, argument in enumerate(block.arguments):
@@ -40,6 +45,11 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
             if traced.reached.get(value, 0) == traced.readers and _alike(argument.type, value.type):
                 pairs.add((index, number))
     return frozenset(pairs) & _allowed(function, pairs)
+
+
+def is_whole_composite(function: func.FuncOp) -> bool:
+    """Whether a kernel's body is a composite that an implementation computes as a whole."""
+    return any(isinstance(op, dm.CompositeOp) for op in function.entry_block.operations)
 
 
 def _allowed(function: func.FuncOp, pairs: Iterable[tuple[int, int]]) -> Pairs:

@@ -10,12 +10,13 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.storage.pieces import is_view
+from dmc.analysis.storage.pointwise import in_place_pairs, is_whole_composite
 from dmc.analysis.tasks.costs import TaskCosts, moved_bytes
 from dmc.analysis.tasks.graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.tasks.storages import TaskStorages, aligned_bytes
 from dmc.errors import DmcError
 from dmc.program.labels import short
-from dmc.step_function import HOST_ROLES, Port, arguments, find_step, mutated_state
+from dmc.step_function import HOST_ROLES, Port, arguments, find_step, functions, mutated_state, symbol
 
 _HINT = "a step contains only dm.kernel, dm.start, dm.wait, buckets and views: run dm-form-kernels and dm-async first"
 
@@ -136,6 +137,7 @@ class _Reader:
         """The graph, once all operations before `terminator` were read."""
         self.storages.join_buckets()
         _reduce_in_place(self.tasks, self.storages, terminator)
+        _overwrite(self.step, self.tasks, self.storages, terminator)
         hazards, in_place = self._states(terminator)
         find = self.storages.find
         tasks = [
@@ -178,12 +180,7 @@ class _Reader:
 
 def _reduce_in_place(tasks: list[Task], storages: TaskStorages, terminator: ir.Operation) -> None:
     """An all-reduce works in place on an operand that nothing else reads."""
-    readers: dict[int, set[int]] = {}
-    for index, task in enumerate(tasks):
-        for storage in task.reads:
-            readers.setdefault(storages.find(storage), set()).add(index)
-    for value in terminator.operands:
-        readers.setdefault(storages.of(value), set()).add(len(tasks))
+    readers = _readers(tasks, storages, terminator)
     for task in tasks:
         if task.wait is None or not isinstance(dm.movement_of(task.op.opview), dm.AllReduceOp):
             continue
@@ -192,6 +189,31 @@ def _reduce_in_place(tasks: list[Task], storages: TaskStorages, terminator: ir.O
         if is_whole and not storages.is_fixed(operand) and len(readers.get(operand, ())) == 1:
             readers[operand] = readers.get(storages.find(task.writes[0]), set())
             storages.join(task.op.results[0], task.op.operands[0])
+
+
+def _overwrite(step: func.FuncOp, tasks: list[Task], storages: TaskStorages, terminator: ir.Operation) -> None:
+    """A whole composite works in place, where its code allows it, on an operand that it reads last in every order."""
+    whole = {symbol(each): each for each in functions(step.operation.parent.opview) if is_whole_composite(each)}
+    readers = _readers(tasks, storages, terminator)
+    for index, task in enumerate(tasks):
+        body = task.op.opview.body.value if isinstance(task.op.opview, dm.KernelOp) else ""
+        for number, result in sorted(in_place_pairs(whole[body])) if body in whole else ():
+            value, made = task.op.operands[number], task.op.results[result]
+            operand = storages.of(value)
+            is_last = readers[operand] <= {index, *task.needs} and not storages.is_fixed(operand)
+            if is_last and storages.bytes(operand) == aligned_bytes(made.type) == aligned_bytes(value.type):
+                storages.join(made, value)
+
+
+def _readers(tasks: list[Task], storages: TaskStorages, terminator: ir.Operation) -> dict[int, set[int]]:
+    """By storage, the tasks that read it; one more than there are stands for the step's results."""
+    readers: dict[int, set[int]] = {}
+    for index, task in enumerate(tasks):
+        for storage in task.reads:
+            readers.setdefault(storages.find(storage), set()).add(index)
+    for value in terminator.operands:
+        readers.setdefault(storages.of(value), set()).add(len(tasks))
+    return readers
 
 
 def _lane(start: Any, movement: Any) -> str:

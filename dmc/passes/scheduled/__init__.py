@@ -6,7 +6,7 @@
 * unroll_loops: loops are unrolled
 * drop_empty: empty tensors leave the dataflow
 * flatten_collectives: collectives act on dimension 0, so that pieces are contiguous
-* recompute: cheap values are rematerialised by each reader
+* recompute: cheap values are rematerialised by the backward pass, and by each reader
 * form_kernels: all computation becomes kernels
 * copy_ports: copies between host and device
 * async_: movements become start and wait

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.requests.settings import target_of
-from dmc.analysis.storage.pointwise import IN_PLACE
+from dmc.analysis.storage.pointwise import IN_PLACE, is_whole_composite
 from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
 from dmc.passes.shared.report import print_table
-from dmc.program.contract import is_safe_in_place
+from dmc.program.contract import Phase, is_safe_in_place
 from dmc.step_function import find_step, functions, symbol
 from dmc.target import targets
 
@@ -49,18 +49,16 @@ class SelectKernels(Pass):
         if self.reasons:
             found = [(name, codes[-1].code_of(name)) for name in names]
             print_table(("kernel", "by", "why"), [(name, code.implementation, code.reason) for name, code in found])
-        phases = {name: [code.code_of(name).phases() for code in codes] for name in names}
         for op in kernels:
             _state(op.operation, "implementation", ir.StringAttr.get(codes[-1].code_of(bodies(op)[0]).implementation))
             scratch = max(code.code_of(name).scratch for code in codes for name in bodies(op))
             _state(op.operation, "scratch", i64(scratch))
         by_name = {symbol(function): function for function in functions(module)}
         for name in names:
-            safe = [
-                pair
-                for pair in _of_one_size(by_name[name])
-                if all(is_safe_in_place(each, *pair) for each in phases[name])
-            ]
+            # IREE opens a composite into loops that need not be elementwise: their order alone does not make them safe.
+            found = [code.code_of(name) for code in codes]
+            opened = is_whole_composite(by_name[name]) and any(each.implementation == "iree" for each in found)
+            safe = [] if opened else _safe_pairs(by_name[name], [each.phases() for each in found])
             _state(by_name[name].operation, IN_PLACE, _pairs(safe))
 
 
@@ -73,6 +71,11 @@ def _of_one_size(function: func.FuncOp) -> list[tuple[int, int]]:
     """Operand and result, by index, where both have the same size in bytes."""
     reads, writes = ([type_bytes(type_) for type_ in types] for types in (function.type.inputs, function.type.results))
     return [(i, j) for i, given in enumerate(reads) for j, made in enumerate(writes) if given == made]
+
+
+def _safe_pairs(function: func.FuncOp, codes: Sequence[Sequence[Phase]]) -> list[tuple[int, int]]:
+    """The operands and results that may share memory, whichever of the codes runs."""
+    return [pair for pair in _of_one_size(function) if all(is_safe_in_place(each, *pair) for each in codes)]
 
 
 def _state(op: ir.Operation, name: str, value: ir.Attribute) -> None:

@@ -10,9 +10,9 @@ from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
 from dmc.passes.scheduled.keep.step import Again, Step
 from dmc.plans.rules import Keep, Recompute
-from dmc.program.labels import BACKWARD, UPDATE
+from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
-_NOT_FORWARD = (BACKWARD, UPDATE)
+_NOT_FORWARD = (BACKWARD, UPDATE, RECOMPUTED)
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,15 @@
-"""dm-recompute."""
+"""Cheap values made again by each operation that reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from dmc._mlir import ir
+from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
 from dmc.analysis.kernels.cost import is_contraction
-from dmc.analysis.requests.settings import target_of
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
-from dmc.passes.base import Pass, run_passes
-from dmc.step_function import find_step
-from dmc.target import targets
 
-# Operations that a GPU computes faster than it reads the result: a few dozen instructions for four bytes.
-_CHEAP = frozenset(
-    "linalg.yield arith.constant arith.extf arith.truncf arith.sitofp arith.uitofp arith.extsi arith.extui "
-    "arith.trunci arith.addf arith.subf arith.mulf arith.divf arith.negf arith.maximumf arith.minimumf arith.select "
-    "arith.cmpf arith.cmpi arith.andi arith.ori arith.xori "
-    "math.exp math.tanh math.erf math.sqrt math.rsqrt math.absf".split()
-)
 # Smaller values are not worth considering.
 _LEAST_BYTES = 1 << 16
 # The roots may exceed the value by this share: weights and statistics in addition to a large tensor.
@@ -29,34 +18,21 @@ _SLACK = 16
 Roots = frozenset[ir.Value]
 
 
-@dataclass(frozen=True)
-class Recompute(Pass):
+def give_each_reader_its_own(block: ir.Block) -> None:
     """Rematerialises cheap values for each operation that reads them, where that reads no more memory.
 
-    `%w = extf %x : bf16 to f32`, read by two kernels, would be in memory as f32; each reads `%x` instead. Casts,
-    arithmetic, comparisons and functions such as tanh are cheap, and so are values computed from cheap ones, as long as
-    the tensors at the roots take no more bytes than the value. Values that must be in memory anyway, because a matrix
-    product, a movement or the caller reads them, are computed once. Bits do not change. On CUDA only: a CPU computes
-    more slowly than it reads from its caches.
+    Cheap are also values computed from cheap ones, as long as the tensors at the roots take no more bytes than the
+    value.
     """
-
-    name = "dm-recompute"
-    target: str = ""
-
-    def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
-        run_passes(module, ("convert-elementwise-to-linalg",))
-        block = find_step(module).entry_block
-        ops = [view.operation for view in block.operations]
-        roots: dict[ir.Value, Roots] = {}
-        for op in ops:
-            for result in op.results:
-                roots[result] = _roots(op, result, roots)
-        # Last first: a rematerialised value adds uses of its operands.
-        for op in reversed(ops):
-            if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
-                _give_each_reader_its_own(op, block)
+    ops = [view.operation for view in block.operations]
+    roots: dict[ir.Value, Roots] = {}
+    for op in ops:
+        for result in op.results:
+            roots[result] = _roots(op, result, roots)
+    # Last first: a rematerialised value adds uses of its operands.
+    for op in reversed(ops):
+        if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
+            _replace(op, block)
 
 
 def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) -> Roots:
@@ -69,9 +45,7 @@ def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) 
     itself = frozenset((result,))
     if not _is_cheap(op):
         return itself
-    pairs = zip(op.operands, op.regions[0].blocks[0].arguments, strict=True)
-    read = [value for value, argument in pairs if list(argument.uses)]
-    found = frozenset().union(*(known.get(value, frozenset((value,))) for value in read))
+    found = frozenset().union(*(known.get(value, frozenset((value,))) for value in cheap_reads(op)))
     made = type_bytes(result.type)
     if not all(isinstance(value.type, ir.RankedTensorType) for value in found):
         return itself
@@ -79,17 +53,14 @@ def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) 
 
 
 def _is_cheap(op: ir.Operation) -> bool:
-    """Whether an operation is an elementwise loop that cheaply computes one tensor worth considering."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or type_bytes(op.results[0].type) < _LEAST_BYTES:
-        return False
-    is_parallel = all("parallel" in str(each) for each in op.attributes["iterator_types"])
-    return is_parallel and all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
+    """Whether an operation cheaply computes one tensor worth considering."""
+    return is_cheap(op) and type_bytes(op.results[0].type) >= _LEAST_BYTES
 
 
 Path = tuple[ir.Operation, ...]
 
 
-def _give_each_reader_its_own(op: ir.Operation, block: ir.Block) -> None:
+def _replace(op: ir.Operation, block: ir.Block) -> None:
     uses = list(_uses(op.results[0]))
     readers = {reader for reader, _, _ in uses}
     if len(readers) < 2 or not all(_can_compute(each, block) for each in readers):

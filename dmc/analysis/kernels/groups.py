@@ -1,0 +1,46 @@
+"""Operations that share a kernel, as they are merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.shapes import Loops
+
+# A kernel over so many elements takes hardly longer than its launch.
+_SMALL = 1 << 14
+
+
+@dataclass
+class Group:
+    """members: numbers of operations. reads, writes: operands and results in memory. in_loops: what is read other than
+    as a factor of a product."""
+
+    members: list[int]
+    loops: Loops | None
+    reads: set[ir.Value]
+    writes: set[ir.Value]
+    in_loops: set[ir.Value]
+
+    def is_quick(self) -> bool:
+        """Whether it takes no longer than its launch."""
+        return self.loops is not None and not self.loops.product and prod(self.loops.over) <= _SMALL
+
+    def is_like(self, other: Group) -> bool:
+        """Whether both iterate in the same loops, without products, over a tensor that both read."""
+        if self.loops is None or other.loops is None or self.loops.product:
+            return False
+        return self.loops.over == other.loops.over and self._shares(other)
+
+    def may_join(self, other: Group) -> bool:
+        """Whether its elements may be computed where another reads the same ones: by rows, or behind a product."""
+        if self.loops is None or other.loops is None or not self.loops.is_elementwise:
+            return False
+        return bool(other.loops.rows or other.loops.product) and self._shares(other)
+
+    def _shares(self, other: Group) -> bool:
+        """Whether both read a tensor with an element for each iteration."""
+        assert self.loops is not None
+        size = prod(self.loops.over)
+        return any(prod(value.type.shape) == size > 1 for value in self.in_loops & other.in_loops)

@@ -1,0 +1,79 @@
+"""Making values again in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.cheap import cheap_reads
+from dmc.dialect.iree import fusion_barrier
+from dmc.dialect.labels import module_path
+from dmc.passes.scheduled.recompute.cut import Cut
+from dmc.passes.scheduled.recompute.step import Step, base_of, views_of
+from dmc.program.labels import RECOMPUTED
+from dmc.walk import walk
+
+
+def rewrite(step: Step, cuts: Iterable[Cut]) -> None:
+    """Lets the backward pass read copies of what is to be made again.
+
+    What these are made from is kept behind a barrier, through which the rest of the backward pass reads it too: so the
+    copies share kernels with the backward pass, never with the forward pass, which would make them too early.
+    """
+    for cut in cuts:
+        _Rewriter(step, cut).rewrite()
+
+
+class _Rewriter:
+    """new: what the backward pass reads instead of a value."""
+
+    def __init__(self, step: Step, cut: Cut) -> None:
+        self.step, self.cut = step, cut
+        self.kept = set(cut.kept)
+        self.new: dict[ir.Value, ir.Value] = {}
+
+    def rewrite(self) -> None:
+        readers = {reader for value in self.cut.again for reader in self.step.readers[value]}
+        first = next(op for op in self.step.ops if op in readers)
+        for value in (*self.cut.again, *self.cut.kept):
+            self._replace(value, self._copy(value, first))
+
+    def _replace(self, value: ir.Value, new: ir.Value) -> None:
+        """Lets the backward pass read another value, through the same views."""
+        inner = ((reader, op) for reader in self.step.readers.get(value, ()) for op in walk(reader))
+        for reader, op in inner:
+            for number, operand in enumerate(list(op.operands)):
+                if base_of(operand) == value:
+                    op.operands[number] = _seen_as(new, operand, reader)
+
+    def _copy(self, value: ir.Value, before: ir.Operation) -> ir.Value:
+        """The value of the backward pass that equals one of the forward pass."""
+        if isinstance(value.owner, ir.Block) or value in self.step.constants:
+            return value
+        if value not in self.new:
+            self.new[value] = fusion_barrier(value) if value in self.kept else self._made(value, before)
+        return self.new[value]
+
+    def _made(self, value: ir.Value, before: ir.Operation) -> ir.Value:
+        op = value.owner.operation
+        read = {each: self._copy(base_of(each), before) for each in cheap_reads(op)}
+        copy = op.clone(ip=ir.InsertionPoint(before))
+        copy.location = _recomputed(op)
+        for number, operand in enumerate(list(op.operands)):
+            if operand in read:
+                copy.operands[number] = _seen_as(read[operand], operand, copy)
+        return copy.results[0]
+
+
+def _seen_as(base: ir.Value, value: ir.Value, before: ir.Operation) -> ir.Value:
+    """The view of a new base that corresponds to `value`, a view of the old one."""
+    for view in reversed(list(views_of(value))):
+        copy = view.clone(ip=ir.InsertionPoint(before))
+        copy.operands[0] = base
+        base = copy.results[0]
+    return base
+
+
+def _recomputed(op: ir.Operation) -> ir.Location:
+    module, _, _ = module_path(op.location).partition("#")
+    return ir.Location.name(f"{module}#{op.name}{RECOMPUTED}", op.location)

@@ -1,0 +1,68 @@
+// RUN: dmc-opt %s -p dm-form-kernels --split-input-file | %FileCheck %s
+// RUN: sed 's/"cuda"/"cpu"/' %s | dmc-opt - -p dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=CPU
+
+// What is computed from %x alone, and would read it once more, is computed behind the product whose results read it.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[A:[^:]+]]: {{[^%]+}}, %[[W:[^:]+]]: {{[^%]+}}, %[[X:[^:]+]]:
+// CHECK-NEXT: %[[Y:.+]]:2 = "dm.kernel"(%[[A]], %[[W]], %[[X]]) {body = @matmul_0
+// CHECK-NEXT: return %[[Y]]#{{[01]}}, %[[Y]]#{{[01]}}
+// CPU-LABEL: func.func @step
+// CPU-COUNT-2: "dm.kernel"
+module attributes {dm.target = "cuda"} {
+func.func @step(%a: tensor<64x32xf32> {dm.name = "a"}, %w: tensor<32x128xf32> {dm.name = "w"},
+                %x: tensor<64x128xf32> {dm.name = "x"}) -> (tensor<64x128xf32> {dm.name = "y"}, tensor<64x128xf32> {dm.name = "z"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x128xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x128xf32>) -> tensor<64x128xf32>
+  %p = linalg.matmul ins(%a, %w : tensor<64x32xf32>, tensor<32x128xf32>) outs(%fill : tensor<64x128xf32>)
+      -> tensor<64x128xf32>
+  %y = arith.mulf %p, %x : tensor<64x128xf32>
+  %z = math.exp %x : tensor<64x128xf32>
+  return %y, %z : tensor<64x128xf32>, tensor<64x128xf32>
+}
+}
+
+// -----
+
+// The same by rows.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]:
+// CHECK-NEXT: %[[Y:.+]]:2 = "dm.kernel"(%[[X]])
+// CHECK-NEXT: return %[[Y]]#{{[01]}}, %[[Y]]#{{[01]}}
+// CPU-LABEL: func.func @step
+// CPU-COUNT-2: "dm.kernel"
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<64x128xf32> {dm.name = "x"}) -> (tensor<64xf32> {dm.name = "y"}, tensor<64x128xf32> {dm.name = "z"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64xf32>) -> tensor<64xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x : tensor<64x128xf32>) outs(%fill : tensor<64xf32>) {
+  ^bb0(%in: f32, %o: f32):
+    %s = arith.addf %o, %in : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  %z = math.exp %x : tensor<64x128xf32>
+  return %y, %z : tensor<64xf32>, tensor<64x128xf32>
+}
+}
+
+// -----
+
+// Near miss: the product reads %x as a factor, so nothing would be read once less.
+// CHECK-LABEL: func.func @step
+// CHECK-COUNT-2: "dm.kernel"
+// CPU-LABEL: func.func @step
+// CPU-COUNT-2: "dm.kernel"
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<64x64xf32> {dm.name = "w"})
+    -> (tensor<64x64xf32> {dm.name = "y"}, tensor<64x64xf32> {dm.name = "z"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x64xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<64x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<64x64xf32>)
+      -> tensor<64x64xf32>
+  %z = math.exp %x : tensor<64x64xf32>
+  return %y, %z : tensor<64x64xf32>, tensor<64x64xf32>
+}
+}

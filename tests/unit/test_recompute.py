@@ -1,0 +1,125 @@
+"""What the backward pass makes again: the same bits, the same dataflow, and nothing that the user wants kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import dmc
+from dmc import pipeline
+from dmc._mlir import ir
+from dmc.analysis.dataflow.dataflow import mesh_of_module, step_dataflow
+from dmc.analysis.requests.keeping import write_keeping
+from dmc.analysis.requests.settings import write_settings
+from dmc.dialect.iree import FUSION_BARRIER
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
+from dmc.passes.base import run_passes
+from dmc.passes.scheduled.recompute import Recompute
+from dmc.passes.scheduled.recompute.flow import sink_side
+from dmc.plans.rules import Keep
+from dmc.proof.meaning import Meaning
+from dmc.proof.values import Values
+from dmc.walk import walk
+from tests.partitioned import run_on_one_rank
+
+# Smaller values are kept.
+WIDTH, ROWS = 128, 256
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Linear(WIDTH, WIDTH),
+    "gelu": lambda: nn.GELU(approximate="tanh"),
+    "erf": nn.GELU,
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+    "norm": lambda: nn.LayerNorm(WIDTH),
+    "dropout": lambda: nn.Dropout(0.3),
+}
+
+
+class Block(nn.Module):
+    """Layers with a residual sum around them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(*(LAYERS[name]() for name in names), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.inner(x)
+
+
+def before_recompute(blocks: list[tuple[str, ...]], context: ir.Context) -> tuple[ir.Module, list[Any]]:
+    """A step of a model right before dm-recompute, and arguments."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*map(Block, blocks))
+    example = torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
+    loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=0.1)
+    made = import_step(model, loss, optimizer, example, Precision.BF16_MIXED, 1, 0, context)
+    write_settings(made.module, "cuda", "h200", 0)
+    pipeline.run(made.module, to_form="placed")
+    passes = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled").passes
+    run_passes(made.module, passes[: list(map(str, passes)).index("dm-recompute")])
+    state = [tensor.detach().numpy().copy() for tensor in made.state.values()]
+    controls = [np.array([0.1], np.float32), np.array(0, np.int32)]
+    return made.module, [*state, *controls, *(each.numpy() for each in example)]
+
+
+def recomputed(module: ir.Module) -> ir.Module:
+    copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+    run_passes(copy, (Recompute(),))
+    return copy
+
+
+def barriers(module: ir.Module) -> int:
+    """Without draws, those that were added."""
+    return sum(op.name == FUSION_BARRIER and len(op.results[0].type.shape) > 0 for op in walk(module.operation))
+
+
+def outputs(module: ir.Module, values: Values) -> dict[str, int]:
+    step = step_dataflow(module)
+    (own,) = Meaning(mesh_of_module(module), values, step.functions).of_step(step)
+    return {name: own[number] for name, number in step.outputs.items()}
+
+
+CASES = {
+    "gelu": [("linear", "gelu")],
+    "all": [("norm", "linear", "silu", "dropout"), ("linear", "relu")],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_and_dataflow_are_those_of_keeping_everything(name: str) -> None:
+    with ir.Context() as context, ir.Location.unknown():
+        dmc.dialect.load(context)
+        module, arguments = before_recompute(CASES[name], context)
+        other = recomputed(module)
+        assert barriers(other) > barriers(module) == 0
+        results = [run_on_one_rank(each, [array.copy() for array in arguments]) for each in (module, other)]
+        assert all(np.array_equal(one, two, equal_nan=True) for one, two in zip(*results, strict=True))
+        values = Values()
+        assert outputs(module, values) == outputs(other, values)
+        write_keeping(module, [Keep("*")])
+        assert barriers(recomputed(module)) == 0
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_cut_is_as_small_as_any(data: st.DataObject) -> None:
+    """Of a network of six nodes, beside all of its cuts."""
+    ends = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 9)).filter(lambda edge: edge[0] != edge[1])
+    edges = data.draw(st.lists(ends, max_size=14))
+    side = sink_side(edges, 0, 5)
+    cuts = [{5, *(node for node in range(1, 5) if bits >> node & 1)} for bits in range(0, 32, 2)]
+
+    def size(sink: set[int] | frozenset[int]) -> int:
+        return sum(weight for one, two, weight in edges if one not in sink and two in sink)
+
+    assert 5 in side and 0 not in side and size(side) == min(map(size, cuts))
+    assert all(side & set(range(6)) <= cut for cut in cuts if size(cut) == size(side))
