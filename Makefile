@@ -34,7 +34,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(INSTALLED)
 	@$(BIN)/python examples/train_gpt.py
 
-test: lint lit pytest
+# Type checks take one core, so lit's tests run beside them.
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 2 lint lit
+	@$(MAKE) --no-print-directory pytest
 
 test-avx2: export ATEN_CPU_CAPABILITY := avx2
 test-avx2: export ONEDNN_MAX_CPU_ISA := AVX2

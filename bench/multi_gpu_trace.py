@@ -1,9 +1,9 @@
 """What the device did in a step of dmc on several GPUs: communication beside computation, from CUPTI's own clock.
 
 `torchrun --nproc-per-node N -m bench.multi_gpu_trace FILE` replays the step in FILE (`bench.multi_gpu prepare`), and
-the same plan in one lane, under PyTorch's profiler. For each the first rank prints the time in which NCCL's kernels
-ran, and how much of it others ran beside them, and writes `bench/results/multi_gpu_trace.json`, with every kernel of a
-step as [name, stream, begin, end] in microseconds.
+the same plan in one lane, under PyTorch's profiler. For each the first rank prints how long after a step the next
+began, the time in which NCCL's kernels ran, and how much of it others ran beside them, and writes
+`bench/results/multi_gpu_trace.json`, with every kernel of a step as [name, stream, begin, end] in microseconds.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ def main() -> int:
     artifact = Artifact.read(options.file)
     results: dict[str, Any] = {}
     for name, job in (("planned", artifact.job), ("in one lane", in_one_lane(artifact.job))):
-        kernels = traced(replace(artifact, job=job), int(options.file.stem.rpartition("@")[2]))
-        results[name] = {**overlap(kernels), "kernels": kernels}
+        kernels, interval = traced(replace(artifact, job=job), int(options.file.stem.rpartition("@")[2]))
+        times = {"interval_ms": interval / 1e3, **overlap(kernels)}
+        results[name] = {**times, "kernels": kernels}
         if os.environ["RANK"] == "0":
-            print(json.dumps({"schedule": name, **overlap(kernels)}), flush=True)
+            print(json.dumps({"schedule": name, **times}), flush=True)
     if os.environ["RANK"] == "0":
         write_record(options.out, {"device": torch.cuda.get_device_name(), "file": options.file.name, **results})
     return 0
 
 
-def traced(artifact: Any, batch: int) -> list[Kernel]:
-    """The kernels of the last of some steps, in order of their beginning."""
+def traced(artifact: Any, batch: int) -> tuple[list[Kernel], float]:
+    """The kernels of the last of some steps, in order of their beginning; how long after the one before it began."""
     from dmc.runtime import Step
     from dmc.runtime.world.launch import world_from_environment
 
@@ -87,20 +88,24 @@ def traced(artifact: Any, batch: int) -> list[Kernel]:
     return _last_step(sorted(kernels, key=lambda kernel: kernel[2]))
 
 
-def _last_step(kernels: Sequence[Kernel]) -> list[Kernel]:
+def _last_step(kernels: Sequence[Kernel]) -> tuple[list[Kernel], float]:
     """All steps do the same; times count from the first kernel of the last."""
-    last = kernels[-(len(kernels) // TRACED) :]
-    begin = last[0][2]
-    return [(name, stream, round(a - begin, 2), round(b - begin, 2)) for name, stream, a, b in last]
+    count = len(kernels) // TRACED
+    begin, before = kernels[-count][2], kernels[-2 * count][2]
+    last = [(name, stream, round(a - begin, 2), round(b - begin, 2)) for name, stream, a, b in kernels[-count:]]
+    return last, begin - before
 
 
 def overlap(kernels: Sequence[Kernel]) -> dict[str, float]:
-    """Milliseconds of a step, of those in which NCCL ran, and of those in which anything else ran at the same time."""
+    """Milliseconds of a step, of those in which anything ran, in which NCCL ran, and in which others ran beside it."""
+    every = _joined([(a, b) for _, _, a, b in kernels])
     moving = _joined([(a, b) for name, _, a, b in kernels if "nccl" in name.lower()])
     others = _joined([(a, b) for name, _, a, b in kernels if "nccl" not in name.lower()])
     both = sum(max(0.0, min(b, d) - max(a, c)) for a, b in moving for c, d in others)
     length = sum(b - a for a, b in moving)
-    return {"step_ms": max(b for *_, b in kernels) / 1e3, "movements_ms": length / 1e3, "hidden_ms": both / 1e3}
+    busy = sum(b - a for a, b in every)
+    step = max(b for *_, b in kernels)
+    return {"step_ms": step / 1e3, "busy_ms": busy / 1e3, "movements_ms": length / 1e3, "hidden_ms": both / 1e3}
 
 
 def _joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import subprocess
@@ -32,6 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from dmc.target import TARGETS, target
 
         TARGETS["cpu"] = target(f"cpu:{processor}")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Takes what was imported, which lives until the end, out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
+    # At the end everything must be collected: the bindings report what is left as leaks.
+    session.config.add_cleanup(gc.unfreeze)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -10,6 +10,23 @@ import torch
 from torch import nn
 
 from tests.models.case import Batch, Loss
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several optimizers as one, for the trainer."""
+
+    each: Sequence[torch.optim.Optimizer]
+
+    def zero_grad(self) -> None:
+        """As that of an optimizer."""
+        for one in self.each:
+            one.zero_grad()
+
+    def step(self) -> None:
+        """As that of an optimizer."""
+        for one in self.each:
+            one.step()
 
 
 @dataclass
@@ -20,7 +37,7 @@ class EagerTrainer:
 
     model: nn.Module
     loss: Loss | None
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | Together
     clip_grad_norm: float | None = None
     accumulate: int = 1
     precision: str = "fp32"
@@ -28,6 +45,7 @@ class EagerTrainer:
     def step(self, batch: Batch, lr: float | None = None) -> float:
         """One training step at learning rate `lr` (by default the optimizer's own); gives the mean loss."""
         if lr is not None:
+            assert isinstance(self.optimizer, torch.optim.Optimizer), "several have a rate each"
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
         self.optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn import Parameter
 import dmc
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
+from tests.large import large
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -104,8 +106,14 @@ def _case(make: Callable[[], nn.Module]) -> Case:
     return Case("arenas", make(), _mse, _example)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("name", MODELS)
+# Micro-batches matter to what `forward` changes.
+QUICK = {(name, 1) for name in MODELS} | {("buffers", 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "accumulate"),
+    [pytest.param(*each, marks=() if each in QUICK else large) for each in itertools.product(MODELS, (1, 2))],
+)
 def test_agrees_with_eager_and_survives_a_file(name: str, accumulate: int, tmp_path: Path) -> None:
     options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}
     own = dmc.optim.SGD(**options, clip_grad_norm=0.5)
@@ -146,7 +154,8 @@ def test_parameters_named_as_arenas_might_be() -> None:
     _compare(_case(Named), own, lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1))
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+# Without micro-batches, it is in test_runtime_step.
+@pytest.mark.parametrize("accumulate", [pytest.param(1, marks=large), 2])
 def test_a_bad_batch_leaves_parameters_and_buffers_alone(accumulate: int) -> None:
     case = _case(lambda: nn.Sequential(nn.Linear(INPUTS, OUTPUTS), nn.BatchNorm1d(OUTPUTS)))
     step = compile_case(case, dmc.optim.SGD(lr=0.1), accumulate=accumulate)
@@ -168,11 +177,10 @@ OUTPUTS_OF_ARGUMENTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", OUTPUTS_OF_ARGUMENTS)
-def test_an_output_keeps_what_it_held(name: str) -> None:
-    pick = OUTPUTS_OF_ARGUMENTS[name]
+def test_outputs_keep_what_they_held() -> None:
     torch.manual_seed(0)
-    model = Model(lambda self, x: (self.linear(x), pick(self, x)), table=torch.randn(5))
+    picks = list(OUTPUTS_OF_ARGUMENTS.values())
+    model = Model(lambda self, x: (self.linear(x), [pick(self, x) for pick in picks]), table=torch.randn(5))
     reference = copy.deepcopy(model)
     optimizer = torch.optim.SGD(reference.parameters(), lr=0.1)
     step = dmc.compile(
@@ -186,13 +194,15 @@ def test_an_output_keeps_what_it_held(name: str) -> None:
     state = step.state_dict()
     state["model"] = {key: torch.zeros_like(value) for key, value in state["model"].items()}
     step.load_state_dict(state)
-    for seed, output in enumerate(outputs):
+    for seed, given in enumerate(outputs):
         x, targets = _example(seed)
-        expected = pick(reference, x).detach().clone()
+        for (name, pick), output in zip(OUTPUTS_OF_ARGUMENTS.items(), given, strict=True):
+            expected = pick(reference, x).detach()
+            actual = torch.from_numpy(output.numpy().copy())
+            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6, msg=f"{name}, step {seed}")
         optimizer.zero_grad()
         _mse(reference(x)[0], targets).backward()
         optimizer.step()
-        torch.testing.assert_close(torch.from_numpy(output.numpy().copy()), expected, rtol=1e-5, atol=1e-6)
 
 
 def _compare(

@@ -31,6 +31,7 @@ from dmc.program import Job
 from dmc.proof import verify
 from dmc.step_function import NAME, ROLE, find_step
 from tests.kernels import form_kernels
+from tests.large import large
 from tests.placed_gpt2 import placed_gpt2
 from tests.random_collectives import program
 
@@ -71,8 +72,15 @@ def test_random_collectives(random: Any) -> None:
     verify(job)
 
 
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("optimizer", [dmc.optim.SGD(lr=0.1), dmc.optim.AdamW(lr=0.1, clip_grad_norm=1.0)], ids=repr)
+SGD, ADAMW = dmc.optim.SGD(lr=0.1), dmc.optim.AdamW(lr=0.1, clip_grad_norm=1.0)
+
+
+# What Adam updates is not split, as test_asynchronous_passes shows.
+@pytest.mark.parametrize(
+    ("optimizer", "split"),
+    [(SGD, True), (ADAMW, False), *(pytest.param(*each, marks=large) for each in ((SGD, False), (ADAMW, True)))],
+    ids=repr,
+)
 def test_a_small_gpt2(context: Any, optimizer: Any, split: bool) -> None:
     plan = dmc.plan(Mesh(dp=2, tp=2)).data_parallel("dp", zero=0 if split else 3).use(plans.megatron_gpt2("tp"))
     module, _ = placed_gpt2(plan, context, optimizer)

@@ -26,6 +26,7 @@ from dmc.passes.scheduled.split_all_reduce import SplitAllReduce
 from dmc.passes.shared.starts import starts_in
 from dmc.step_function import find_step
 from tests.kernels import form_kernels
+from tests.large import large_unless
 from tests.partitioned import place
 from tests.placed_gpt2 import PLACE, parts, placed_gpt2
 from tests.placements import random_placement
@@ -106,7 +107,8 @@ PLANS = {
 STARTS = {"dp2": (18, 2), "zero2": (35, 4), "zero3": (35, 4), "tp2": (11, 9), "zero2_tp2": (45, 13)}
 
 
-@pytest.mark.parametrize("name", PLANS)
+# ZeRO-2 and tensor parallelism are also tested together.
+@pytest.mark.parametrize("name", large_unless(("dp2", "zero3", "zero2_tp2"), PLANS))
 def test_a_small_gpt2(context: Any, name: str) -> None:
     plan = PLANS[name]
     module, arguments = placed_gpt2(plan, context)

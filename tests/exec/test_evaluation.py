@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import dmc
 from dmc.errors import ArtifactError, ImportFailure
+from tests.large import large
 
 OPTIMIZER = dmc.optim.AdamW(lr=0.05, weight_decay=0.1)
 
@@ -80,7 +81,8 @@ def test_it_is_eagers_between_steps_and_from_a_file(tmp_path: Path) -> None:
     assert model.training
 
 
-@pytest.mark.parametrize("plan", [dmc.plans.zero2("dp"), dmc.plans.zero3("dp")], ids=str)
+# ZeRO-3 also splits what ZeRO-2 does.
+@pytest.mark.parametrize("plan", [pytest.param(dmc.plans.zero2("dp"), marks=large), dmc.plans.zero3("dp")], ids=str)
 def test_it_is_one_ranks_on_a_mesh(plan: Any) -> None:
     torch.manual_seed(0)
     model, (first, second) = Net(), batches(2)

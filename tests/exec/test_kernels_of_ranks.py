@@ -16,6 +16,7 @@ from dmc.program import Collective, Launch
 from dmc.program.code import Product
 from dmc.runtime import Step
 from tests.compiled import train
+from tests.eager import EagerTrainer
 from tests.large import large
 from tests.models.case import Batch, Case
 from tests.tolerance import TOLERANCE, assert_losses_close
@@ -63,8 +64,11 @@ def alone() -> Step:
 
 @pytest.fixture(scope="module")
 def whole() -> list[float]:
-    """The losses of the whole batch on one rank."""
-    return train(_compiled(2 * ROWS, None), [_case(2 * ROWS).example(seed) for seed in range(STEPS)])
+    """Eager's losses of the whole batch."""
+    case = _case(2 * ROWS)
+    optimizer = torch.optim.AdamW(case.model.parameters(), lr=1e-3, weight_decay=0.1)
+    trainer = EagerTrainer(case.model, case.loss, optimizer, clip_grad_norm=1.0, precision="bf16-mixed")
+    return [trainer.step(case.example(seed)) for seed in range(STEPS)]
 
 
 def _kinds(step: Step) -> tuple[Counter[str], int, int]:

@@ -13,7 +13,8 @@ import dmc
 from dmc.errors import StateError
 from dmc.verification.lion import Lion
 from tests.compiled import clone_state, compile_case, model_state, train
-from tests.eager import EagerTrainer
+from tests.eager import EagerTrainer, Together
+from tests.large import large
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, Tolerance, assert_losses_close, assert_states_close
 
@@ -79,24 +80,8 @@ def _torch(model: Any, has_lion: bool = True) -> list[torch.optim.Optimizer]:
     return [kinds[name](model.layers[name].parameters(), **options) for name, (_, options) in named.items()]
 
 
-class _Together:
-    """Several optimizers as one."""
-
-    def __init__(self, each: list[torch.optim.Optimizer]) -> None:
-        self.each = each
-
-    def zero_grad(self) -> None:
-        for one in self.each:
-            one.zero_grad()
-
-    def step(self) -> None:
-        for one in self.each:
-            one.step()
-
-
 def _trainer(case: Case, optimizers: list[torch.optim.Optimizer]) -> EagerTrainer:
-    together: Any = _Together(optimizers)
-    return EagerTrainer(case.model, case.loss, together)
+    return EagerTrainer(case.model, case.loss, Together(optimizers))
 
 
 def _assert_close(start: Any, actual: Any, expected: Any) -> None:
@@ -154,7 +139,8 @@ def test_each_is_taken_over_and_given_back() -> None:
         )
 
 
-@pytest.mark.parametrize("zero", [2, 3])
+# ZeRO-3 also splits what ZeRO-2 does.
+@pytest.mark.parametrize("zero", [pytest.param(2, marks=large), 3])
 def test_state_is_split_like_its_parameter(zero: int) -> None:
     """Two ranks have the results of one; what relates the elements of a parameter to each other is of the whole."""
     case, alone = _case(), _case()

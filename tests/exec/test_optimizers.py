@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import dmc
+from dmc.runtime import Step
 from tests.compiled import clone_state, compile_case, model_state, train
-from tests.eager import EagerTrainer
+from tests.eager import EagerTrainer, Together
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -55,10 +56,35 @@ OPTIMIZERS: dict[str, tuple[Any, Make, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_agrees_with_torch(name: str) -> None:
-    own, reference, options = OPTIMIZERS[name]
-    _compare(own(**options), lambda model: reference(model.parameters(), **options))
+class Networks(nn.Module):
+    """A network for each name, side by side."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
+        self.each = nn.ModuleDict({name: Network() for name in names})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[batch, 12] → f32[networks, batch, 5]."""
+        return torch.stack([network(x) for network in self.each.values()])
+
+
+def _sum_of_losses(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return len(scores) * nn.functional.cross_entropy(scores.flatten(0, 1), targets.repeat(len(scores)))
+
+
+def _cases(names: Iterable[str]) -> Case:
+    torch.manual_seed(0)
+    return Case("networks", Networks(names), _sum_of_losses, _example)
+
+
+def test_each_agrees_with_torch() -> None:
+    case, eager = _cases(OPTIMIZERS), _cases(OPTIMIZERS)
+    groups = [dmc.optim.Group(f"each.{n}.*", optimizer=own(**options)) for n, (own, _, options) in OPTIMIZERS.items()]
+    step = compile_case(case, dmc.optim.SGD(lr=0.1, groups=groups))
+    reference = Together(
+        [make(eager.model.get_submodule(f"each.{n}").parameters(), **own) for n, (_, make, own) in OPTIMIZERS.items()]
+    )
+    _train_both(step, case, EagerTrainer(eager.model, eager.loss, reference))
 
 
 @pytest.mark.parametrize("limit", [0.05, 100.0], ids=["clips", "never-clips"])
@@ -67,8 +93,7 @@ def test_clipping_by_global_norm(limit: float) -> None:
     _compare(own, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), clip_grad_norm=limit)
 
 
-@pytest.mark.parametrize("clip", [None, 0.05], ids=["plain", "clipped"])
-@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize(("parts", "clip"), [(2, None), (4, 0.05)], ids=["2-plain", "4-clipped"])
 def test_accumulation_averages_gradients(parts: int, clip: float | None) -> None:
     own = dmc.optim.SGD(lr=0.1, momentum=0.9, clip_grad_norm=clip)
     _compare(
@@ -119,21 +144,22 @@ TAKEN_OVER: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 
 
 @pytest.mark.parametrize("steps_before", [0, 3])
-@pytest.mark.parametrize("name", TAKEN_OVER)
-def test_torch_optimizer_is_taken_over_with_its_state(name: str, steps_before: int) -> None:
-    case = _case()
-    optimizer = TAKEN_OVER[name](case.model)
-    trainer = EagerTrainer(case.model, case.loss, optimizer)
+def test_torch_optimizers_are_taken_over_with_their_state(steps_before: int) -> None:
+    case = _cases(TAKEN_OVER)
+    optimizers = [make(case.model.get_submodule(f"each.{name}")) for name, make in TAKEN_OVER.items()]
+    trainer = EagerTrainer(case.model, case.loss, Together(optimizers))
     for seed in range(steps_before):
         trainer.step(case.example(seed))
-    start = clone_state(case.model)
-    step = compile_case(case, optimizer)
-    batches = [case.example(seed) for seed in range(10, 10 + STEPS)]
+    # The optimizers still belong to the eager model: compiling takes copies.
+    _train_both(compile_case(case, optimizers), case, trainer)
+
+
+def _train_both(step: Step, case: Case, trainer: EagerTrainer) -> None:
+    """Compares steps of both, from the state that both have; that of `case` may be the trainer's."""
+    start, batches = clone_state(case.model), [case.example(seed) for seed in range(10, 10 + STEPS)]
     losses = train(step, batches)
-    # The optimizer still belongs to the eager model: compiling took copies.
-    expected = [trainer.step(batch) for batch in batches]
-    assert_losses_close(losses, expected, TOLERANCE["fp32"])
-    assert_states_close(start, model_state(step), case.model.state_dict(), TOLERANCE["fp32"])
+    assert_losses_close(losses, [trainer.step(batch) for batch in batches], TOLERANCE["fp32"])
+    assert_states_close(start, model_state(step), trainer.model.state_dict(), TOLERANCE["fp32"])
 
 
 @pytest.mark.parametrize(

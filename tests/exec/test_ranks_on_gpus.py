@@ -13,7 +13,7 @@ from dmc.errors import ArtifactError
 from dmc.program import Launch
 from dmc.runtime import Artifact, Step
 from dmc.runtime.world.launch import World
-from tests.models import build
+from tests.models import demo_gpt
 
 DP2 = dmc.Mesh(dp=2)
 STEPS = 3
@@ -22,7 +22,7 @@ STEPS = 3
 @pytest.fixture(scope="module")
 def artifact() -> Artifact:
     """The demo's GPT under ZeRO-2, whose small tensors lie apart in their buckets."""
-    case = build("demo_gpt", 0.0)
+    case = demo_gpt.build(0.0, layers=1)
     return compile_artifact(
         case.model,
         loss=case.loss,
@@ -46,7 +46,7 @@ def test_one_program_for_each_rank_and_one_code_for_all(artifact: Artifact, tmp_
 
 
 def test_the_cpu_rehearses_what_gpus_run(artifact: Artifact) -> None:
-    case = build("demo_gpt", 0.0)
+    case = demo_gpt.build(0.0, layers=1)
     alone = dmc.compile(
         case.model,
         loss=case.loss,

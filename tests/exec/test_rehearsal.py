@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from dmc.dialect.transfers import SHARDING
 from dmc.errors import NonFiniteLossError
 from dmc.placement.placement import Placement
 from dmc.plans import Plan
-from dmc.runtime import Step
+from dmc.runtime import Artifact, Step
 from dmc.step_function import NAME, find_step
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.large import large, large_unless
-from tests.models import build
+from tests.models import build, demo_gpt
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -42,7 +44,7 @@ One = tuple[list[float], dict[str, torch.Tensor], dict[str, torch.Tensor]]
 
 
 def _gpt() -> Case:
-    return build("demo_gpt", 0.0)
+    return demo_gpt.build(0.0, layers=1)
 
 
 def _compiled(case: Case, plan: Plan, **options: Any) -> Step:
@@ -110,6 +112,18 @@ def _dp2_tp2() -> Plan:
     return plan.shard("up.*", dim=0, axis="tp").shard("down.weight", dim=1, axis="tp")
 
 
+@cache
+def _artifact(plan_of: Callable[[], Plan]) -> Artifact:
+    case, plan = _pair(), plan_of()
+    options: dict[str, Any] = {"loss": case.loss, "optimizer": OPTIMIZER, "example": case.example(0), "verify": False}
+    return dmc.compile_artifact(case.model, mesh=plan.mesh, plan=plan, **options)
+
+
+def _pair_on(plan_of: Callable[[], Plan]) -> Step:
+    """The pair as if newly compiled, for `_dp4` or `_dp2_tp2`."""
+    return CompiledStep(_artifact(plan_of))
+
+
 def _train(step: Step, case: Case, seeds: range) -> list[tuple[float, torch.Tensor]]:
     results = [step(*case.example(seed)) for seed in seeds]
     return [(float(loss), torch.tensor(aux["y"].numpy())) for loss, aux in results]
@@ -134,9 +148,11 @@ def test_micro_batches_of_one_row_each() -> None:
 def test_dropout_draws_what_one_rank_draws() -> None:
     case = _pair(0.5)
     one, four = compile_case(case, OPTIMIZER, seed=7), _compiled(case, _dp2_tp2(), seed=7)
+    start = one.state_dict()
     losses = _train(one, case, range(STEPS))
     _assert_close(_train(four, case, range(STEPS)), losses)
-    (other, _), *_ = _train(compile_case(case, OPTIMIZER, seed=8), case, range(1))
+    one.load_state_dict({**start, "seed": 8})
+    (other, _), *_ = _train(one, case, range(1))
     assert other != pytest.approx(losses[0][0], rel=1e-3), "nothing was dropped"
 
 
@@ -155,7 +171,11 @@ def test_dropout_has_the_bits_of_one_rank() -> None:
 
 def test_a_checkpoint_moves_between_meshes() -> None:
     case = _pair()
-    one, four, square = compile_case(case, OPTIMIZER), _compiled(case, _dp4()), _compiled(case, _dp2_tp2())
+    one, four, square = (
+        compile_case(case, OPTIMIZER),
+        _pair_on(_dp4),
+        _pair_on(_dp2_tp2),
+    )
     _assert_close(_train(four, case, range(3)), _train(one, case, range(3)))
     trained = four.state_dict()
     square.load_state_dict(trained)
@@ -196,13 +216,10 @@ def test_each_micro_batch_is_split() -> None:
 
 
 def test_a_repeated_run_gives_the_same_bits() -> None:
-    case, plan = _pair(), _dp2_tp2()
-    artifact = dmc.compile_artifact(
-        case.model, loss=case.loss, optimizer=OPTIMIZER, example=case.example(0), mesh=plan.mesh, plan=plan
-    )
+    case = _pair()
     runs: list[Any] = []
     for _ in range(2):
-        step = CompiledStep(artifact)
+        step = _pair_on(_dp2_tp2)
         runs.append(({"loss": [loss for loss, _ in _train(step, case, range(4))]}, step.state_dict()))
     assert runs[0][0] == runs[1][0]
     assert_same_bits(runs[0][1], runs[1][1])
@@ -210,7 +227,7 @@ def test_a_repeated_run_gives_the_same_bits() -> None:
 
 def test_save_load_and_resume_bit_for_bit(tmp_path: Path) -> None:
     case = _pair()
-    step = _compiled(case, _dp2_tp2())
+    step = _pair_on(_dp2_tp2)
     _train(step, case, range(2))
     step.save(tmp_path / "step.dmc")
     state = step.state_dict()
@@ -224,8 +241,7 @@ def test_save_load_and_resume_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_leaves_every_rank_alone() -> None:
-    case = _pair()
-    step = _compiled(case, _dp4())
+    step = _pair_on(_dp4)
     before = step.state_dict()
     x, y = _pair_batch(0)
     # In the rows of the last rank only.
@@ -237,8 +253,7 @@ def test_a_loss_that_is_not_finite_leaves_every_rank_alone() -> None:
 
 
 def test_ranks_that_differ_are_found() -> None:
-    case = _pair()
-    step = _compiled(case, _dp4())
+    step = _pair_on(_dp4)
     assert step.differing_replicas() == ()
     parts = [step.rank_state_dict(rank) for rank in range(4)]
     assert parts[0]["optimizer"]["up.weight.momentum_buffer"].shape == (4, 8)

@@ -15,7 +15,7 @@ from dmc.runtime import Step, load
 from tests import linear_step
 from tests.linear_step import batch, call
 
-KILLS = 30
+KILLS = 20
 
 # Trains and saves, forever, from where the file left off.
 CHILD = """

@@ -16,8 +16,11 @@ import dmc
 from dmc.errors import ArtifactError, InputError
 from dmc.runtime.memory_report import report
 from tests.exec.test_evaluation import Net
+from tests.large import large
 
 SIZES = (8, 4)
+# One rank is in an example, the buckets; ZeRO-3 also splits what ZeRO-2 does.
+PLANS = [*(pytest.param(each, marks=large) for each in (None, dmc.plans.zero2("dp"))), dmc.plans.zero3("dp")]
 
 
 def _batch(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,7 +39,7 @@ def _optimizer() -> dmc.optim.AdamW:
     return dmc.optim.AdamW(lr=0.01, eps=1e-5, clip_grad_norm=1.0)
 
 
-@pytest.mark.parametrize("plan", [None, dmc.plans.zero2("dp"), dmc.plans.zero3("dp")], ids=str)
+@pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_batches_of_two_sizes_train_one_state(plan: Any, tmp_path: Path) -> None:
     """Alternating sizes are eager's steps, and evaluations its evaluations; also from a file, and on ranks. Reports
     are of each program."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -16,8 +18,9 @@ from dmc.runtime import Step
 from dmc.step_function import functions, symbol
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
-from tests.large import large_unless
-from tests.models import build
+from tests.large import large, large_unless
+from tests.models import bert, build, gpt2, vit
+from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 STEPS = 4
@@ -41,7 +44,7 @@ def kernels(step: Step) -> set[str]:
 
 
 def test_attention_with_dropout_reads_and_writes_the_fused_projection() -> None:
-    case = build("gpt2", dropout=0.1)
+    case = gpt2.build(dropout=0.1, layers=1)
     # Verification draws in eager what the step draws, and compares all that the first step gives and leaves behind.
     step = compile_case(case, dmc.optim.SGD(lr=0.05), precision="bf16-mixed", target="cpu+cuda", verify=True)
     losses = train(step, [case.example(0)] * STEPS)
@@ -64,6 +67,12 @@ def test_attention_with_dropout_reads_and_writes_the_fused_projection() -> None:
 
 MESH = dmc.Mesh(dp=2, tp=2)
 DATA, GPT2 = dmc.plans.data_parallel("dp"), dmc.plans.megatron_gpt2("tp")
+# Of small models: this is about each mesh, not about depth.
+MODELS: dict[str, Callable[[float], Case]] = {
+    "gpt2": partial(gpt2.build, layers=1),
+    "bert": bert.build,
+    "vit": vit.build,
+}
 PLANS = {
     "gpt2": dmc.plan(MESH).use(DATA).use(GPT2),
     "bert": dmc.plan(dmc.Mesh(dp=2)).use(DATA),
@@ -73,10 +82,10 @@ PLANS = {
 
 @pytest.mark.parametrize("name", large_unless(("gpt2",), list(PLANS)))
 def test_attention_with_dropout_stays_whole_on_every_mesh(name: str) -> None:
-    plan, optimizer = PLANS[name], dmc.optim.SGD(lr=0.05)
-    alone = compile_case(build(name, dropout=0.1), optimizer)
-    step = compile_case(build(name, dropout=0.1), optimizer, mesh=plan.mesh, plan=plan, target="cpu+cuda")
-    batches = [build(name, dropout=0.1).example(seed) for seed in range(STEPS)]
+    plan, optimizer, case = PLANS[name], dmc.optim.SGD(lr=0.05), MODELS[name](0.1)
+    alone = compile_case(case, optimizer)
+    step = compile_case(case, optimizer, mesh=plan.mesh, plan=plan, target="cpu+cuda")
+    batches = [case.example(seed) for seed in range(STEPS)]
     # All ranks draw what one would: another mask changes a loss by a hundredth.
     assert_losses_close(train(step, batches), train(alone, batches), TOLERANCE["fp32"])
     assert step.differing_replicas() == ()
@@ -88,7 +97,9 @@ def test_attention_with_dropout_stays_whole_on_every_mesh(name: str) -> None:
         assert sizes == whole
 
 
-@pytest.mark.parametrize("precision", large_unless(("fp32",), ["fp32", "bf16-mixed"]))
+# Quick are a GPT-2 in bfloat16, verified, and one in float32 on a mesh, beside a step whose composites are opened.
+@large
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
 def test_steps_agree_with_eager(precision: str) -> None:
     case = build("bert", dropout=0.0)
     start, batches = clone_state(case.model), [case.example(seed) for seed in range(STEPS)]

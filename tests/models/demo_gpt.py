@@ -8,9 +8,9 @@ from examples.gpt import GPT, Shape
 from tests.models.case import Case, token_batch, token_loss
 
 
-def build(dropout: float) -> Case:
-    """Two layers of width 64; batches of 4 × 16 tokens over a vocabulary of 64."""
-    return _case(Shape(vocabulary=64, context=16, width=64, layers=2, heads=4, dropout=dropout), batch=4)
+def build(dropout: float, layers: int = 2) -> Case:
+    """Layers of width 64; batches of 4 × 16 tokens over a vocabulary of 64."""
+    return _case(Shape(vocabulary=64, context=16, width=64, layers=layers, heads=4, dropout=dropout), batch=4)
 
 
 def build_bench(dropout: float) -> Case:

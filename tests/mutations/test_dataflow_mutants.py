@@ -13,9 +13,10 @@ from dmc.program import Job
 from dmc.program.dataflow import Dataflow
 from dmc.proof import verify
 from dmc.proof.dataflow import check_dataflow
+from tests.large import large_unless
 from tests.mutations.check import refusal
 from tests.mutations.of_dataflow import DATAFLOW_MUTATORS, DataflowMutator
-from tests.mutations.plans import NAMES, planned_with_dataflow
+from tests.mutations.plans import NAMES, QUICK, planned_with_dataflow
 
 ATTEMPTS = range(6)
 
@@ -38,7 +39,7 @@ def _refused(job: Job, dataflow: Dataflow, mutator: DataflowMutator) -> Counter[
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", large_unless(QUICK, NAMES))
 def test_mutants_of_dataflow(name: str, context: Any) -> None:
     job, dataflow = planned_with_dataflow(name, context)
     assert verify(job, dataflow=dataflow).dataflow == dataflow.digest()

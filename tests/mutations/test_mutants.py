@@ -10,9 +10,10 @@ import pytest
 
 from dmc.program import Job
 from dmc.proof import PROPERTIES, verify
+from tests.large import large_unless
 from tests.mutations.check import assert_shown, refusals
 from tests.mutations.mutators import MUTATORS, UNORDERED, Mutator
-from tests.mutations.plans import NAMES, planned
+from tests.mutations.plans import NAMES, QUICK, planned
 from tests.random_jobs import random_job
 
 JOBS = range(30)
@@ -53,7 +54,7 @@ def test_races_show() -> None:
     assert sum(assert_shown(mutator, _job(seed), seed) for mutator in RACING for seed in JOBS[:12]) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", large_unless(QUICK, NAMES))
 def test_mutants_of_what_the_compiler_planned(name: str, context: Any) -> None:
     job = planned(name, context)
     verify(job)

@@ -6,6 +6,7 @@ written as comparisons with a range and a reduction, whose order of summation is
 
 from __future__ import annotations
 
+import functools
 from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +41,9 @@ _MODULES = (
 )  # fmt: skip
 
 
+@functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
-    """torch-mlir's decompositions, overridden by ours."""
+    """torch-mlir's decompositions, overridden by ours; not to be changed."""
     return dict(ChainMap(_OWN, *(module.OWN for module in _MODULES), get_decomposition_table()))
 
 
