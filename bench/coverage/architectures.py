@@ -84,6 +84,8 @@ def samples(name: str) -> list[Sample]:
     kind = getattr(transformers, kinds if isinstance(kinds, str) else kinds[0])
     # A model of text alone may take a part of the configuration.
     config = _tiny(kind.config_class or CONFIG_MAPPING[name], _OWN.get(name, {}))
+    if head == "SEQ_TO_SEQ_CAUSAL_LM" and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 1
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
     if count > _MOST:

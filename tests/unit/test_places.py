@@ -88,12 +88,17 @@ def test_masked_scatter_and_put() -> None:
 
 def test_views_of_memory() -> None:
     # Without a gradient, which writes through the view, as functionalisation undoes.
-    own = places.OWN[aten.as_strided.default](X, (3, 4), (2, 5), 1)
-    torch.testing.assert_close(own, X.as_strided((3, 4), (2, 5), 1))
-    assert places.OWN[aten.as_strided.default](X.mT, (3, 4), (2, 5), 1) is NotImplemented
-    assert places.OWN[aten.as_strided.default](X[1:], (3, 4), (2, 5), 1) is NotImplemented
-    own = places.OWN[aten.as_strided_scatter.default](X, Y, (2, 3), (4, 9), 2)
-    torch.testing.assert_close(own, torch.as_strided_scatter(X, Y, (2, 3), (4, 9), 2))
+    for each in (X, X.mT, X.permute(2, 0, 1)):
+        own = places.OWN[aten.as_strided.default](each, (3, 4), (2, 5), 1)
+        torch.testing.assert_close(own, each.as_strided((3, 4), (2, 5), 1))
+        own = places.OWN[aten.as_strided_scatter.default](each, Y, (2, 3), (4, 9), 2)
+        torch.testing.assert_close(own, torch.as_strided_scatter(each, Y, (2, 3), (4, 9), 2))
+        assert own.stride() == each.stride()
+        own = places.OWN[aten.new_empty_strided.default](Y, each.shape, each.stride())
+        assert (own.shape, own.stride()) == (each.shape, each.stride())
+    # Elsewhere in its memory, and with gaps.
+    for each in (X[1:], X.expand(2, *X.shape), X[:, :, ::2].clone(memory_format=torch.preserve_format)[..., 1:]):
+        assert places.OWN[aten.as_strided.default](each, (2, 1), (2, 5), 1) is NotImplemented
     for offset in (-1, 0, 2):
         size = X[..., 0].diagonal(offset).shape[0]
         _same_both(lambda x, y, o=offset: torch.diagonal_scatter(x, y, o), X[..., 0], torch.randn(size))

@@ -100,8 +100,10 @@ def _masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> 
 def _as_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
     if not prod(sizes):
         return x.new_empty(sizes)
-    place = _strided(x, sizes, strides, offset)
-    return NotImplemented if place is None else x.reshape(-1).index_select(0, place).view(sizes)
+    order = _memory_order(x.shape, x.stride())
+    if order is None or x.storage_offset():
+        return NotImplemented
+    return x.permute(order).reshape(-1).index_select(0, _strided(sizes, strides, offset)).view(sizes)
 
 
 def _as_strided_scatter(
@@ -109,14 +111,39 @@ def _as_strided_scatter(
 ) -> Any:
     if not prod(sizes):
         return x.clone()
-    place = _strided(x, sizes, strides, offset)
-    return NotImplemented if place is None else _write(x.reshape(-1), place, source.reshape(-1)).view(x.shape)
+    order = _memory_order(x.shape, x.stride())
+    if order is None or x.storage_offset():
+        return NotImplemented
+    moved = x.permute(order)
+    written = _write(moved.reshape(-1), _strided(sizes, strides, offset), source.reshape(-1))
+    return written.view(moved.shape).permute(_back(order))
 
 
-def _strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None) -> Tensor | None:
-    """Where the elements of a strided view are in `x`; None unless it holds its memory row by row."""
-    if not x.is_contiguous() or x.storage_offset():
-        return None
+def _new_empty_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], **options: Any) -> Any:
+    """What a gradient is written into, which lies in memory as the tensor does."""
+    order = _memory_order(sizes, strides)
+    if order is None:
+        return NotImplemented
+    return x.new_zeros([sizes[dim] for dim in order], **options).permute(_back(order))
+
+
+def _memory_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """The dimensions of a tensor without gaps, the outermost in memory first; None of any other."""
+    order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], -sizes[dim]))
+    step = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1 and strides[dim] != step:
+            return None
+        step *= sizes[dim]
+    return order
+
+
+def _back(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _strided(sizes: Sequence[int], strides: Sequence[int], offset: int | None) -> Tensor:
+    """Where the elements of a strided view are in memory."""
     place = torch.full([1] * len(sizes), offset or 0, dtype=torch.int64)
     for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         place = place + stride * torch.arange(size).view([-1 if each == dim else 1 for each in range(len(sizes))])
@@ -201,6 +228,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.masked_scatter.default: _masked_scatter,
     aten.masked_scatter_backward.default: _masked_scatter_backward,
     aten.as_strided.default: _as_strided,
+    aten.new_empty_strided.default: _new_empty_strided,
     aten.as_strided_copy.default: _as_strided,
     aten.as_strided_scatter.default: _as_strided_scatter,
     aten.diagonal_scatter.default: _diagonal_scatter,
