@@ -9,7 +9,9 @@ from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.group import Group
 from dmc.analysis.kernels.reads import ORDER, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
@@ -19,8 +21,6 @@ from dmc.dialect.plan import type_bytes
 MOST_VALUES = 24
 # The same, where several small kernels that are independent of each other share a launch.
 MOST_JOINED = 64
-# A kernel over so many elements takes hardly longer than its launch.
-_SMALL = 1 << 14
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
 
@@ -43,40 +43,27 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pieces: bool = False) -> Fusion:
+def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own: bool = False) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
-    nothing in common are joined up to `most_joined`. pieces: whether slices and concatenations are fused with what they
-    read. Linear in the number of operations but for a heap, if values have few readers.
+    nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses slices
+    and concatenations with what they read. Linear in the number of operations but for a heap, if values have few
+    readers.
     """
-    merging = _Merging(graph, most_values, pieces)
+    merging = _Merging(graph, most_values, own)
     merging.run()
     merging.join(most_joined)
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
     return Fusion(tuple(groups), tuple(sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first))))
 
 
-@dataclass
-class _Group:
-    """members: numbers of operations. reads, writes: its operands and results in memory."""
-
-    members: list[int]
-    loops: Loops | None
-    reads: set[ir.Value]
-    writes: set[ir.Value]
-
-    def is_quick(self) -> bool:
-        """Whether it takes no longer than its launch."""
-        return self.loops is not None and not self.loops.product and prod(self.loops.over) <= _SMALL
-
-
 class _Merging:
-    def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
-        self.graph, self.most_values, self.pieces = graph, most_values, pieces
+    def __init__(self, graph: Graph, most_values: int, own: bool) -> None:
+        self.graph, self.most_values, self.own = graph, most_values, own
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
-        self.groups: dict[int, _Group] = {}
+        self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
         self.held = {graph.base(value) for value in graph.returned}
@@ -95,7 +82,7 @@ class _Merging:
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
-        loops = loops_of(op, self.pieces) if is_kernel else None
+        loops = loops_of(op, self.own) if is_kernel else None
         for value, part, why in memory_reads(self.graph, number):
             reads.add(part)
             for each in (value, part):
@@ -112,7 +99,7 @@ class _Merging:
             elif why:
                 self.apart[maker, node] = why
         if is_kernel:
-            self.groups[node] = _Group([number], loops, reads, set(op.results))
+            self.groups[node] = Group([number], loops, reads, set(op.results))
 
     def run(self) -> None:
         heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
@@ -175,10 +162,12 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
-        if any(not loops.may_give(prod(value.type.shape)) for value in writes):
+        if any(not loops.may_give(prod(value.type.shape), self.own) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
+        if loops.product and self.own and self._is_faster_apart(other):
+            return "a function whose results are summed over columns"
         turned = [value for value in one.writes if self._is_turned(value, second)]
         if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
             return ORDER
@@ -215,6 +204,16 @@ class _Merging:
             if any(self.graph.base(value) in after for value in self.graph.reads[number]):
                 after.update(self.graph.ops[number].results)
         return all(value in after for value in writes)
+
+    def _is_faster_apart(self, epilogue: Group) -> bool:
+        """Whether a product's epilogue is better fused with the sums over columns that read it, as a bias's gradient.
+
+        The library's products are faster than those with an epilogue, most of all with one that computes long.
+        """
+        readers = {self.clusters.find(node) for value in epilogue.writes for node in self.readers.get(value, ())}
+        if not any(self.groups[node].sums_columns() for node in readers & self.groups.keys()):
+            return False
+        return any(has_function(self.graph.ops[number]) for number in epilogue.members)
 
     def _is_turned(self, value: ir.Value, reader: int) -> bool:
         return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
