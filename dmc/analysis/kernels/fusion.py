@@ -63,6 +63,8 @@ class _Merging:
         self.graph, self.most_values, self.own = graph, most_values, own
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
+        # What dmc's own kernels fuse in other ways.
+        self.functions = {number for number in self.nodes if own and has_function(graph.ops[number])}
         self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
@@ -162,11 +164,12 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
-        if any(not loops.may_give(prod(value.type.shape), self.own) for value in writes):
+        computes = not self.functions.isdisjoint((*one.members, *other.members))
+        if any(not loops.may_give(prod(value.type.shape), computes) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
-        if loops.product and self.own and self._is_faster_apart(other):
+        if loops.product and computes and self._is_faster_apart(other):
             return "a function whose results are summed over columns"
         turned = [value for value in one.writes if self._is_turned(value, second)]
         if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
@@ -206,14 +209,12 @@ class _Merging:
         return all(value in after for value in writes)
 
     def _is_faster_apart(self, epilogue: Group) -> bool:
-        """Whether a product's epilogue is better fused with the sums over columns that read it, as a bias's gradient.
+        """Whether a function after a product is better fused with sums over columns that read it, as a bias's gradient.
 
         The library's products are faster than those with an epilogue, most of all with one that computes long.
         """
         readers = {self.clusters.find(node) for value in epilogue.writes for node in self.readers.get(value, ())}
-        if not any(self.groups[node].sums_columns() for node in readers & self.groups.keys()):
-            return False
-        return any(has_function(self.graph.ops[number]) for number in epilogue.members)
+        return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
     def _is_turned(self, value: ir.Value, reader: int) -> bool:
         return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
