@@ -8,6 +8,7 @@
 * layouts: tensors as strided views of others
 * problems: composites as problems for `dmc.kernels`
 * reads: operations' reads from memory
+* group: the operations that fusion has brought together so far
 * clusters: merging nodes of an acyclic graph
 * waits: which movements kernels wait for
 * fusion: which are merged: greedily, by bytes saved
