@@ -75,8 +75,9 @@ def test_the_error_function_beside_one(context: Any) -> None:
     generated = generate(regions_of(module)["region"])
     assert "functions.erf_beside_one(" in generated.recipes[0].calls[0].source
     numbers, one = sample(generated.problem.operands, 0)
-    (made,) = interpret(generated.problem, generated.recipes[0], (numbers * 3, one))
-    assert (made.double() - 1 - torch.erf(numbers.double() * 3)).abs().max() < 5e-7
+    for width in (0.1, 1.0, 3.0, 100.0):
+        (made,) = interpret(generated.problem, generated.recipes[0], (numbers * width, one))
+        assert (made.double() - 1 - torch.erf((numbers * width).double())).abs().max() < 2.5e-7
 
 
 def test_the_error_function_anywhere_else(context: Any) -> None:

@@ -93,6 +93,11 @@ def dominant(works: Sequence[Work]) -> int:
     return max(range(len(works)), key=keys.__getitem__)
 
 
+def has_function(op: ir.Operation) -> bool:
+    """Whether an operation computes a function of its elements, as an exponential, which takes many instructions."""
+    return any(inner.name.startswith("math.") for inner in walk(op) if inner != op)
+
+
 def _is_float_op(op: ir.Operation) -> bool:
     if not op.name.startswith(("arith.", "math.")) or not len(op.results):
         return False

@@ -9,6 +9,7 @@ from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Group
 from dmc.analysis.kernels.reads import ORDER, memory_reads
@@ -42,14 +43,15 @@ class Fusion:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pieces: bool = False) -> Fusion:
+def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own: bool = False) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
-    nothing in common are joined up to `most_joined`. pieces: whether slices and concatenations are fused with what they
-    read. Linear in the number of operations but for a heap, if values have few readers.
+    nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses slices
+    and concatenations with what they read. Linear in the number of operations but for a heap, if values have few
+    readers.
     """
-    merging = _Merging(graph, most_values, pieces)
+    merging = _Merging(graph, most_values, own)
     merging.run()
     merging.join(most_joined)
     groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
@@ -57,10 +59,12 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, pie
 
 
 class _Merging:
-    def __init__(self, graph: Graph, most_values: int, pieces: bool) -> None:
-        self.graph, self.most_values, self.pieces = graph, most_values, pieces
+    def __init__(self, graph: Graph, most_values: int, own: bool) -> None:
+        self.graph, self.most_values, self.own = graph, most_values, own
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
+        # What dmc's own kernels fuse in other ways.
+        self.functions = {number for number in self.nodes if own and has_function(graph.ops[number])}
         self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
         self.sizes: dict[ir.Value, int] = {}
@@ -80,7 +84,7 @@ class _Merging:
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
-        loops = loops_of(op, self.pieces) if is_kernel else None
+        loops = loops_of(op, self.own) if is_kernel else None
         for value, part, why in memory_reads(self.graph, number):
             reads.add(part)
             for each in (value, part):
@@ -161,10 +165,13 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
-        if any(not loops.may_give(prod(value.type.shape)) for value in writes):
+        computes = not self.functions.isdisjoint((*one.members, *other.members))
+        if any(not loops.may_give(prod(value.type.shape), computes) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
+        if loops.product and computes and self._is_faster_apart(other):
+            return "a function whose results are summed over columns"
         turned = [value for value in one.writes if self._is_turned(value, second)]
         if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
             return ORDER
@@ -185,13 +192,13 @@ class _Merging:
         one, other = self.groups[first], self.groups[second]
         if any(value in self.turning for value in one.writes | other.writes):
             return False
-        return one.is_like(other) or (self.pieces and (one.may_join(other) or other.may_join(one)))
+        return one.is_like(other) or (self.own and (one.may_join(other) or other.may_join(one)))
 
     def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
         """Whether a kernel with a product computes all its results behind it."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
-        if self.pieces and (one.loops.product or second not in self.clusters.after[first]):
+        if self.own and (one.loops.product or second not in self.clusters.after[first]):
             return True
         if not one.loops.product:
             return not any(value in writes for value in one.writes)
@@ -200,6 +207,14 @@ class _Merging:
             if any(self.graph.base(value) in after for value in self.graph.reads[number]):
                 after.update(self.graph.ops[number].results)
         return all(value in after for value in writes)
+
+    def _is_faster_apart(self, epilogue: Group) -> bool:
+        """Whether a function after a product is better fused with sums over columns that read it, as a bias's gradient.
+
+        The library's products are faster than those with an epilogue, most of all with one that computes long.
+        """
+        readers = {self.clusters.find(node) for value in epilogue.writes for node in self.readers.get(value, ())}
+        return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
     def _is_turned(self, value: ir.Value, reader: int) -> bool:
         return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))

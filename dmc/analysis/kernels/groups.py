@@ -44,3 +44,7 @@ class Group:
         assert self.loops is not None
         size = prod(self.loops.over)
         return any(prod(value.type.shape) == size > 1 for value in self.in_loops & other.in_loops)
+
+    def sums_columns(self) -> bool:
+        """Whether it adds up over other dimensions than the last."""
+        return self.loops is not None and self.loops.columns is not None

@@ -62,9 +62,14 @@ class Loops:
         allowed = {both.product} if both.product else {prod(each) for each in reductions} | {r[0] for r in reductions}
         return both if not allowed or both.sizes <= allowed else "elementwise over other loops"
 
-    def may_give(self, size: int) -> bool:
-        """Whether the kernel may return a result of this size: one that no later loop would recompute."""
+    def may_give(self, size: int, summed: bool = False) -> bool:
+        """Whether the kernel may return a result of this size: one that no later loop would recompute.
+
+        summed: or what it sums over columns, element by element.
+        """
         if self.rows and self.rows[0] >= ROWS:
+            return True
+        if summed and self.columns and size == prod(self.columns):
             return True
         reduction = self.rows or self.columns
         return size == (reduction[0] if reduction else self.product or max(self.sizes))

@@ -149,7 +149,7 @@ class Plan:
         elements = [root for root in fitting if math.prod(root.shape) != loops.kept]
         if heavy_values([root.value for root in elements], self.memory):
             raise Unbound(reductions[0].value)
-        chosen = self._choose(split.CANDIDATES)
+        chosen = self._choose(split.OF_RESULTS if elements else split.CANDIDATES)
         share = split.Sharing.of(loops, chosen)
         wanted = [root for root in fitting if root not in elements]
         launch = self._launch(f"{self.name}: {loops.kept} results of {loops.depth} each, by {share.splits} programs.")

@@ -22,6 +22,12 @@ CANDIDATES = (
     candidate(tile=4096, kept=128, programs=1056, warps=8),
     candidate(tile=2048, kept=32, programs=528, warps=4),
 )
+# Where what is summed is a result, too, and so is written.
+OF_RESULTS = (
+    candidate(tile=2048, kept=128, programs=2112, warps=4),
+    candidate(tile=4096, kept=128, programs=528, warps=4),
+    candidate(tile=4096, kept=128, programs=1056, warps=8),
+)
 _LANES = 16
 
 

@@ -8,9 +8,12 @@ import triton.language as tl
 from triton.language.extra.cuda import libdevice
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
-# Its rounding error in f32.
-_LOG2_E_LOW = tl.constexpr(1.925963033500961e-08)
-_LN_2 = tl.constexpr(0.6931471805599453)
+# ln 2 in f32, and what that lacks.
+_LN_2_NEAREST = tl.constexpr(0.693147182464599609375)
+_LN_2_REST = tl.constexpr(-1.904654299957768e-09)
+# 128 · ln 2, from which on eˣ is infinite, and a number below which it is zero.
+_MOST_EXPONENT = tl.constexpr(88.72283935546875)
+_LEAST_EXPONENT = tl.constexpr(-104.0)
 # ln 2 in two parts, of which the first times a small integer is exact.
 _LN_2_HIGH = tl.constexpr(0.693359375)
 _LN_2_LOW = tl.constexpr(-2.12194440e-4)
@@ -21,11 +24,12 @@ _INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 @triton.jit
 def exp(x):
     """eˣ as a power of two; the rounding error of the exponent is compensated."""
+    # Beyond these powers are infinite or zero, and infinite ones must not be compensated.
+    x = minimum(maximum(x, _LEAST_EXPONENT), _MOST_EXPONENT)
     exponent = x * _LOG2_E
-    lost = tl.fma(x, _LOG2_E, -1.0 * exponent) + x * _LOG2_E_LOW
+    lost = tl.fma(-1.0 * exponent, _LN_2_REST, tl.fma(-1.0 * exponent, _LN_2_NEAREST, x))
     power = tl.exp2(exponent)
-    # Up to here infinities give NaN.
-    return tl.where(x > 88.7229, float("inf"), tl.where(x < -104.0, 0.0, power + power * (lost * _LN_2)))
+    return tl.fma(power, lost, power)
 
 
 @triton.jit
@@ -78,12 +82,20 @@ def tanh_beside_one(x):
 
 @triton.jit
 def erf_beside_one(x):
-    """The error function with an absolute error of f32 at 1 (Abramowitz and Stegun, 7.1.26)."""
+    """The error function with an absolute error of f32 at 1.
+
+    1 - 2ᵖ with a polynomial p, fitted where 2ᵖ is not lost beside 1: one slow operation, where quotients need two.
+    """
     size = tl.abs(x)
-    part = inverse(1.0 + 0.3275911 * size)
-    series = (((1.061405429 * part - 1.453152027) * part + 1.421413741) * part - 0.284496736) * part + 0.254829592
-    rest = series * part * tl.exp2(x * x * (-1.0 * _LOG2_E))
-    return tl.where(x < 0.0, rest - 1.0, 1.0 - rest)
+    power = 4.455077287275344e-4 - 4.535860352916643e-5 * size
+    power = power * size - 1.4894419582560658e-3
+    power = power * size - 7.74629064835608e-4
+    power = power * size + 2.825368009507656e-2
+    power = power * size - 0.1484816074371338
+    power = power * size - 0.9184163808822632
+    power = power * size - 1.6279085874557495
+    made = 1.0 - tl.exp2(power * size)
+    return tl.where(x < 0.0, -1.0 * made, made)
 
 
 @triton.jit

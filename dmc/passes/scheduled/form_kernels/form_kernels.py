@@ -54,7 +54,7 @@ class FormKernels(Pass):
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
         most_values = min(each.most_values for each in machines)
-        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, pieces=has_kernels)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, own=has_kernels)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)

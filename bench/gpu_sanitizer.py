@@ -1,0 +1,157 @@
+"""Every family of kernels on small, odd shapes, each buffer in memory of its own: for NVIDIA's compute-sanitizer.
+
+`python -m bench.gpu_sanitizer prepare DIRECTORY` compiles them on any machine. On one with a GPU, CuPy and PyTorch,
+`compute-sanitizer --tool memcheck python -m bench.gpu_sanitizer run DIRECTORY` launches each once, and so do racecheck,
+initcheck and synccheck. Products are those that threads load: the copy engine's need large tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.kernel_code import Compiled, Launch
+from dmc.kernels.code import compile_recipe
+from dmc.kernels.implementation import implementation_of
+from dmc.kernels.problem import Parameter, Problem, TensorType, problem
+from dmc.kernels.recipe import Recipe
+
+REGIONS = Path(__file__).parents[1] / "tests" / "generated"
+# The sizes of the regions in that folder, by the letter that stands for them.
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "elements": {"r": 33, "c": 70, "n": 2310},
+    "halves": {"r": 33, "c": 10, "h": 5},
+    "rows": {"r": 33, "c": 100, "n": 66},
+    "columns": {"r": 300, "c": 70},
+    "product": {"m": 130, "n": 257, "k": 70},
+}
+_SCALAR, _SEED = TensorType("f32", ()), TensorType("i64", ())
+_CASES = "cases.pickle"
+# So many candidates of each.
+_WAYS = 3
+
+
+@dataclass(frozen=True)
+class Small:
+    """A problem, one way to compute it, and its code."""
+
+    problem: Problem
+    recipe: Recipe
+    compiled: Compiled
+
+
+def main() -> int:
+    """Compiles, or launches everything once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("prepare", "run"))
+    parser.add_argument("directory", type=Path)
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.mode == "prepare":
+        found = [_compiled(options.directory, *each) for each in (*_by_hand(), *_generated())]
+        (options.directory / _CASES).write_bytes(pickle.dumps(found))
+        print(f"{len(found)} ways")
+        return 0
+    found = pickle.loads((options.directory / _CASES).read_bytes())
+    for each in found:
+        _launch(each, options.directory)
+    print(f"launched {len(found)} ways")
+    return 0
+
+
+def _f32(*shape: int) -> TensorType:
+    return TensorType("f32", shape)
+
+
+def _bf16(*shape: int) -> TensorType:
+    return TensorType("bf16", shape)
+
+
+def _problems() -> Iterator[Problem]:
+    """Small problems of the kernels written by hand."""
+    for p, causal, bias, kv_heads in ((0.0, True, (), 2), (0.1, True, (), 4), (0.1, False, (_f32(2, 1, 1, 70),), 4)):
+        settings: dict[str, Parameter] = {"p": p, "scale": 0.2, "causal": causal}
+        q, k, level = _bf16(2, 4, 70, 24), _bf16(2, kv_heads, 70, 24), _f32(2, 4, 70, 1)
+        inputs = (q, k, k, *bias)
+        yield problem("attention", (*inputs, _SEED, _SEED), (q, level), **settings)
+        yield problem("attention_backward", (q, *inputs, q, level, _SEED, _SEED), (q, k, k), **settings)
+    x, weight, statistic = _f32(70, 200), _f32(200), _f32(70, 1)
+    yield problem("layer_norm", (x, weight, weight), (x, statistic, statistic), axes=1, eps=1e-5)
+    yield problem("layer_norm_backward", (x, x, weight, statistic, statistic), (x, weight, weight), axes=1)
+    logits, target, level = _bf16(70, 333), TensorType("i64", (70,)), _f32(70)
+    options: dict[str, Parameter] = {"ignore_index": -100, "label_smoothing": 0.0}
+    yield problem("softmax_cross_entropy", (logits, target), (_SCALAR, level), **options)
+    yield problem("softmax_cross_entropy_backward", (_SCALAR, logits, target, level), (logits,), **options)
+    yield problem("embedding_backward", (_f32(70, 40), target), (_f32(99, 40),), padding_index=-1, rows=99)
+
+
+def _by_hand() -> Iterator[tuple[Problem, Recipe]]:
+    for each in _problems():
+        implementation = implementation_of(each)
+        for candidate in implementation.candidates(each)[:_WAYS]:
+            yield each, implementation.recipe(each, candidate)
+
+
+def _generated() -> Iterator[tuple[Problem, Recipe]]:
+    from dmc import dialect
+    from dmc._mlir import ir
+    from dmc.kernels.generated import generate
+
+    for name, sizes in SIZES.items():
+        text = (REGIONS / f"{name}.mlir.in").read_text(encoding="utf-8").replace("$type", "bf16")
+        for letter, size in sizes.items():
+            text = text.replace(f"${letter}", str(size))
+        with ir.Context() as context, ir.Location.unknown():
+            dialect.load(context)
+            module = ir.Module.parse(text)
+            made = generate(module.body.operations[0])
+        yield from ((made.problem, recipe) for recipe in made.recipes[:_WAYS])
+
+
+def _compiled(directory: Path, given: Problem, recipe: Recipe) -> Small:
+    every = frozenset(buffer for call in recipe.calls for buffer in call.buffers)
+    # Without alignment nothing is left to the copy engine.
+    code = compile_recipe(given, recipe, loose=every)
+    launches: list[Launch] = []
+    for entry in code.entries:
+        file = f"{len(list(directory.glob('*.cubin')))}.cubin"
+        (directory / file).write_bytes(entry.cubin)
+        launches.append(
+            Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls)
+        )
+    return Small(given, recipe, Compiled(given.kind, 0, tuple(launches)))
+
+
+def _launch(small: Small, directory: Path) -> None:
+    import torch
+
+    from bench.kernel_launch import Instance
+
+    instance = Instance.of(small.compiled, directory, small.problem, small.recipe, _operands(small.problem))
+    instance.launch()
+    torch.cuda.synchronize()
+    print(f"{small.problem.kind}: {len(small.compiled.launches)} launches", flush=True)
+
+
+def _operands(given: Problem) -> tuple[Any, ...]:
+    """Those of the sample of an implementation, or random ones of a generated region."""
+    from dmc.kernels.implementation import implementations
+    from dmc.kernels.references.draws import Draws
+
+    draws = Draws.of(0)
+    kinds = {each.kind: each for each in implementations()}
+    if given.kind in kinds:
+        made = kinds[given.kind].sample(given, draws)
+    else:
+        whole = ("i64", "i32", "i1")
+        made = tuple(draws.index(t, 0, 2) if t.dtype in whole else draws.normal(t) for t in given.operands)
+    return tuple(each.cuda() for each in made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

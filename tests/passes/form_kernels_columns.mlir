@@ -1,0 +1,92 @@
+// RUN: dmc-opt %s -p dm-form-kernels --split-input-file | %FileCheck %s
+// RUN: sed 's/"cuda"/"cpu"/' %s | dmc-opt - -p dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=CPU
+
+// The gradient through an activation: the product is the library's, and the bias's gradient, a sum over columns, is made
+// with what it sums. IREE's kernels of columns cannot return that.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[DY:[^:]+]]: tensor<16x8xbf16> {{[^%]+}}, %[[W:[^:]+]]: tensor<8x32xbf16> {{[^%]+}}, %[[X:[^:]+]]: tensor<16x32xbf16>
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[DY]], %[[W]]) {body = @matmul_0, {{.+}}) -> tensor<16x32xbf16>
+// CHECK-NEXT: %[[R:.+]]:2 = "dm.kernel"(%[[P]], %[[X]]) {body = @reduce_0
+// CHECK-NEXT: return %[[R]]#0, %[[R]]#1
+// CPU-LABEL: func.func @step
+// CPU-SAME: (%[[DY:[^:]+]]: tensor<16x8xbf16> {{[^%]+}}, %[[W:[^:]+]]: tensor<8x32xbf16> {{[^%]+}}, %[[X:[^:]+]]: tensor<16x32xbf16>
+// CPU-NEXT: %[[DX:.+]] = "dm.kernel"(%[[DY]], %[[W]], %[[X]]) {body = @matmul_0
+// CPU-NEXT: %[[B:.+]] = "dm.kernel"(%[[DX]]) {body = @reduce_0
+// CPU-NEXT: return %[[DX]], %[[B]]
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xbf16> {dm.name = "dy"}, %w: tensor<8x32xbf16> {dm.name = "w"},
+                %x: tensor<16x32xbf16> {dm.name = "x"})
+    -> (tensor<16x32xbf16> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %wide = tensor.empty() : tensor<16x32xf32>
+  %narrow = tensor.empty() : tensor<16x32xbf16>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%wide : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xbf16>, tensor<8x32xbf16>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %c = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<16x32xf32>) outs(%narrow : tensor<16x32xbf16>) {
+    ^bb0(%in: f32, %out: bf16):
+      %t = arith.truncf %in : f32 to bf16
+      linalg.yield %t : bf16
+  } -> tensor<16x32xbf16>
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %x : tensor<16x32xbf16>, tensor<16x32xbf16>) outs(%narrow : tensor<16x32xbf16>) {
+    ^bb0(%in: bf16, %at: bf16, %out: bf16):
+      %e = math.erf %at : bf16
+      %d = arith.mulf %in, %e : bf16
+      linalg.yield %d : bf16
+  } -> tensor<16x32xbf16>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xbf16>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: bf16, %out: f32):
+      %e = arith.extf %in : bf16 to f32
+      %s = arith.addf %e, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %dx, %db : tensor<16x32xbf16>, tensor<32xf32>
+}
+}
+
+// -----
+
+// Without a function the epilogue costs little beside its product.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[DY:[^:]+]]: tensor<16x8xbf16> {{[^%]+}}, %[[W:[^:]+]]: tensor<8x32xbf16> {{[^%]+}}, %[[X:[^:]+]]: tensor<16x32xbf16>
+// CHECK-NEXT: %[[DX:.+]] = "dm.kernel"(%[[DY]], %[[W]], %[[X]]) {body = @matmul_0
+// CHECK-NEXT: %[[B:.+]] = "dm.kernel"(%[[DX]]) {body = @reduce_0
+// CHECK-NEXT: return %[[DX]], %[[B]]
+// CPU-LABEL: func.func @step
+// CPU-COUNT-2: "dm.kernel"
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xbf16> {dm.name = "dy"}, %w: tensor<8x32xbf16> {dm.name = "w"},
+                %x: tensor<16x32xbf16> {dm.name = "x"})
+    -> (tensor<16x32xbf16> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %wide = tensor.empty() : tensor<16x32xf32>
+  %narrow = tensor.empty() : tensor<16x32xbf16>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%wide : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xbf16>, tensor<8x32xbf16>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %x : tensor<16x32xf32>, tensor<16x32xbf16>) outs(%narrow : tensor<16x32xbf16>) {
+    ^bb0(%in: f32, %at: bf16, %out: bf16):
+      %t = arith.truncf %in : f32 to bf16
+      %d = arith.mulf %t, %at : bf16
+      linalg.yield %d : bf16
+  } -> tensor<16x32xbf16>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xbf16>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: bf16, %out: f32):
+      %e = arith.extf %in : bf16 to f32
+      %s = arith.addf %e, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %dx, %db : tensor<16x32xbf16>, tensor<32xf32>
+}
+}
