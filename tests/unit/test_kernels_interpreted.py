@@ -246,7 +246,8 @@ def test_the_gradient_replaces_the_logits_only_where_each_element_has_the_place_
     kernel = implementation_of(wanted)
     given, recipe = kernel.sample(wanted, Draws.of(0)), kernel.recipe(wanted, kernel.candidates(wanted)[0])
     (apart,) = interpret(wanted, recipe, given)
-    assert recipe.in_place == ((0, 1),) and torch.equal(*interpret(wanted, recipe, given, recipe.in_place), apart)
+    (in_place,) = interpret(wanted, recipe, given, recipe.in_place)
+    assert recipe.in_place == ((0, 1),) and torch.equal(in_place, apart)
     for result in (TensorType("f32", (3, 4100)), TensorType("bf16", (3, 4105), (8210, 1))):
         assert not kernel.recipe(replace(wanted, results=(result,)), kernel.candidates(wanted)[0]).in_place
 
