@@ -116,7 +116,7 @@ def _eager(case: Case, precision: str, start: Mapping[str, Any]) -> list[float]:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses
 
 

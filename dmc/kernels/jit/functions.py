@@ -24,7 +24,7 @@ _INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 @triton.jit
 def exp(x):
     """eˣ as a power of two; the rounding error of the exponent is compensated."""
-    # Beyond these powers are infinite or zero, and infinite ones must not be compensated.
+    # Beyond these, powers are infinite or zero; what an infinite one lacks must not be negative.
     x = minimum(maximum(x, _LEAST_EXPONENT), _MOST_EXPONENT)
     exponent = x * _LOG2_E
     lost = tl.fma(-1.0 * exponent, _LN_2_REST, tl.fma(-1.0 * exponent, _LN_2_NEAREST, x))
