@@ -44,7 +44,9 @@ class _Norm(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         x, norm = (each for each in ctx.saved_tensors)
         norm = norm.unsqueeze(-1)
-        return grad_outputs[0].unsqueeze(-1) * _slope(x, norm, ctx.p), None, None
+        slope = grad_outputs[0].unsqueeze(-1) * _slope(x, norm, ctx.p)
+        # Where it is flat, a gradient that is not finite ends, too.
+        return torch.where(_is_flat(x, norm, ctx.p), 0.0, slope), None, None
 
 
 def _norm(x: Tensor, p: float) -> Tensor:
@@ -52,6 +54,15 @@ def _norm(x: Tensor, p: float) -> Tensor:
         # A row with NaN has no count of what is not zero.
         return torch.where(x.isnan(), x, (x != 0.0).to(x.dtype)).sum(-1)
     return torch.linalg.vector_norm(x, p, -1)
+
+
+def _is_flat(x: Tensor, norm: Tensor, p: float) -> Tensor:
+    """Where the gradient is zero whatever comes: below one the slope of zero would be infinite."""
+    if p in (1.0, inf):
+        return torch.zeros_like(x, dtype=torch.bool)
+    if p == 0.0:
+        return torch.ones_like(x, dtype=torch.bool)
+    return ((norm == 0.0) | (x == 0.0) if p < 1.0 else norm == 0.0).expand_as(x)
 
 
 def _slope(x: Tensor, norm: Tensor, p: float) -> Tensor:
@@ -65,8 +76,6 @@ def _slope(x: Tensor, norm: Tensor, p: float) -> Tensor:
         return torch.where(gap == 0.0, sign, torch.where(gap.isnan(), gap, 0.0))
     safe = torch.where(norm == 0.0, 1.0, norm)
     if p == 2.0:
-        return torch.where(norm == 0.0, 0.0, x / safe)
-    # Below one the slope of zero would be infinite.
-    is_flat = (norm == 0.0) | (x == 0.0) if p < 1.0 else norm == 0.0
+        return x / safe
     size = torch.where(x == 0.0, 1.0, x.abs())
-    return torch.where(is_flat, 0.0, sign * (size / safe) ** (p - 1.0))
+    return sign * (size / safe) ** (p - 1.0)
