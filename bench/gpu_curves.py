@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.gpu_steps import BATCHES, CLIP, EPSILON, RATE, arrays_of, bits_of, drawn_state, train
+from bench.gpu_steps import BATCHES, CLIP, EPSILON, RATE, arrays_of, bits_of, drawn_state, on_gpu, train
 from bench.record import write_record
-from tests.eager import objective
+from tests.eager import EagerTrainer
 from tests.models import build
 from tests.models.case import Case
 
@@ -73,7 +73,6 @@ def prepare(model: str, precision: str, directory: Path) -> None:
 
     case = build(model, 0.0)
     optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, eps=EPSILON, clip_grad_norm=CLIP)
-
     compile_artifact(
         case.model, loss=case.loss, optimizer=optimizer, example=case.example(0), precision=precision, target="cuda"
     ).write(_path(model, precision, directory))
@@ -106,18 +105,8 @@ def _eager(case: Case, precision: str, start: Mapping[str, Any]) -> list[float]:
         for name, parameter in model.named_parameters(remove_duplicate=False):
             parameter.copy_(torch.from_numpy(np.asarray(start[name])))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY, eps=EPSILON)
-    losses: list[float] = []
-    for index in range(STEPS):
-        batch = case.example(index % BATCHES)
-        assert isinstance(batch, Mapping), "transformers take their inputs by name"
-        optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision != "fp32"):
-            loss = objective(model, case.loss, {name: value.cuda() for name, value in batch.items()})
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    trainer = EagerTrainer(model, case.loss, optimizer, clip_grad_norm=CLIP, precision=precision)
+    return [trainer.step(on_gpu(case.example(index % BATCHES))) for index in range(STEPS)]
 
 
 if __name__ == "__main__":

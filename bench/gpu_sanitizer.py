@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.kernel_code import Compiled, Launch
+from bench.kernel_code import Compiled, written
 from dmc.kernels.code import compile_recipe
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
@@ -53,7 +53,8 @@ def main() -> int:
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.mode == "prepare":
-        found = [_compiled(options.directory, *each) for each in (*_by_hand(), *_generated())]
+        ways = enumerate((*_by_hand(), *_generated()))
+        found = [_compiled(options.directory, number, *each) for number, each in ways]
         (options.directory / _CASES).write_bytes(pickle.dumps(found))
         print(f"{len(found)} ways")
         return 0
@@ -113,18 +114,11 @@ def _generated() -> Iterator[tuple[Problem, Recipe]]:
         yield from ((made.problem, recipe) for recipe in made.recipes[:_WAYS])
 
 
-def _compiled(directory: Path, given: Problem, recipe: Recipe) -> Small:
+def _compiled(directory: Path, number: int, given: Problem, recipe: Recipe) -> Small:
     every = frozenset(buffer for call in recipe.calls for buffer in call.buffers)
     # Without alignment nothing is left to the copy engine.
     code = compile_recipe(given, recipe, loose=every)
-    launches: list[Launch] = []
-    for entry in code.entries:
-        file = f"{len(list(directory.glob('*.cubin')))}.cubin"
-        (directory / file).write_bytes(entry.cubin)
-        launches.append(
-            Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls)
-        )
-    return Small(given, recipe, Compiled(given.kind, 0, tuple(launches)))
+    return Small(given, recipe, Compiled(given.kind, 0, written(directory, str(number), code)))
 
 
 def _launch(small: Small, directory: Path) -> None:

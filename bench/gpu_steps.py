@@ -159,7 +159,7 @@ def eager_ms(case: Case) -> float:
     model = case.model.cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, eps=EPSILON, fused=True)
     trainer = EagerTrainer(model, case.loss, optimizer, clip_grad_norm=CLIP)
-    batches = [_on_gpu(case.example(seed)) for seed in range(BATCHES)]
+    batches = [on_gpu(case.example(seed)) for seed in range(BATCHES)]
     return median_ms(lambda index: trainer.step(batches[index % BATCHES]))
 
 
@@ -179,7 +179,8 @@ def arrays_of(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
     return dict(zip(names, [value.numpy() for value in values], strict=True))
 
 
-def _on_gpu(batch: Batch) -> Batch:
+def on_gpu(batch: Batch) -> Batch:
+    """A batch in the memory of the GPU."""
     if isinstance(batch, Mapping):
         return {name: tensor.cuda() for name, tensor in batch.items()}
     return tuple(tensor.cuda() for tensor in batch)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.kernel_cases import CASES
 from dmc.errors import DmcError
-from dmc.kernels.code import compile_recipe
+from dmc.kernels.code import KernelCode, compile_recipe
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.recipe import Buffer
 
@@ -73,14 +73,19 @@ def _compile(directory: Path, case: str, index: int) -> Compiled:
         code = compile_recipe(problem, recipe)
     except DmcError as error:
         return Compiled(case, index, (), str(error))
+    return Compiled(case, index, written(directory, f"{case}.{index}", code))
+
+
+def written(directory: Path, stem: str, code: KernelCode) -> tuple[Launch, ...]:
+    """Writes the cubins of a recipe, as `stem.0.cubin`, `stem.1.cubin` …; returns how each is launched."""
     launches: list[Launch] = []
     for number, entry in enumerate(code.entries):
-        file = f"{case}.{index}.{number}.cubin"
+        file = f"{stem}.{number}.cubin"
         (directory / file).write_bytes(entry.cubin)
         launches.append(
             Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls)
         )
-    return Compiled(case, index, tuple(launches))
+    return tuple(launches)
 
 
 def _compiled(record: dict[str, Any]) -> Compiled:

@@ -100,7 +100,7 @@ def plan_all(name: str) -> list[Planned]:
 
 
 def kernels_of(name: str, context: ir.Context) -> str:
-    """The step with its kernels chosen, before it is decided what is kept."""
+    """The step with its kernels chosen, before it is decided what leaves and what is kept."""
     model = CASES[name]
     with torch.device("meta"):
         module = model.build(model.dropout)
@@ -114,14 +114,16 @@ def kernels_of(name: str, context: ir.Context) -> str:
     pipeline.run(imported.module, to_form="placed")
     scheduled = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled")
     names = [str(each) for each in scheduled.passes]
-    run_passes(imported.module, scheduled.passes[: names.index("dm-keep")])
+    run_passes(imported.module, scheduled.passes[: names.index("dm-offload")])
     return imported.module.operation.get_asm(enable_debug_info=True)
 
 
 def under_a_cap(text: str, cap: int) -> ir.Module:
     """The step, scheduled under a cap (0: none). Raises MemoryCapError."""
     module, limit = ir.Module.parse(text), f"{{memory_cap={cap}}}"
-    run_passes(module, parse_pipeline(f"dm-keep{limit},dm-hoist-start,dm-sink-wait,dm-schedule{limit}"))
+    run_passes(
+        module, parse_pipeline(f"dm-offload{limit},dm-keep{limit},dm-hoist-start,dm-sink-wait,dm-schedule{limit}")
+    )
     return module
 
 

@@ -28,6 +28,7 @@ from dmc.observer import Observer
 from dmc.program import Job, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
+from dmc.program.offloading import offloaded_bytes
 from dmc.program.tuning import Table
 from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
@@ -87,9 +88,15 @@ class Built:
             certificate=self.certificate,
             statistics=self.statistics,
             requires=self.requires,
-            ledger=ledger,
+            ledger=replace(ledger, offloaded=_offloaded(self.job)),
             code=self.code,
         )
+
+
+def _offloaded(job: Job) -> tuple[int, ...]:
+    """The bytes that each rank offloads; none for a step that does not."""
+    found = tuple(map(offloaded_bytes, job.programs))
+    return found if any(found) else ()
 
 
 @dataclass

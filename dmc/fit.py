@@ -22,6 +22,7 @@ from dmc.machine import machine, machine_for
 from dmc.observer import Observer
 from dmc.program import Job, Launch
 from dmc.program.labels import RECOMPUTED
+from dmc.program.offloading import offloaded_bytes
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
 from dmc.target import targets
@@ -31,12 +32,15 @@ _TRIES = 8  # plans at most
 
 @dataclass(frozen=True)
 class Fit:
-    """A batch that fits. bytes: the device memory of a rank. recomputed: kernels that run again. ns: predicted."""
+    """A batch that fits. bytes: the device memory of a rank. recomputed: kernels that run again. ns: predicted.
+    offloaded: bytes that wait in host memory.
+    """
 
     batch: int
     bytes: int
     recomputed: int
     ns: float
+    offloaded: int = 0
 
     @property
     def per_sample_ns(self) -> float:
@@ -128,7 +132,8 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
         launches = [each for each in job.programs[0].commands if isinstance(each, Launch)]
         recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
         summary = summarise(simulate(job, machine(name)))
-        return Fit(batch, max(each.arenas.get("device", 0) for each in job.programs), recomputed, summary.step_ns)
+        size = max(each.arenas.get("device", 0) for each in job.programs)
+        return Fit(batch, size, recomputed, summary.step_ns, max(map(offloaded_bytes, job.programs)))
 
     return plan, rows, step
 

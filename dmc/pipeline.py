@@ -34,6 +34,8 @@ from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.inline_composites import InlineComposites
 from dmc.passes.scheduled.keep import Keep
+from dmc.passes.scheduled.merge_products import MergeProducts
+from dmc.passes.scheduled.offload import Offload
 from dmc.passes.scheduled.pad_classes import PadClasses
 from dmc.passes.scheduled.recompute import Recompute
 from dmc.passes.scheduled.schedule import Schedule
@@ -71,6 +73,7 @@ STAGES = (
             "canonicalize",
             PadClasses(),
             "cse",
+            MergeProducts(),
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
@@ -81,6 +84,7 @@ STAGES = (
             Bucket(preserve_overlap=True),
             SelectKernels(),
             AssignQueues(),
+            Offload(),
             Keep(),
             HoistStart(),
             SinkWait(),
@@ -95,7 +99,7 @@ STAGES = (
 # Called with the name of a form, or of a point between two forms, and the module, which it must not change.
 Witness = Callable[[str, ir.Module], None]
 # Passes after which a witness is shown the module, and the name of that point.
-WITNESSED = {str(InlineComposites()): "opened", "cse": "simplified"}
+WITNESSED = {str(InlineComposites()): "opened", str(MergeProducts()): "simplified"}
 
 
 def stem(form: Form) -> str:

@@ -11,7 +11,8 @@ def Dm_CopyOp : Dm_Op<"copy", [Pure, AllTypesMatch<["input", "result"]>]> {
     Rules: operand and result have the same type; `source` and `target` differ; where the operand is itself the result
     of a `dm.copy`, `source` is that copy's target.
 
-    Lifespan: added by dm-copy-ports; wrapped in `dm.start` by dm-async; absent from form "planned".
+    Lifespan: added by dm-copy-ports, and by dm-offload in a `dm.start`; wrapped in one by dm-async;
+    absent from form "planned".
 
     ```mlir
     %h = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"pinned_host">}

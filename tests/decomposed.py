@@ -9,36 +9,26 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmc.importer.decompositions import (
-    approximated,
-    convolutions,
-    eigen,
-    functions,
-    matrices,
-    nonfinite,
-    places,
-    scans,
-    scatters,
-    selection,
-    special,
-)
+from dmc.importer.decompositions.decompositions import MODULES
 from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES
 
-_MODULES = (approximated, convolutions, eigen, matrices, nonfinite, places, scans, scatters, selection, special)
-# Of the functions those alone that do not decompose into themselves.
-_FUNCTIONS = {key: functions.OWN[key] for key in (torch.ops.aten.hypot.default, torch.ops.aten.frexp.Tensor)}
-_TABLE: dict[Any, Callable[..., Any]] = _FUNCTIONS | {k: own for module in _MODULES for k, own in module.OWN.items()}
+_TABLE: dict[Any, Callable[..., Any]] = {key: own for module in MODULES for key, own in module.OWN.items()}
 
 
 class _Decomposed(TorchDispatchMode):
-    """Inside, operations are what their decompositions say."""
+    """Inside, operations are what their decompositions say; `used`: those that had one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[Any] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if (own := _TABLE.get(func)) is not None:
             with self:
                 result = own(*args, **(kwargs or {}))
             if result is not NotImplemented:
+                self.used.add(func)
                 return result
         return func(*args, **(kwargs or {}))
 
@@ -58,7 +48,10 @@ def assert_same(own: Callable[..., Any], reference: Callable[..., Any], *tensors
 
 
 def assert_decomposes(function: Callable[..., Any], *tensors: Tensor, rtol: float = 1e-5) -> None:
-    """`function` gives the same with decompositions as without them."""
+    """`function` gives the same with decompositions as without them, and has some."""
+    with torch.no_grad(), _Decomposed() as decomposed:
+        function(*tensors)
+    assert decomposed.used
     assert_same(function, function, *tensors, rtol=rtol)
 
 

@@ -32,7 +32,8 @@ class Together:
 @dataclass
 class EagerTrainer:
     """Trains `model` in place. `clip_grad_norm` limits the global norm of the gradients; `accumulate` splits each
-    batch along dimension 0 and averages the gradients; `precision` is "fp32" or "bf16-mixed" (torch.autocast).
+    batch along dimension 0 and averages the gradients; `precision` is "fp32" or "bf16-mixed" (torch.autocast). Batches
+    are where the model is.
     """
 
     model: nn.Module
@@ -64,7 +65,7 @@ class EagerTrainer:
     def _autocast(self) -> AbstractContextManager[object]:
         if self.precision == "fp32":
             return nullcontext()
-        return torch.autocast("cpu", torch.bfloat16)
+        return torch.autocast(next(self.model.parameters()).device.type, torch.bfloat16)
 
     def _kernels(self) -> AbstractContextManager[object]:
         """oneDNN refuses an LSTM in bfloat16 on a processor without AVX-512; PyTorch's own kernels run anywhere."""

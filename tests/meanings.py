@@ -19,7 +19,7 @@ from dmc.step_function import find_step
 
 @dataclass(frozen=True)
 class Said:
-    """What a step with kernels computes."""
+    """What a step computes. kernels: the bodies of its kernels, by name."""
 
     mesh: Mesh
     step: Step
@@ -38,7 +38,7 @@ class Said:
 
 
 def said(module: ir.Module) -> Said:
-    """What the module computes, once its kernels are formed."""
+    """What the module computes, before its kernels are formed or after."""
     kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
     names = dict.fromkeys(name for op in kernels for name in bodies(op))
     return Said(mesh_of_module(module), step_dataflow(module), kernel_bodies(module, names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -12,6 +13,7 @@ from dmc.analysis.storage.storages import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
+from dmc.errors import MemoryCapError
 from dmc.interpreter import spmd
 from dmc.interpreter.dtypes import Array
 from dmc.machine import machine
@@ -42,3 +44,21 @@ def results_of(module: ir.Module) -> list[list[Array]]:
     types = [argument.type.shape[0] for argument in find_step(module).arguments]
     given = [[values.standard_normal(size).astype(np.float32) for size in types] for _ in range(4)]
     return spmd.run(module, "step", given).results
+
+
+def bytes_of(module: ir.Module) -> list[list[bytes]]:
+    """The bytes of `results_of`."""
+    return [[result.tobytes() for result in own] for own in results_of(module)]
+
+
+def assert_a_cap_is_kept(module: ir.Module, percent: int, fit: Callable[[ir.Module, int], None]) -> None:
+    """`fit` brings a module under a cap, of so much of its arena, or refuses and names one that it keeps."""
+    expected, cap = bytes_of(module), arena_of(module) * percent // 100
+    text = str(module)
+    try:
+        fit(module, cap)
+    except MemoryCapError as error:
+        module = ir.Module.parse(text)
+        fit(module, cap := error.needed)
+    assert arena_of(module) <= cap
+    assert bytes_of(module) == expected

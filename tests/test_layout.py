@@ -22,7 +22,7 @@ from dmc.pipeline import STAGES, Stage
 ROOT = Path(__file__).resolve().parents[1]
 # The packages whose folders follow the pipeline, and what a folder of them holds at most.
 STRUCTURED = ("dmc.passes", "dmc.analysis", "dmc.importer")
-MAX_ENTRIES = 18
+MAX_ENTRIES = 20
 # Folders that hold passes only.
 FORMS = tuple(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any"))
 

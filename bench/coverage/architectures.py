@@ -1,9 +1,7 @@
-"""The architectures of `transformers` that have a training loss on text or images, from tiny configurations."""
+"""The architectures of `transformers` that have a training loss on text, images or sound, from tiny configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,51 +11,12 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from bench.coverage.steps import Sample
+from bench.coverage.tiny import IMAGE, LENGTH, VOCABULARY, tiny
 
 # The first head that a model type has is taken.
-_HEADS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION")
+_HEADS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION")
 # More parameters than this say that a configuration has its sizes under names of its own.
-_MOST = 4_000_000
-_VOCABULARY, _LENGTH, _IMAGE, _WIDTH = 99, 12, 32, 32
-# What a configuration calls its sizes, where it has them.
-_SMALL: dict[str, Any] = {
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "embedding_size", "emb_dim"), _WIDTH),
-    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_inner"), 64),
-    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "n_inner", "ffn_hidden_size"), 48),
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"), 2),
-    **dict.fromkeys(("num_decoder_layers", "num_encoder_layers"), 2),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), 4),
-    **dict.fromkeys(("decoder_attention_heads", "num_key_value_heads", "num_kv_heads"), 4),
-    **dict.fromkeys(("head_dim", "d_kv"), 8),
-    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
-    **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_k"), 2),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"), 64),
-    **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"), 8),
-    **dict.fromkeys(("mamba_n_heads", "mamba_d_head", "mamba_d_state", "index_head_dim"), 8),
-    **dict.fromkeys(("n_group", "topk_group", "first_k_dense_replace"), 1),
-    **dict.fromkeys(("hidden_sizes", "encoder_hidden_sizes", "neck_hidden_sizes", "embed_dims"), _WIDTH),
-    **dict.fromkeys(("depths", "layer_depths"), 1),
-    **dict.fromkeys(("entity_vocab_size", "pronunciation_vocab_size", "shape_vocab_size", "num_latents"), 50),
-    **dict.fromkeys(("d_latents", "entity_emb_size"), _WIDTH),
-    "vocab_size_per_layer_input": _VOCABULARY,
-    "rotary_dim": 4,
-    "vocab_size": _VOCABULARY,
-    "image_size": _IMAGE,
-    "patch_size": 8,
-    "use_cache": False,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "num_labels": 5,
-    "return_dict": True,
-}
-# What else a model type must have.
-_OWN: dict[str, dict[str, Any]] = {
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-    "mamba2": {"num_heads": 8},
-    "reformer": {"is_decoder": True, "axial_pos_embds": False},
-}
+_MOST = 8_000_000
 
 
 class _Loss(nn.Module):
@@ -83,14 +42,14 @@ def samples(name: str) -> list[Sample]:
     kinds = _classes(head)[name]
     kind = getattr(transformers, kinds if isinstance(kinds, str) else kinds[0])
     # A model of text alone may take a part of the configuration.
-    config = _tiny(kind.config_class or CONFIG_MAPPING[name], _OWN.get(name, {}))
+    config = tiny(kind.config_class or CONFIG_MAPPING[name])
     if head == "SEQ_TO_SEQ_CAUSAL_LM" and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 1
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
     if count > _MOST:
         raise ValueError(f"{count} parameters, though its sizes are small")
-    model, batch = kind(config).train(), _batch(head)
+    model, batch = kind(config).train(), _batch(name, head, config)
     # Some models settle what kind of problem it is in their first call; dmc refuses that, with this way out.
     with torch.no_grad():
         model(**batch)
@@ -101,40 +60,31 @@ def _classes(head: str) -> dict[str, Any]:
     return getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES")
 
 
-def _tiny(kind: Any, own: Mapping[str, Any] = MappingProxyType({})) -> Any:
-    """A configuration with small sizes under the names that it has, and without dropout; `own` takes precedence."""
-    given = kind()
-    known = {**given.to_dict(), "num_labels": 2}
-    known |= {name: known.get(meant) for name, meant in given.attribute_map.items()}
-    small = {name: _like(name, value, known[name]) for name, value in _SMALL.items() if name in known}
-    small |= {name: _without(value) for name, value in known.items() if "drop" in name}
-    parts = {name: getattr(given, name, None) for name in getattr(kind, "sub_configs", {})}
-    small |= {name: _tiny(type(part)) for name, part in parts.items() if part is not None}
-    return kind(**{**small, **own})
+def _batch(name: str, head: str, config: Any) -> dict[str, Tensor]:
+    """What a model is trained on; most take text or images alone."""
+    tokens = torch.randint(3, VOCABULARY, (2, LENGTH))
+    text, classes = {"input_ids": tokens, "labels": tokens.clone()}, torch.tensor([1, 3])
+    size = getattr(config, "image_size", None) or IMAGE
+    images = torch.randn(2, 3, *size if isinstance(size, list) else (size, size))
+    if name == "git":
+        return {**text, "pixel_values": images}
+    if name == "imagegpt":
+        return {"input_ids": tokens, "labels": classes}
+    if name.startswith("musicgen"):
+        # Of each codebook.
+        return {
+            "input_ids": tokens.repeat(config.num_codebooks, 1),
+            "labels": tokens[..., None].repeat(1, 1, config.num_codebooks),
+        }
+    if head == "AUDIO_CLASSIFICATION":
+        return {**_sound(name, config), "labels": classes}
+    return {"pixel_values": images, "labels": classes} if head == "IMAGE_CLASSIFICATION" else text
 
 
-def _without(rate: Any) -> Any:
-    """No dropout, in any stage."""
-    if isinstance(rate, list | tuple):
-        return type(rate)(map(_without, rate))
-    return 0.0 if isinstance(rate, float) else rate
-
-
-def _like(name: str, value: Any, default: Any) -> Any:
-    """For each stage of a network where the default has so many. Later stages are wider; groups of 32 divide them.
-
-    No patch is larger than it was: networks that halve images several times begin with small ones.
-    """
-    if isinstance(default, int) and name == "patch_size":
-        return min(value, default)
-    if not isinstance(default, list | tuple) or not isinstance(value, int):
-        return value
-    grows = value == _WIDTH and len(set(default)) > 1
-    return type(default)(value * (1 + stage * grows) for stage in range(len(default)))
-
-
-def _batch(head: str) -> dict[str, Tensor]:
-    if head == "IMAGE_CLASSIFICATION":
-        return {"pixel_values": torch.randn(2, 3, _IMAGE, _IMAGE), "labels": torch.tensor([1, 3])}
-    tokens = torch.randint(3, _VOCABULARY, (2, _LENGTH))
-    return {"input_ids": tokens, "labels": tokens.clone()}
+def _sound(name: str, config: Any) -> dict[str, Tensor]:
+    """Samples, or what a model takes of them."""
+    if name == "wav2vec2-bert":
+        return {"input_features": torch.randn(2, LENGTH, config.feature_projection_input_dim)}
+    if name == "audio-spectrogram-transformer":
+        return {"input_values": torch.randn(2, config.max_length, config.num_mel_bins)}
+    return {"input_values": torch.randn(2, 1600)}

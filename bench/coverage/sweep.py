@@ -94,9 +94,9 @@ class Sweep:
         print(f"{self.kind} {name}: {_in_words(verdicts)}", flush=True)
 
     def _verdicts(self, worker: Worker, name: str) -> list[Verdict]:
-        """All samples in one step, which is fast; where that does not agree, each alone."""
+        """All samples in one step, which is fast; where that does not agree, each of several alone."""
         whole = worker.check(Task(self.kind, name, self.most, None, self.way, self.mode))
-        if whole.outcome == "agrees":
+        if whole.outcome == "agrees" or self.most == 1:
             return [whole]
         verdicts: list[Verdict] = []
         while (verdict := self._alone(worker, name, len(verdicts))) != NONE:

@@ -23,6 +23,7 @@ from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.objective import carries_gradient
 from dmc.importer.decompositions import constants, decompositions
 from dmc.importer.forward import patterns
+from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.masks import recognise_masks
 from dmc.importer.forward.randomness import Randomness
@@ -100,8 +101,10 @@ def forward_of(
             add_hook(values[name], hook)
     read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
     read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
-    forward = Forward(capture.graph, Setting(Randomness(seed, counter), capture.calls, read_only), mixed)
-    outputs = list(forward.run(*(values[name] for name in capture.inputs), *batch))
+    setting = Setting(Randomness(seed, counter), capture.calls, read_only)
+    forward = Forward(capture.graph, setting, mixed)
+    loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
+    outputs = [holding(loss, setting.conditions), *others]
     kept = len(outputs) - len(capture.replaced)
     values.update(zip(capture.replaced, outputs[kept:], strict=True))
     return values, outputs[:kept]

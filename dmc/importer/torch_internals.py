@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._C._functorch import get_unwrapped, is_batchedtensor
+from torch._functorch import predispatch
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental import proxy_tensor
 from torch.nn.modules import module as nn_module
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import _checkpoint_hook
 
 Registry = dict[str, Any]
@@ -27,6 +31,9 @@ BATCH_NORM: Any = _BatchNorm
 CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.
 _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
+
+# What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.
+VMAP_NESTING = frozenset((predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting))
 
 
 def is_of_checkpoint(hooks: object) -> bool:
@@ -107,6 +114,11 @@ def numbers_of(overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, A
     return [value for name, value in given.items() if name in named]
 
 
+def draws_numbers(target: Any) -> bool:
+    """Whether an operation of PyTorch draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
 def may_write(node: fx.Node) -> bool:
     """Whether an operation, or one in its regions, changes one of its operands."""
     schema = getattr(node.target, "_schema", None)
@@ -121,9 +133,11 @@ def makes_tensors(target: Any) -> bool:
 
 
 def regions(node: fx.Node) -> list[fx.GraphModule]:
-    """The graphs that an operation runs in another mode, as those of `torch.no_grad`."""
+    """The graphs that an operation runs in another mode, as those of `torch.no_grad`; a graph being traced has none."""
+    if (owner := node.graph.owning_module) is None:
+        return []
     named = [each for each in node.args if isinstance(each, fx.Node) and each.op == "get_attr"]
-    values = [getattr(each.graph.owning_module, str(each.target)) for each in named]
+    values = [getattr(owner, str(each.target)) for each in named]
     return [value for value in values if isinstance(value, fx.GraphModule)]
 
 
@@ -155,6 +169,28 @@ def traced_apart(operand: Tensor, convert: Callable[[], Any]) -> Any:
     return result
 
 
+def traced_node(tensor: Tensor) -> tuple[fx.Node | None, Any]:
+    """The node that computes a tensor in the graph being traced, and the object that holds that graph's constants."""
+    mode = proxy_tensor.get_proxy_mode()
+    traced: Any = None if mode is None else proxy_tensor.get_proxy_slot(tensor, mode.tracer, None)
+    return (None, None) if mode is None or traced is None else (traced.proxy.node, mode.tracer.root)
+
+
+def literal_of(node: fx.Node, root: Any) -> Tensor | None:
+    """The tensor that `torch.tensor(…)` makes of numbers in the graph being traced."""
+    if node.target is not torch.ops.aten.lift_fresh_copy.default:
+        return None
+    (source,) = node.all_input_nodes
+    return getattr(root, str(source.target), None)
+
+
+@contextmanager
+def untraced() -> Generator[None]:
+    """In this context PyTorch computes with values, although a graph is being traced."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
+
+
 def written(graph: fx.Graph) -> set[fx.Node]:
     """Tensors that are, or may be, written in place through views: all that a written tensor was computed from."""
     found: set[fx.Node] = set()
@@ -178,6 +214,8 @@ def without_torch_functions() -> Any:
 
 def storage_key(tensor: Tensor) -> int:
     """A key, equal for tensors in the same memory."""
+    while is_batchedtensor(tensor):  # of `torch.vmap`
+        tensor = get_unwrapped(tensor)
     return tensor.untyped_storage()._cdata
 
 

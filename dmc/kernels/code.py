@@ -104,10 +104,12 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     function, static = function_of(call), arguments_of(call)
     pointers = function.arg_names[: len(call.buffers)]
-    types = [_parameter(type_of(buffer, problem, recipe), view) for buffer, view in call.parameters()]
+    is_gluon = function.is_gluon()
+    types = [_parameter(type_of(buffer, problem, recipe), view, is_gluon) for buffer, view in call.parameters()]
     constants = dict(zip(function.arg_names[len(pointers) :], static, strict=True))
     signature = {**dict(zip(pointers, types, strict=True)), **dict.fromkeys(constants, "constexpr")}
     divisible = [["tt.divisibility", _ALIGNMENT]]
@@ -116,7 +118,7 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
         for index, (buffer, view) in enumerate(call.parameters())
         if view is None and buffer not in loose
     }
-    source = ASTSource(function, signature, constants, aligned)
+    source = (GluonASTSource if is_gluon else ASTSource)(function, signature, constants, aligned)
     options = {"num_warps": call.warps, "num_stages": call.stages}
     options |= {"maxnreg": call.registers} if call.registers else {}
     # Where the source lies on this machine is no part of the code.
@@ -163,6 +165,17 @@ def _maps(kernel: Any, call: Call, dtypes: Sequence[str]) -> tuple[Map | None, .
     return tuple(maps)
 
 
-def _parameter(tensor: TensorType, view: View | None) -> str:
+def _parameter(tensor: TensorType, view: View | None, is_gluon: bool) -> str:
     dtype = _TYPES.get(tensor.dtype, tensor.dtype)
-    return f"*{dtype}" if view is None else f"tensordesc<{dtype}[{','.join(map(str, view.tile))}]>"
+    if view is None:
+        return f"*{dtype}"
+    tile = f"{dtype}[{', '.join(map(str, view.tile))}]"
+    return f"tensordesc<{tile}, {_layout(tensor, view)!r}>" if is_gluon else f"tensordesc<{tile}>"
+
+
+def _layout(tensor: TensorType, view: View) -> Any:
+    """How a tile lies in shared memory, which Triton chooses by itself."""
+    from triton.experimental.gluon import language as gl
+
+    types = {"bf16": gl.bfloat16, "f16": gl.float16, "f32": gl.float32}
+    return gl.NVMMASharedLayout.get_default_for(list(view.tile), types[tensor.dtype])

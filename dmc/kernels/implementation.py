@@ -26,6 +26,10 @@ class Candidate:
     def __getitem__(self, name: str) -> int:
         return dict(self.tiles)[name]
 
+    def get(self, name: str, default: int) -> int:
+        """A parameter that not every candidate has."""
+        return dict(self.tiles).get(name, default)
+
     def __str__(self) -> str:
         return " ".join(
             [*(f"{name}={value}" for name, value in self.tiles), f"warps={self.warps} stages={self.stages}"]

@@ -16,9 +16,11 @@ from dmc.plans.megatron import megatron, megatron_bert, megatron_gpt2, megatron_
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
 from dmc.plans.resolve import check_patterns, resolve
 from dmc.plans.resolved import ResolvedPlan
+from dmc.plans.rules import Keeping
 
 __all__ = [
     "READY",
+    "Keeping",
     "Plan",
     "Recipe",
     "ResolvedPlan",

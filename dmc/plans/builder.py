@@ -12,6 +12,7 @@ from dmc.plans.rules import (
     DataParallel,
     ExpertParallel,
     Keep,
+    Offload,
     Recompute,
     Replicate,
     ReplicateInput,
@@ -107,6 +108,14 @@ class Recipe:
     def keep(self, pattern: str) -> Self:
         """Keeps what the matching modules compute for the backward pass, whatever earlier rules or a cap say."""
         return self._with(Keep(pattern, recipe=self.name))
+
+    def offload(self, pattern: str) -> Self:
+        """Moves what the matching modules compute for the backward pass to host memory, and back before it is read
+        there, with the same bits.
+
+        The copies run beside the kernels; what the module computes cheaply on a GPU is still computed again.
+        """
+        return self._with(Offload(pattern, recipe=self.name))
 
     def use(self, recipe: Recipe) -> Self:
         """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,18 @@ class Keep(Rule):
 
     verb = "keep"
     pattern: str
+
+
+@dataclass(frozen=True)
+class Offload(Rule):
+    """What the matching modules compute for the backward pass waits for it in host memory."""
+
+    verb = "offload"
+    pattern: str
+
+
+# The rules about what is kept for the backward pass.
+Keeping: TypeAlias = Recompute | Keep | Offload
 
 
 def _text(value: object) -> str:

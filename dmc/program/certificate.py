@@ -42,6 +42,7 @@ ASSUMPTIONS = (
     "machine code accesses memory as the code it is generated from; in place it reads an element before it writes it",
     "MLIR's canonicalize and cse change no value",
     "on CUDA, products of classes padded with zeros hold, where they are read, what they hold without padding",
+    "on CUDA, products with a common factor are parts of one product, and those added up one product with a longer sum",
     "devices, links and memory are free of faults",
 )
 

@@ -142,8 +142,7 @@ class Slot(msgspec.Struct, frozen=True, array_like=True):
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
     """The content of a range for part of the step: from command `first` to command `last`, inclusive.
 
-    category: "parameter", "gradient", "optimizer", "state" (other state), "input", "output", "activation",
-    "communication" or "scratch".
+    category: one of `dmc.program.categories.CATEGORIES`.
     """
 
     label: str

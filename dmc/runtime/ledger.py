@@ -45,6 +45,7 @@ class Ledger(Movements, Report):
             entries=tuple(Entry(**_with_tuples(entry, ("shape", "axes"))) for entry in data["entries"]),
             ranks=tuple(data["ranks"]),
             bounds=tuple(Bound(**_with_tuples(bound, ("axes",))) for bound in data["bounds"]),
+            offloaded=tuple(data.get("offloaded", ())),
         )
 
 

@@ -24,11 +24,13 @@ _NOTHING = "one rank: nothing is sent"
 
 def parts(movements: Movements, every: bool, exact: bool) -> list[RenderableType]:
     """What `Ledger.table` shows, one below the other."""
-    if not movements.mesh:
-        return [_NOTHING]
     size = partial(size_text, exact=exact)
+    host = [f"offloaded: {size(most)} to host memory and back, of each rank"] if (most := _offloaded(movements)) else []
+    if not movements.mesh:
+        return [_NOTHING, *host]
     return [
         _head(movements, size),
+        *host,
         _movements(movements, every, size),
         _totals(movements, size),
         _bounds(movements, size),
@@ -39,6 +41,10 @@ def _head(movements: Movements, size: Size) -> str:
     axes = ", ".join(f"{axis}={ranks}" for axis, ranks in movements.mesh.items())
     most = max(movements.ranks, default=0)
     return f"mesh {axes}: {size(movements.bytes)} in one step, at most {size(most)} from one rank"
+
+
+def _offloaded(movements: Movements) -> int:
+    return max(movements.offloaded, default=0)
 
 
 def _movements(movements: Movements, every: bool, size: Size) -> Table:

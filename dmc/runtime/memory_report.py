@@ -12,6 +12,7 @@ import numpy as np
 from dmc.program import Await, Buffer, Job, Program, Range, Record
 from dmc.program.categories import CATEGORIES
 from dmc.program.labels import short
+from dmc.program.offloading import offloaded
 from dmc.runtime.rank_memory import DEVICE, RankMemory
 from dmc.runtime.report import Report
 
@@ -54,7 +55,8 @@ def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:
         changes[buffer.first, columns[buffer.category]] += buffer.range.length
         changes[buffer.last + 1, columns[buffer.category]] -= buffer.range.length
     live = np.cumsum(changes, axis=0)[: max(len(program.commands), 1)]
-    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program))
+    moves = tuple(offloaded(program))
+    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program), moves)
 
 
 def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:

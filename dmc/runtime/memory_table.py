@@ -65,11 +65,11 @@ def _categories(memory: RankMemory, size: Size) -> Table:
 
 
 def _kept(memory: RankMemory, size: Size) -> Table:
-    made = table("activations for the backward pass, by module", "kept", "computed again")
-    kept, again = memory.kept(), memory.recomputed()
-    for module in dict.fromkeys((*kept, *again)):
-        made.add_row(module, size(kept.get(module, 0)), size(again.get(module, 0)))
-    made.add_row("all", size(sum(kept.values())), size(sum(again.values())))
+    made = table("activations for the backward pass, by module", "kept", "computed again", "offloaded")
+    columns = (memory.kept(), memory.recomputed(), memory.offloaded())
+    for module in dict.fromkeys(module for column in columns for module in column):
+        made.add_row(module, *(size(column.get(module, 0)) for column in columns))
+    made.add_row("all", *(size(sum(column.values())) for column in columns))
     return made
 
 

@@ -89,13 +89,14 @@ class Movements:
     """The movements of one step, in program order, and their sums.
 
     mesh: axis to number of ranks; empty for a step that was not compiled for a mesh. ranks: the bytes that each rank
-    sends.
+    sends. offloaded: the bytes that each rank moves to host memory and back.
     """
 
     mesh: Mapping[str, int] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     ranks: tuple[int, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    offloaded: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:

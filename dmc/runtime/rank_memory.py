@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.program import Buffer, Space
+from dmc.program import Buffer, Move, Space
 from dmc.program.categories import CATEGORIES
 from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
@@ -24,7 +24,7 @@ class RankMemory:
     """The device memory of `ranks`, whose programs are equal.
 
     arenas: bytes by memory space. buffers: those in device memory, by command. live: live bytes by command (rows) and
-    category of `CATEGORIES` (columns). labels: a name for each command.
+    category of `CATEGORIES` (columns). labels: a name for each command. moves: of what is offloaded, to host memory.
     """
 
     ranks: tuple[int, ...]
@@ -32,6 +32,7 @@ class RankMemory:
     buffers: tuple[Buffer, ...]
     live: NDArray[np.int64]
     labels: tuple[str, ...]
+    moves: tuple[Move, ...] = ()
 
     @property
     def arena(self) -> int:
@@ -89,6 +90,13 @@ class RankMemory:
     def recomputed(self) -> dict[str, int]:
         """Bytes of activations by module that the backward pass computes again, largest first."""
         return _by_module(buffer for buffer in self.buffers if buffer.label.endswith(RECOMPUTED))
+
+    def offloaded(self) -> dict[str, int]:
+        """Bytes by module that wait in host memory for the backward pass, largest first."""
+        found: Counter[str] = Counter()
+        for move in self.moves:
+            found[module_of(move.label)] += move.source.length
+        return dict(found.most_common())
 
 
 def module_of(label: str) -> str:

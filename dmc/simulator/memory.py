@@ -76,7 +76,7 @@ def memory_over_time(simulation: Simulation, rank: int, space: Space = "device")
 
 
 def _changes(simulation: Simulation, rank: int, buffers: Sequence[Buffer]) -> list[tuple[float, Buffer, bool]]:
-    """When each buffer begins (True) and ends, in order of time; at the same time, ends first."""
+    """When each buffer begins (True) and ends, in order of time."""
     spans = sorted(simulation.by_rank[rank], key=lambda span: span.command)
     uses, work = _uses(simulation, spans), [span.command for span in spans]
     changes: list[tuple[float, Buffer, bool]] = []
@@ -87,7 +87,7 @@ def _changes(simulation: Simulation, rank: int, buffers: Sequence[Buffer]) -> li
         end = simulation.step_ns if buffer.last >= max(work, default=0) else max(ends, default=0.0)
         if begin < end:
             changes += (begin, buffer, True), (end, buffer, False)
-    return sorted(changes, key=lambda change: (change[0], change[2]))
+    return sorted(changes, key=lambda change: change[0])
 
 
 _Uses = dict[Space, tuple[NDArray[np.int64], NDArray[np.float64]]]

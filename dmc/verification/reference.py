@@ -23,9 +23,9 @@ from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.optimizer import torch_optimizers
+from dmc.verification.other_means import OtherMeans
 from dmc.verification.other_roundings import NARROW, OtherRoundings
 from dmc.verification.request import Request
-from dmc.verification.roundings import OtherMeans
 
 # Elements whose squares are summed in f64 at a time.
 _PIECE = 1 << 16

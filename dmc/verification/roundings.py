@@ -1,15 +1,6 @@
-"""How far a correct computation may be from eager's because it rounds otherwise, and eager with other roundings."""
+"""How far a correct computation may be from eager's because it rounds otherwise."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-
-aten = torch.ops.aten
 
 # One unit in the last place of an f32 number, and the relative rounding error of an f32 operation; sums are in f32.
 UNIT = 2.0**-23
@@ -23,57 +14,3 @@ LONGEST_SUM = 1e-3
 def of_order(terms: int) -> float:
     """The largest relative effect of the order of so many terms of one sign on their sum."""
     return min(terms * ROUNDING, LONGEST_SUM)
-
-
-class OtherMeans(TorchDispatchMode):
-    """Inside, means are off, up or down at random, by the share of which `MARGIN` are the effect of the order of terms,
-    and at least by a unit in the last place.
-
-    In one order the mean of a constant is exact, in another it is rounded, and a normalisation multiplies what is left
-    of the constant then by up to 1 / sqrt(eps).
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = torch.Generator().manual_seed(0)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in _MEANS:
-            mean = result[1] if func is aten.var_mean.correction else result
-            mean.add_(self._error(mean, args[0]))
-        if func in _NORMALISATIONS and result[1].numel():
-            y, mean, rstd = result[:3]
-            error = self._error(mean, args[0])
-            mean.add_(error)
-            y.sub_(_NORMALISATIONS[func](error * rstd, *args).to(y.dtype))
-        return result
-
-    def _error(self, mean: Tensor, terms: Tensor) -> Tensor:
-        share = max(UNIT, of_order(terms.numel() // max(1, mean.numel())) / MARGIN)
-        signs = torch.randint(0, 2, mean.shape, generator=self.generator) * 2 - 1
-        return mean * signs * share
-
-
-def _of_channels(shift: Tensor, x: Tensor, weight: Tensor | None, *_: Any) -> Tensor:
-    shift = shift if weight is None else shift * weight
-    return shift.reshape(-1, *[1] * (x.dim() - 2)).expand_as(x)
-
-
-def _of_rows(shift: Tensor, x: Tensor, shape: Any, weight: Tensor | None, *_: Any) -> Tensor:
-    return shift.expand_as(x) if weight is None else shift * weight
-
-
-def _of_groups(shift: Tensor, x: Tensor, weight: Tensor | None, *_: Any) -> Tensor:
-    channels = shift.repeat_interleave(x.shape[1] // shift.shape[1], 1)
-    channels = channels if weight is None else channels * weight
-    return channels.reshape(*channels.shape, *[1] * (x.dim() - 2)).expand_as(x)
-
-
-_MEANS = {aten.mean.default, aten.mean.dim, aten.var_mean.correction}
-# From the error of a mean, divided by the standard deviation, to that of the result.
-_NORMALISATIONS: dict[Any, Callable[..., Tensor]] = {
-    aten.native_batch_norm.default: _of_channels,
-    aten.native_layer_norm.default: _of_rows,
-    aten.native_group_norm.default: _of_groups,
-}

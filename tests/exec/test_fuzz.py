@@ -17,7 +17,7 @@ from tests.fuzz.leaves import FLOATS
 from tests.fuzz.operators import EVERY
 from tests.fuzz.program import Leaf, Line, Program, source
 from tests.fuzz.shrink import shrink
-from tests.fuzz.train import Mode, case_of
+from tests.fuzz.train import PLAIN, Mode, case_of
 from tests.fuzz.workers import Request, Worker
 from tests.large import large_unless
 
@@ -55,6 +55,12 @@ def test_what_was_found(worker: Worker, path: Path) -> None:
 def test_compiled_steps(worker: Worker, mode: Mode) -> None:
     verdict = worker.check(Request(source(_program()), "compiled", mode))
     assert verdict.outcome == "agrees", verdict
+
+
+def test_a_program_says_its_mode() -> None:
+    for mode in MODES:
+        assert case_of(source(_program(), mode=repr(mode))).fresh().mode == mode
+    assert case_of(source(_program())).mode == PLAIN
 
 
 def test_a_wrong_decomposition_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,11 +64,11 @@ def alone() -> Step:
 
 @pytest.fixture(scope="module")
 def whole() -> list[float]:
-    """Eager's losses of the whole batch."""
+    """Eager's losses of the whole batch, learnt by heart: they fall only where every rank's gradient is taken."""
     case = _case(2 * ROWS)
     optimizer = torch.optim.AdamW(case.model.parameters(), lr=1e-3, weight_decay=0.1)
     trainer = EagerTrainer(case.model, case.loss, optimizer, clip_grad_norm=1.0, precision="bf16-mixed")
-    return [trainer.step(case.example(seed)) for seed in range(STEPS)]
+    return [trainer.step(case.example(0)) for _ in range(STEPS)]
 
 
 def _kinds(step: Step) -> tuple[Counter[str], int, int]:
@@ -94,6 +94,6 @@ def test_a_rank_has_the_kernels_of_one_alone(alone: Step, whole: list[float], wa
     moved = [each for each in job.programs[0].commands if isinstance(each, Collective)]
     large = [each for each in moved if each.reduction is not None and each.count >= WIDTH * WIDTH]
     assert large and {each.dtype for each in large} == {"bf16"}
-    losses = train(step, [_case(2 * ROWS).example(seed) for seed in range(STEPS)])
+    losses = train(step, [_case(2 * ROWS).example(0)] * STEPS)
     assert_losses_close(losses, whole, TOLERANCE["bf16-mixed"])
     assert step.differing_replicas() == ()

@@ -11,6 +11,8 @@ from torch.nn import functional
 import dmc
 from tests.compiled import assert_descends_as_eager
 
+SEGMENTS = torch.tensor([1, 0, 5])
+
 
 class Mathematics(nn.Module):
     """A parameter for each group of functions."""
@@ -30,7 +32,8 @@ class Mathematics(nn.Module):
             linalg.eigvalsh(wide @ wide.T),
             linalg.matrix_exp(0.1 * self.matrix),
             torch.special.i0e(4.0 * x) + torch.special.ndtri(x) * torch.special.erfcx(x) + torch.erfc(x),
-            torch.segment_reduce(x.view(6, 2), "mean", lengths=torch.tensor([1, 0, 5]), initial=1.0),
+            *(torch.segment_reduce(x.view(6, 2), how, lengths=SEGMENTS, initial=1.0) for how in ("mean", "max")),
+            linalg.svdvals(wide),
             functional.grid_sample(self.image, self.grid, align_corners=False),
             functional.interpolate(self.image, size=(3, 3), mode="bicubic", antialias=True),
             torch.cov(self.matrix) * self.bags(index).sum(),

@@ -58,7 +58,7 @@ def _branch_on_data(x: torch.Tensor) -> torch.Tensor:
 
 
 def _complex(x: torch.Tensor) -> torch.Tensor:
-    return torch.fft.rfft(x).abs()
+    return torch.fft.rfft(x).tanh().abs()
 
 
 def _sparse(x: torch.Tensor) -> torch.Tensor:
@@ -73,8 +73,12 @@ def _large_svd(x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.svdvals(x.repeat(3, 3))
 
 
+def _all_of_a_part_as_strided(x: torch.Tensor) -> torch.Tensor:
+    return (x * 1.0)[:2].as_strided((4, 1), (x.shape[1], 1))
+
+
 def _columns_as_strided(x: torch.Tensor) -> torch.Tensor:
-    return x.t().as_strided((2, 2), (1, 1))
+    return x[:, 1:].as_strided((2, 2), (1, 1))
 
 
 def _to_unsigned(x: torch.Tensor) -> torch.Tensor:
@@ -127,7 +131,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "boolean-index": (_boolean_index, "index|nonzero"),
     "length-from-data": (_length_from_data, "slice|item|argmax"),
     "branch-on-data": (_branch_on_data, "data|item|bool"),
-    "complex": (_complex, "complex|fft"),
+    "complex": (_complex, r"aten\.tanh\S* is complex"),
     "sparse": (_sparse, "sparse"),
     "next-number": (_next_number, r"no lowering for 'aten\.nextafter'"),
     "large-svd": (_large_svd, r"aten\.linalg_svdvals: finds .*singular values of a matrix of 18 columns"),
@@ -139,7 +143,8 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
         r"aten\.add_\S* writes into a tensor whose elements share memory",
     ),
     "overlapping-windows": (_overlapping_windows, r"aten\.add_\S* writes into a tensor whose elements share memory"),
-    "another-layout": (_columns_as_strided, "is not contiguous"),
+    "part-of-memory": (_columns_as_strided, "a part of a tensor in memory"),
+    "beyond-a-part": (_all_of_a_part_as_strided, "a part of a tensor in memory"),
     "unique": (_unique, "unique"),
     "hardly-dropped": (_hardly_dropped, r"drops with probability 1e-06, which rounds to 0 in"),
     "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 1 in"),

@@ -16,11 +16,12 @@ import dmc
 from dmc.errors import ArtifactError, InputError
 from dmc.runtime.memory_report import report
 from tests.exec.test_evaluation import Net
-from tests.large import large
+from tests.large import large_unless
 
 SIZES = (8, 4)
 # One rank is in an example, the buckets; ZeRO-3 also splits what ZeRO-2 does.
-PLANS = [*(pytest.param(each, marks=large) for each in (None, dmc.plans.zero2("dp"))), dmc.plans.zero3("dp")]
+ZERO3 = dmc.plans.zero3("dp")
+PLANS = large_unless((ZERO3,), (None, dmc.plans.zero2("dp"), ZERO3))
 
 
 def _batch(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

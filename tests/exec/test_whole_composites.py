@@ -10,30 +10,17 @@ import pytest
 import torch
 
 import dmc
-from dmc import dialect
-from dmc._mlir import ir
-from dmc.analysis.kernels.problems import PlacedProblem, problem_of_body
 from dmc.passes.scheduled.inline_composites import WHOLE
 from dmc.runtime import Step
-from dmc.step_function import functions, symbol
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
+from tests.kernels import problems
 from tests.large import large, large_unless
 from tests.models import bert, build, gpt2, vit
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 STEPS = 4
-
-
-def problems(step: Step) -> dict[str, PlacedProblem]:
-    """The problems of the step's kernels that have one, by the kernel's name."""
-    text = next(text for stem, text in step.snapshot().ir.items() if stem.endswith("planned"))
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(text)
-        found = {symbol(each): problem_of_body(each) for each in functions(module)}
-    return {name: each for name, each in found.items() if each is not None}
 
 
 def kernels(step: Step) -> set[str]:

@@ -13,6 +13,7 @@ import dmc
 from bench.coverage.check import check
 from bench.coverage.steps import Sample
 from tests.compiled import assert_descends_as_eager
+from tests.interpreted import assert_trains_as_eager
 from tests.large import large_unless
 
 
@@ -108,3 +109,31 @@ def test_places_descend_as_eager() -> None:
     torch.manual_seed(0)
     verdict = check([Sample(Rows(), (torch.tensor([2, 0, 3]),))])
     assert verdict.outcome == "agrees", verdict.text
+
+
+class Assigned(nn.Module):
+    """Vectors, numbers and rows that have a gradient, assigned or added at masks; windows of transposed memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.vector = nn.Parameter(torch.randn(3, 4, 5)), nn.Parameter(torch.randn(5))
+        self.number, self.rows = nn.Parameter(torch.randn(())), nn.Parameter(torch.randn(3, 1, 5))
+        self.row = nn.Conv1d(4, 2, 2, padding="valid", bias=False)
+        self.image = nn.Conv2d(1, 2, 2, stride=2, padding="valid", bias=False)
+
+    def forward(self, mask: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        one, two = self.x * 2.0, self.x.clone()
+        one[mask] = self.vector
+        one[:, columns] = self.rows
+        two = two.index_put((mask,), self.vector, accumulate=True)
+        two[mask.any(1)] = self.number
+        turned = (one * two).transpose(0, 1)
+        windows = turned.as_strided((4, 5, 5), (10, 5, 1))
+        images = self.image(one.unsqueeze(1)).sum() + self.row(two).square().sum()
+        return (windows * torch.arange(100.0).view(4, 5, 5)).mean() + images
+
+
+def test_assignments_at_masks_and_windows_of_memory(context: Any) -> None:
+    torch.manual_seed(0)
+    batches = [(torch.rand(3, 4) < 0.4, torch.rand(4) < 0.5, torch.zeros(())) for _ in range(2)]
+    assert_trains_as_eager(context, Assigned(), lambda result, _: result, batches)

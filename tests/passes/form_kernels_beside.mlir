@@ -60,8 +60,9 @@ func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<64x64xf32> {dm
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<64x64xf32>
   %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x64xf32>) -> tensor<64x64xf32>
-  %y = linalg.matmul ins(%x, %w : tensor<64x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<64x64xf32>)
+  %p = linalg.matmul ins(%x, %w : tensor<64x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<64x64xf32>)
       -> tensor<64x64xf32>
+  %y = arith.negf %p : tensor<64x64xf32>
   %z = math.exp %x : tensor<64x64xf32>
   return %y, %z : tensor<64x64xf32>, tensor<64x64xf32>
 }

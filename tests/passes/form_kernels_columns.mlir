@@ -90,3 +90,73 @@ func.func @step(%dy: tensor<16x8xbf16> {dm.name = "dy"}, %w: tensor<8x32xbf16> {
   return %dx, %db : tensor<16x32xbf16>, tensor<32xf32>
 }
 }
+
+// -----
+
+// What reads the same is made with them, as an activation beside its gradient, wherever it stands.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[DY:[^:]+]]: {{[^%]+}}, %[[W:[^:]+]]: {{[^%]+}}, %[[X:[^:]+]]:
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[DY]], %[[W]]) {body = @matmul_0
+// CHECK-NEXT: %[[R:.+]]:3 = "dm.kernel"(%[[P]], %[[X]]) {body = @reduce_0
+// CHECK-NEXT: return
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xf32> {dm.name = "dy"}, %w: tensor<8x32xf32> {dm.name = "w"},
+                %x: tensor<16x32xf32> {dm.name = "x"})
+    -> (tensor<16x32xf32> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}, tensor<16x32xf32> {dm.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xf32>, tensor<8x32xf32>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %x : tensor<16x32xf32>, tensor<16x32xf32>) outs(%empty : tensor<16x32xf32>) {
+    ^bb0(%in: f32, %at: f32, %out: f32):
+      %e = math.erf %at : f32
+      %d = arith.mulf %in, %e : f32
+      linalg.yield %d : f32
+  } -> tensor<16x32xf32>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  %y = math.tanh %x : tensor<16x32xf32>
+  return %dx, %db, %y : tensor<16x32xf32>, tensor<32xf32>, tensor<16x32xf32>
+}
+}
+
+// -----
+
+// Near miss: what the function makes is read by the epilogue of a product. Apart, it would be written and read.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[DY:[^:]+]]: {{[^%]+}}, %[[W:[^:]+]]: {{[^%]+}}, %[[X:[^:]+]]:
+// CHECK-NEXT: %[[DX:.+]] = "dm.kernel"(%[[DY]], %[[W]], %[[X]]) {body = @matmul_0
+// CHECK-NEXT: %[[B:.+]] = "dm.kernel"(%[[DX]]) {body = @reduce_0
+// CHECK-NEXT: return %[[DX]], %[[B]]
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xf32> {dm.name = "dy"}, %w: tensor<8x32xf32> {dm.name = "w"},
+                %x: tensor<16x32xf32> {dm.name = "x"})
+    -> (tensor<16x32xf32> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xf32>, tensor<8x32xf32>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %e = math.erf %x : tensor<16x32xf32>
+  %dx = arith.mulf %p, %e : tensor<16x32xf32>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %dx, %db : tensor<16x32xf32>, tensor<32xf32>
+}
+}

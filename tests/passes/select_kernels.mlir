@@ -47,3 +47,29 @@ func.func @step(%x: tensor<4x8xf32>) -> tensor<8x8xf32> {
   %y = "dm.kernel"(%x) {body = @join} : (tensor<4x8xf32>) -> tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }
+
+// -----
+
+// A computation by elements may replace its operand. A composite that is opened may not: its loops are not known here.
+// CHECK-LABEL: func.func private @double
+// CHECK-SAME: dm.in_place = [array<i64: 0, 0>]
+// CHECK-LABEL: func.func private @whole
+// CHECK-SAME: dm.in_place = []
+func.func private @double(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = arith.addf %x, %x : tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
+func.func private @turned(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %empty = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.transpose ins(%x : tensor<8x8xf32>) outs(%empty : tensor<8x8xf32>) permutation = [1, 0]
+  return %y : tensor<8x8xf32>
+}
+func.func private @whole(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = "dm.composite"(%x) {kind = "turn", decomposition = @turned, parameters = {}} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
+func.func @step(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = "dm.kernel"(%x) {body = @double} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z = "dm.kernel"(%y) {body = @whole} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %z : tensor<8x8xf32>
+}

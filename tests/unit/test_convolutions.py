@@ -34,4 +34,4 @@ def test_convolution(rank: int, groups: int, window: tuple[int, int, int], trans
 def test_what_torch_mlir_does_well_is_left_to_it() -> None:
     x, weight = torch.randn(1, 2, 5, 5), torch.randn(2, 2, 3, 3)
     own = convolutions.OWN[aten.convolution.default]
-    assert own(x, weight, None, [1], [0], [1], False, [0], 1) is NotImplemented
+    assert own(x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1) is NotImplemented

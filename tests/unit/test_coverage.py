@@ -10,7 +10,7 @@ from transformers import GPT2Config
 
 from bench.coverage import architectures
 from bench.coverage.check import OUTSIDE, check
-from bench.coverage.report import classified, summary
+from bench.coverage.report import classified, known, summary
 from bench.coverage.steps import Sample, case_of
 from bench.coverage.sweep import NONE, Sweep, Task, entries
 from tests.fuzz import workers
@@ -65,6 +65,7 @@ def test_the_worst_sample_decides() -> None:
     assert found[1].reason == "1 of 2 samples: aten.x cannot be compiled"
     result = summary(found)
     assert (result["right"], result["refused"], result["wrong"], result["outside"]) == (1, 2, 1, 1)
+    assert sorted(known(result), key=lambda each: each.name) == found, "a later report keeps them"
     assert result["lists"]["right"] == ["a"] and result["lists"]["refused"]["e"] == "crashes: SIGSEGV"
 
 
@@ -88,6 +89,16 @@ def test_what_no_step_contains_is_told() -> None:
 def test_a_large_model_is_refused_before_it_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its table alone would need more than there are addresses."""
     large = GPT2Config(vocab_size=1 << 42, n_embd=32, n_head=4, n_layer=1)
-    monkeypatch.setattr(architectures, "_tiny", lambda *_: large)
+    monkeypatch.setattr(architectures, "tiny", lambda *_: large)
     with pytest.raises(ValueError, match=r"^140737\d{9} parameters, though its sizes are small"):
         architectures.samples("gpt2")
+
+
+def test_a_refusal_is_outside_for_what_it_names() -> None:
+    """A model may contain what no step does, and be refused for something else."""
+    x = torch.randn(3, requires_grad=True)
+    chosen = check([Sample(lambda x: x[x > 0.0], (x,))])
+    assert chosen.kind == OUTSIDE and chosen.text.startswith("a shape depends on data: aten.index")
+    # PyTorch says so of every index.
+    other = check([Sample(lambda x: torch.nextafter(x[torch.tensor([1, 0, 2])], x + 1.0), (x,))])
+    assert other.outcome == "refused" and other.kind != OUTSIDE

@@ -15,6 +15,7 @@ from tests.decomposed import assert_decomposes
 RTOL = 1e-3
 aten = torch.ops.aten
 own_eigh, own_svd = eigen.OWN[aten._linalg_eigh.default], eigen.OWN[aten._linalg_svd.default]
+own_pinv = eigen.OWN[aten.linalg_pinv.atol_rtol_tensor]
 
 
 def _function_of_symmetric(a: Tensor) -> Tensor:
@@ -29,7 +30,7 @@ def _product_of_parts(a: Tensor) -> Tensor:
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigenvalues": lambda a: linalg.eigvalsh(a + a.mT),
-    "of-one-triangle": lambda a: linalg.eigvalsh(a, UPLO="U"),
+    "of-one-triangle": lambda a: linalg.eigvalsh(a, UPLO="u"),
     "eigenvectors": _function_of_symmetric,
     "singular-values": linalg.svdvals,
     "singular-vectors": _product_of_parts,
@@ -78,11 +79,34 @@ def test_parts_of_any_rank_and_size(rows: int, columns: int, rank: int, scale: f
         torch.testing.assert_close(each @ each.mT, torch.eye(each.shape[-1]).expand(each.shape), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [2, 16])
+def test_equal_columns(size: int) -> None:
+    """Half a right angle apart, or without anything left but roundings, whose squares vanish."""
+    for a in (torch.ones(size, size), torch.ones(size, size) + torch.eye(size)):
+        values, vectors = own_eigh(a)
+        torch.testing.assert_close((vectors * values) @ vectors.mT, a, rtol=0, atol=1e-5)
+        u, values, v = own_svd(a)
+        torch.testing.assert_close((u * values) @ v, a, rtol=0, atol=1e-5)
+        torch.testing.assert_close(u @ u.mT, torch.eye(size), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_pseudoinverses_leave_out_small_values(hermitian: bool) -> None:
+    torch.manual_seed(4)
+    vectors = linalg.qr(torch.randn(5, 5)).Q
+    a = (vectors * torch.tensor([-3.0, 1.0, 0.1, 0.02, 0.0])) @ vectors.mT
+    for atol, rtol in ((None, None), (None, 0.1), (0.2, None), (0.2, 0.1), (0.01, 0.1)):
+        given = {name: None if x is None else torch.tensor(x) for name, x in (("atol", atol), ("rtol", rtol))}
+        own = own_pinv(a, hermitian=hermitian, **given)
+        torch.testing.assert_close(own, linalg.pinv(a, hermitian=hermitian, **given), rtol=RTOL, atol=1e-3)
+
+
 def test_shapes_without_elements() -> None:
     for shape in ((0, 0), (2, 0), (2, 0, 3)):
         for full in (False, True):
             expected = linalg.svd(torch.zeros(shape), full_matrices=full)
             assert [each.shape for each in own_svd(torch.zeros(shape), full)] == [each.shape for each in expected]
+        assert own_pinv(torch.zeros(shape)).shape == linalg.pinv(torch.zeros(shape)).shape
 
 
 def test_a_large_matrix_is_refused() -> None:

@@ -97,7 +97,7 @@ def test_the_command_prints_what_fits_and_what_does_not(
     assert main(command) == 0
     assert seen == [({"model": None, "optimizer": None, "example": (), "target": "cuda"}, 2000)]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["8", "1.30", "kB", "0", "0.000", "0.01"] in lines
+    assert ["8", "1.30", "kB", "0", "0", "B", "0.000", "0.01"] in lines
     assert "largest: 27; fastest per sample: 27" in [" ".join(line) for line in lines]
     assert any(line[:1] == ["batch"] and line[-2:] == ["2.00", "kB"] for line in lines)
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")

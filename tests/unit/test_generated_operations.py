@@ -160,6 +160,18 @@ def test_functions_are_accurate(context: Any, name: str, ends: tuple[int, int]) 
     assert np.all(np.abs(made.numpy()[finite] - exact[finite]) <= 4 * spacing)
 
 
+@pytest.mark.parametrize("call", ["math.exp %a0", "math.expm1 %a0", "math.powf %a0, %a0"])
+def test_functions_of_f64_have_its_range(context: Any, call: str) -> None:
+    """A model may compute in f64 what f32 cannot hold."""
+    module = each("f64", f"%r0 = {call} : f64", "f64", "5x30")
+    generated = generate(regions_of(module)["region"])
+    x = torch.cat([torch.linspace(-120.0, -1e-3, 75), torch.linspace(1e-3, 120.0, 75)]).double().reshape(5, 30)
+    x = x.abs() if "powf" in call else x
+    (made,) = interpret(generated.problem, generated.recipes[0], (x,))
+    wanted = {"math.exp": x.exp(), "math.expm1": x.expm1(), "math.powf": x**x}[call.split(maxsplit=1)[0]]
+    torch.testing.assert_close(made, wanted, rtol=1e-6, atol=0.0)
+
+
 def test_exponentials_at_the_ends(context: Any) -> None:
     module = each("f32", "%r0 = math.exp %a0 : f32", "f32", "5x30")
     generated = generate(regions_of(module)["region"])

@@ -16,7 +16,7 @@ from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of, root_of, write_keeping
 from dmc.analysis.tasks.footprint import footprint
 from dmc.dialect.labels import kernel_label_of
-from dmc.errors import MemoryCapError, PlanError
+from dmc.errors import PlanError
 from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.keep.choice import choose
 from dmc.passes.scheduled.keep.replay import replay
@@ -27,13 +27,9 @@ from dmc.passes.scheduled.schedule import Schedule
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from tests.meanings import said
-from tests.scheduled_modules import MACHINE, arena_of, graph_of, random_module, results_of
+from tests.scheduled_modules import MACHINE, assert_a_cap_is_kept, bytes_of, graph_of, random_module
 
 NOTHING = Wanted({}, frozenset())
-
-
-def _bytes(module: ir.Module) -> list[list[bytes]]:
-    return [[result.tobytes() for result in own] for own in results_of(module)]
 
 
 def _recomputed(module: ir.Module) -> list[ir.Operation]:
@@ -45,14 +41,14 @@ def _recomputed(module: ir.Module) -> list[ir.Operation]:
 @pytest.mark.parametrize("seed", range(16))
 def test_any_kernels_may_run_again(seed: int) -> None:
     module = random_module(seed, 20 + seed)
-    step, expected, meant = step_of(graph_of(module)), _bytes(module), said(module)
+    step, expected, meant = step_of(graph_of(module)), bytes_of(module), said(module)
     random = Random(seed).randrange
     again = {each: random(len(step.graph.order)) for each in step.kernels() if random(2)}
     predicted = replay(step, again).peak
     rewrite(step, again)
     module.operation.verify()
     dm.verify_symbols(module)
-    assert _bytes(module) == expected
+    assert bytes_of(module) == expected
     assert said(module).differences(meant) == []
     after = graph_of(module)
     # State that is read again may not be replaced in place; a value with fewer readers may be reduced in place.
@@ -65,17 +61,7 @@ def test_any_kernels_may_run_again(seed: int) -> None:
 def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) -> None:
     with ir.Context() as context, ir.Location.unknown():
         dm.load(context)
-        module = random_module(seed, 40)
-        expected, cap = _bytes(module), arena_of(module) * percent // 100
-        text = str(module)
-        try:
-            _fitted(module, cap)
-        except MemoryCapError as error:
-            cap = int(error.hint.split("memory_cap=")[1].split(",")[0])
-            module = ir.Module.parse(text)
-            _fitted(module, cap)
-        assert arena_of(module) <= cap
-        assert _bytes(module) == expected
+        assert_a_cap_is_kept(random_module(seed, 40), percent, _fitted)
 
 
 def _fitted(module: ir.Module, cap: int) -> None:

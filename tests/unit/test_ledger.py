@@ -119,6 +119,9 @@ def test_what_looks_like_markup_is_printed() -> None:
 
 def test_one_rank_says_so() -> None:
     assert Ledger().table() == "one rank: nothing is sent"
+    moved = Ledger(offloaded=(2000,))
+    assert moved.table().splitlines()[-1:] == ["offloaded: 2.00 kB to host memory and back, of each rank"]
+    assert Ledger.from_json(json.loads(json.dumps(moved.to_json()))) == moved
 
 
 def test_what_asked_for_what_has_a_label() -> None:

@@ -59,8 +59,18 @@ def test_tensors_as_matrices() -> None:
     assert_same(lambda x, y: by_rule(solve, x, y, [0, 2]), lambda x, y: solve(x, y, [0, 2]), a, b, rtol=RTOL)
 
 
-def test_a_large_exponential_is_no_number() -> None:
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_reflections_of_any_size(scale: float) -> None:
+    """Squares of tiny and large numbers are none."""
+    q, r = matrices.OWN[torch.ops.aten.linalg_qr.default](B * scale)
+    expected = linalg.qr(B)
+    torch.testing.assert_close((q, r / scale), (expected.Q, expected.R), rtol=RTOL, atol=1e-5)
+
+
+def test_exponentials_of_any_size() -> None:
     own = matrices.OWN[torch.ops.aten.linalg_matrix_exp.default]
+    for each in (torch.zeros(2, 0, 0), torch.ones(8, 8)):
+        torch.testing.assert_close(own(each), linalg.matrix_exp(each), rtol=1e-5, atol=0.0)
     assert own(torch.full([2, 2], -1e6)).isnan().all() and own(-1e4 * torch.eye(2)).eq(0.0).all()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmc.errors import DmcError
-from dmc.program import Buffer, Job, Kernel, Launch, Operand, Program, Range
+from dmc.program import Buffer, Job, Kernel, Launch, Move, Operand, Program, Range, Slot
 from dmc.program.program import Lane, Space
 from dmc.runtime.memory_plot import page, plot, sample
 from dmc.runtime.memory_report import report
@@ -145,24 +145,31 @@ def test_inspect_tells_what_a_planned_step_holds() -> None:
     assert (held["gradients"], held["activations"], held["arena"]) == (512, 812, HUGE + 768)
 
 
-def test_what_is_kept_and_what_is_computed_again() -> None:
+def test_what_is_kept_computed_again_and_offloaded() -> None:
     def buffer(label: str, first: int, last: int) -> Buffer:
         return Buffer(label, "activation", Range("device", 256 * first, 100), first, last)
 
     buffers = (
-        buffer("h.0.mlp", 0, 2),
+        buffer("h.0.mlp", 0, 5),
         buffer("h.1.mlp", 1, 1),
-        buffer("h.1.mlp, recomputed", 2, 4),
-        buffer("h.1.mlp, backward", 3, 4),
+        buffer("h.1.mlp, recomputed", 5, 7),
+        buffer("h.1.mlp, backward", 6, 7),
     )
     labels = ("h.0.mlp", "h.1.mlp", "h.1.mlp, backward", "h.1.mlp, recomputed", "h.0.mlp, backward")
     launches = tuple(Launch(0, "k", (), (), label=label) for label in labels)
-    program = Program(0, {"device": 2048}, (Lane("compute", "compute"),), (), launches, buffers)
+    lanes = (Lane("compute", "compute"), Lane("out", "copy_out"), Lane("in", "copy_in"))
+    device, host, loss = Range("device", 0, 100), Range("pinned_host", 256, 100), Range("pinned_host", 0, 100)
+    copies = (Move(1, device, host, "h.2.mlp"), Move(2, host, device, "h.2.mlp"), Move(1, device, loss, "loss"))
+    slots = (Slot("loss", "output", "f32", (25,), loss),)
+    program = Program(
+        0, {"device": 2048, "pinned_host": 512}, lanes, slots, (*launches[:2], *copies, *launches[2:]), buffers
+    )
     made = report(Job({"dp": 1}, (), {"k": _KERNEL}, (program,)))
     (memory,) = made.ranks
-    assert (memory.kept(), memory.recomputed()) == ({"h.0": 100}, {"h.1": 100})
+    assert (memory.kept(), memory.recomputed(), memory.offloaded()) == ({"h.0": 100}, {"h.1": 100}, {"h.2": 100})
     text = made.text(100)
-    assert [line.split() for line in text.splitlines() if line.startswith(("h.0  ", "h.1  "))][:2] == [
-        ["h.0", "100", "B", "0", "B"],
-        ["h.1", "0", "B", "100", "B"],
+    assert [line.split() for line in text.splitlines() if line.startswith(("h.0  ", "h.1  ", "h.2  "))][:3] == [
+        ["h.0", "100", "B", "0", "B", "0", "B"],
+        ["h.1", "0", "B", "100", "B", "0", "B"],
+        ["h.2", "0", "B", "0", "B", "100", "B"],
     ]

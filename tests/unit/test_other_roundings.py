@@ -1,4 +1,4 @@
-"""What the fuzzer takes for rounding, and what not."""
+"""Eager with other roundings; what the fuzzer takes for rounding, and what not."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from dmc.verification.other_roundings import OtherRoundings
+from dmc.verification.other_roundings import NARROW, OtherRoundings
 from tests.fuzz.compare import is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Trace, by_eager, case_of
 
+softmax_backward = torch.ops.aten._softmax_backward_data
 FINDS = Path(__file__).parents[1] / "fuzz" / "finds"
 TEXT = """
 import torch
@@ -79,3 +80,26 @@ def test_exact_operations_are_left_alone() -> None:
         changed = values.clone().exp_()
     torch.testing.assert_close(changed, values.exp(), rtol=1e-6, atol=0.0)
     assert not torch.equal(changed, values.exp())
+
+
+def test_only_the_given_types_are_rounded_otherwise() -> None:
+    values = torch.tensor([1.0, 2.0, 5.0])
+    with OtherRoundings(0, NARROW):
+        wide, narrow = values / 3, values.bfloat16() / 3
+    assert torch.equal(wide, values / 3)
+    assert not torch.equal(narrow, values.bfloat16() / 3)
+
+
+def test_a_nan_has_either_sign() -> None:
+    with OtherRoundings(0):
+        signs = (torch.zeros(64) / 0.0).signbit()
+    assert signs.any() and not signs.all()
+
+
+def test_the_two_parts_of_a_softmaxs_gradient_need_not_cancel() -> None:
+    y, dy = torch.tensor([1.0, 0.0]), torch.tensor([0.1, 0.3])
+    assert torch.equal(softmax_backward(dy, y, -1, torch.float32), torch.zeros(2))
+    with OtherRoundings(0):
+        rounded, exact = (softmax_backward(each, y, -1, torch.float32) for each in (dy, dy.half().float()))
+    assert rounded.abs().tolist() == pytest.approx([0.3 * torch.finfo(torch.float32).eps, 0.0])
+    assert torch.equal(exact, torch.zeros(2))

@@ -96,6 +96,10 @@ def test_views_of_memory() -> None:
         assert own.stride() == each.stride()
         own = places.OWN[aten.new_empty_strided.default](Y, each.shape, each.stride())
         assert (own.shape, own.stride()) == (each.shape, each.stride())
+    # One channel, as the last.
+    image = torch.randn(30).as_strided((2, 1, 5, 3), (15, 1, 3, 1))
+    own = places.OWN[aten.as_strided.default](image, (3, 4), (2, 5), 1)
+    torch.testing.assert_close(own, image.as_strided((3, 4), (2, 5), 1))
     # Elsewhere in its memory, and with gaps.
     for each in (X[1:], X.expand(2, *X.shape), X[:, :, ::2].clone(memory_format=torch.preserve_format)[..., 1:]):
         assert places.OWN[aten.as_strided.default](each, (2, 1), (2, 5), 1) is NotImplemented

@@ -61,6 +61,8 @@ def test_windows_of_what_is_not_finite() -> None:
     _compare(aten.adaptive_max_pool2d.default, x, [5, 4])
     _compare(aten.upsample_bilinear2d.vec, x, [9, 11], False, None)
     _compare(aten.upsample_bicubic2d.vec, x, None, False, [1.1, 1.1])
+    _compare(aten._upsample_bilinear2d_aa.vec, x, [3, 4], False, None)
+    _compare(aten._upsample_bicubic2d_aa.vec, x, [7, 2], False, None)
 
 
 @pytest.mark.parametrize("aligned", [False, True])
@@ -87,8 +89,9 @@ def test_images_without_aliases(kind: str, aligned: bool) -> None:
     target = getattr(aten, f"_upsample_{kind}2d_aa").vec
     for size in ((3, 2), (7, 6), (12, 4), (1, 1)):
         _compare(target, _image(2), size, aligned, None)
-    for scales in ([0.5, 0.7], [1.7, 0.4]):
+    for scales in ([0.5, 0.7], [1.7, 0.4], [1.1, 0.4]):
         _compare(target, _image(2), None, aligned, scales)
-    _compare(aten._upsample_bilinear2d_aa.default, _image(2), [3, 9], aligned, None, None)
+    for given in ((None, None), (0.7, None), (0.7, 1.4)):
+        _compare(aten._upsample_bilinear2d_aa.default, _image(2), [3, 9], aligned, *given)
     with pytest.raises(ImportFailure, match="to a width of one"):
         by_rule(target, _image(2), (3, 1), aligned, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -143,29 +144,57 @@ def test_every_candidate_is_in_order_and_keeps_to_the_cap(seed: int) -> None:
             assert footprint(graph, order).peak <= 2 * cap
 
 
+# Composites whose code may work in place, or not.
+IN_PLACE = """
+func.func private @make() -> T {
+  %c = arith.constant dense<0.0> : T
+  return %c : T
+}
+func.func private @one(%x: T) -> T attributes {dm.in_place = [array<i64: 0, 0>]} {
+  %y = "dm.composite"(%x) {kind = "slope", decomposition = @same, parameters = {}} : (T) -> T
+  return %y : T
+}
+func.func private @same(%x: T) -> T attributes {dm.in_place = []} {
+  %y = "dm.composite"(%x) {kind = "slope", decomposition = @same, parameters = {}} : (T) -> T
+  return %y : T
+}
+func.func private @two(%x: T, %y: T) -> (T, T)
+    attributes {dm.in_place = [array<i64: 0, 0>, array<i64: 0, 1>, array<i64: 1, 0>]} {
+  %p, %q = "dm.composite"(%x, %y) {kind = "slopes", decomposition = @same, parameters = {}} : (T, T) -> (T, T)
+  return %p, %q : T, T
+}
+func.func @step(%w: T {dm.name = "w", dm.role = "input"}) -> (T {dm.name = "one"}, T {dm.name = "other"}) {
+  %a = "dm.kernel"() {body = @make, COST} : () -> T
+  %b = "dm.kernel"() {body = @make, COST} : () -> T
+  BODY
+}"""
+ONE = '%{} = "dm.kernel"(%{}) {{body = @one, COST}} : (T) -> T'
+TWO = '%p, %q = "dm.kernel"(%a, %b) {body = @two, COST} : (T, T) -> (T, T)'
+
+
 @pytest.mark.usefixtures("context")
-@pytest.mark.parametrize(("pair", "last", "storages"), [("0, 0", "%b", 2), ("0, 0", "%a", 3), ("", "%b", 3)])
-def test_a_composite_that_works_in_place_takes_no_second_memory(pair: str, last: str, storages: int) -> None:
-    """%y replaces %a where its code allows it, and nothing reads %a later."""
-    allowed = f"array<i64: {pair}>" if pair else ""
-    kernel = "bytes = 512 : i64, flops = 64 : i64"
-    module = ir.Module.parse(f"""
-      func.func private @make() -> tensor<64xf32> {{
-        %c = arith.constant dense<0.0> : tensor<64xf32>
-        return %c : tensor<64xf32>
-      }}
-      func.func private @plain(%x: tensor<64xf32>) -> tensor<64xf32> {{
-        return %x : tensor<64xf32>
-      }}
-      func.func private @whole(%x: tensor<64xf32>) -> tensor<64xf32> attributes {{dm.in_place = [{allowed}]}} {{
-        %y = "dm.composite"(%x) {{kind = "slope", decomposition = @plain, parameters = {{}}}}
-            : (tensor<64xf32>) -> tensor<64xf32>
-        return %y : tensor<64xf32>
-      }}
-      func.func @step() -> (tensor<64xf32> {{dm.name = "z"}}, tensor<64xf32> {{dm.name = "y"}}) {{
-        %a = "dm.kernel"() {{body = @make, {kernel}}} : () -> tensor<64xf32>
-        %b = "dm.kernel"() {{body = @make, {kernel}}} : () -> tensor<64xf32>
-        %y = "dm.kernel"(%a) {{body = @whole, {kernel}}} : (tensor<64xf32>) -> tensor<64xf32>
-        return {last}, %y : tensor<64xf32>, tensor<64xf32>
-      }}""")
-    assert len({storage for task in graph_of(module).tasks for storage in task.writes}) == storages
+@pytest.mark.parametrize(
+    ("kernels", "returned", "storages"),
+    [
+        ((ONE.format("y", "a"),), "%b, %y", 2),
+        ((ONE.format("y", "a").replace("@one", "@same"),), "%b, %y", 3),
+        # Others read the operand, or it is an argument's.
+        ((ONE.format("y", "a"),), "%a, %y", 3),
+        ((ONE.format("y", "a"), ONE.format("z", "a")), "%y, %z", 4),
+        ((ONE.format("y", "w"),), "%b, %y", 3),
+        # Only the second kernel reads what the first made in place; or others do, too.
+        ((ONE.format("y", "a"), ONE.format("z", "y")), "%b, %z", 2),
+        ((ONE.format("y", "a"), ONE.format("z", "y")), "%y, %z", 3),
+        # The first result takes the first operand and no other, the second none, even where the first is not read.
+        ((TWO,), "%p, %q", 3),
+        ((TWO,), "%w, %q", 3),
+    ],
+)
+def test_a_composite_that_works_in_place_takes_no_second_memory(
+    kernels: tuple[str, ...], returned: str, storages: int
+) -> None:
+    body = "\n  ".join((*kernels, f"return {returned} : T, T"))
+    text = IN_PLACE.replace("BODY", body).replace("COST", "bytes = 512 : i64, flops = 64 : i64")
+    graph = graph_of(ir.Module.parse(re.sub(r"\bT\b", "tensor<64xf32>", text)))
+    written = {storage for task in graph.tasks for storage in task.writes}
+    assert sum(graph.sizes[storage] for storage in written) == 256 * storages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dmc.errors import ImportFailure
 from dmc.importer.decompositions import approximated, selection, special
 from tests.decomposed import assert_decomposes, assert_same, by_rule
 
@@ -78,7 +80,7 @@ def test_what_the_error_function_lacks() -> None:
 
 
 def test_quantiles_of_the_normal_distribution() -> None:
-    near, tails = torch.linspace(0.001, 0.999, 501), torch.logspace(-37, -1, 200)
+    near, tails = torch.linspace(0.001, 0.999, 501), torch.logspace(-44, -1, 200)
     assert_decomposes(torch.special.ndtri, torch.cat([near, math.exp(-2.0) * torch.ones(1)]))
     _same_values(torch.special.ndtri, torch.cat([tails, 1.0 - tails, torch.tensor([0.0, 1.0, -0.1, 1.1, NAN])]))
 
@@ -93,7 +95,7 @@ def test_hypotenuses() -> None:
 def test_fractions_and_exponents() -> None:
     positive = torch.cat([torch.logspace(-44, 38, 300), torch.tensor([0.5, 1.0, 2.0, 3.4e38])])
     each = torch.cat([positive, -positive, torch.tensor([0.0, -0.0, INF, -INF, NAN])])
-    assert_same(lambda x: tuple(torch.frexp(x)), lambda x: tuple(torch.frexp(x)), each, rtol=0.0)
+    assert_decomposes(lambda x: tuple(torch.frexp(x)), each, rtol=0.0)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
@@ -133,10 +135,14 @@ def test_distances(p: float) -> None:
     a[0, 3], a[2, 3] = b[2, 3], b[1, 3]
     _same_distances(p, a, b)
 
+    for other, factor in itertools.product(([1.0, 2.0], [1.0, 4.0], [3.0, 4.0]), (NAN, INF)):
+        _same_distances(p, torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 2.0], other]), factor)
 
-def _same_distances(p: float, a: Tensor, b: Tensor) -> None:
-    assert_same(lambda x, y: by_rule(aten.cdist.default, x, y, p, None), lambda x, y: torch.cdist(x, y, p), a, b)
-    assert_same(lambda x: by_rule(aten.pdist.default, x, p), lambda x: torch.pdist(x, p), b)
+
+def _same_distances(p: float, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
+    cdist, pdist = aten.cdist.default, aten.pdist.default
+    assert_same(lambda x, y: by_rule(cdist, x, y, p, None) * factor, lambda x, y: torch.cdist(x, y, p) * factor, a, b)
+    assert_same(lambda x: by_rule(pdist, x, p) * factor, lambda x: torch.pdist(x, p) * factor, b)
 
 
 def test_margins() -> None:
@@ -155,3 +161,10 @@ def test_margins() -> None:
 
 def _same_by_rule(target: Any, x: Tensor, *options: Any) -> None:
     assert_same(lambda each: by_rule(target, each, *options), lambda each: target(each, *options), x)
+
+
+def test_a_leaky_unit_at_rest() -> None:
+    rrelu, x = aten.rrelu.default, torch.linspace(-2.0, 2.0, 9)
+    assert_same(lambda each: by_rule(rrelu, each, 0.1, 0.5), lambda each: rrelu(each, 0.1, 0.5), x)
+    with pytest.raises(ImportFailure, match="draws random numbers"):
+        by_rule(rrelu, x, 0.1, 0.5, True)

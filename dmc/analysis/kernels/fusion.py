@@ -170,7 +170,8 @@ class _Merging:
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
-        if loops.product and computes and self._is_faster_apart(other):
+        # What an epilogue already reads would be written and read between them.
+        if one.loops.product and computes and self._is_faster_apart(other):
             return "a function whose results are summed over columns"
         turned = [value for value in one.writes if self._is_turned(value, second)]
         if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):

@@ -34,10 +34,10 @@ class Group:
         return self.loops.over == other.loops.over and self._shares(other)
 
     def may_join(self, other: Group) -> bool:
-        """Whether its elements may be computed where another reads the same ones: by rows, or behind a product."""
+        """Whether its elements may be computed where a reduction or the epilogue of a product reads the same ones."""
         if self.loops is None or other.loops is None or not self.loops.is_elementwise:
             return False
-        return bool(other.loops.rows or other.loops.product) and self._shares(other)
+        return not other.loops.is_elementwise and self._shares(other)
 
     def _shares(self, other: Group) -> bool:
         """Whether both read a tensor with an element for each iteration."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -37,6 +37,15 @@ def piece_offset(op: ir.Operation, index: int = 0) -> int:
     whole = op.operands[0].type
     elements = sum(offset * stride for offset, stride in zip(offsets, _row_major(whole.shape), strict=True))
     return elements * element_bytes(whole.element_type)
+
+
+def is_packed(values: Iterable[ir.Value]) -> bool:
+    """Whether a bucket contains one of the values, or a view of it, which then belongs where the bucket is."""
+    for use in (use for value in values for use in value.uses):
+        user = use.owner.operation
+        if isinstance(user.opview, dm.PackOp | dm.UnpackOp) or (is_view(user) and is_packed(user.results)):
+            return True
+    return False
 
 
 def _is_one_piece(whole: Sequence[int], sizes: Sequence[int]) -> bool:

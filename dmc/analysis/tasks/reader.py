@@ -200,8 +200,10 @@ def _overwrite(step: func.FuncOp, tasks: list[Task], storages: TaskStorages, ter
         for number, result in sorted(in_place_pairs(whole[body])) if body in whole else ():
             value, made = task.op.operands[number], task.op.results[result]
             operand = storages.of(value)
-            is_last = readers[operand] <= {index, *task.needs} and not storages.is_fixed(operand)
-            if is_last and storages.bytes(operand) == aligned_bytes(made.type) == aligned_bytes(value.type):
+            is_free = storages.of(made) == task.writes[result] and operand not in map(storages.find, task.writes)
+            is_last = readers[operand] <= {index, *task.needs}
+            if is_free and is_last and storages.bytes(operand) == aligned_bytes(made.type):
+                readers[operand] |= readers.get(task.writes[result], set())
                 storages.join(made, value)
 
 

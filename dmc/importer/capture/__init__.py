@@ -6,6 +6,7 @@
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
 * checks: what an exported graph may contain
+* turned: shapes that are changed in place
 * overlaps: writes into tensors whose elements share memory
 * indices: inputs that are read as indices
 """

@@ -13,11 +13,12 @@ from torch.export.graph_signature import InputKind
 
 from dmc.errors import ImportFailure
 from dmc.importer.capture import tree
-from dmc.importer.capture.checks import check_hooks, check_nodes, check_tensors
+from dmc.importer.capture.checks import check_hooks, check_nodes, check_results, check_tensors
 from dmc.importer.capture.export import export
 from dmc.importer.capture.objective import Loss, Objective, describe, registered
 from dmc.importer.capture.overlaps import check_overlaps
 from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
+from dmc.importer.capture.turned import turn_by_views
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
@@ -76,7 +77,9 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         _check_ties(objective.seen.replaced, aliases)
     finally:
         python_state.restore()
+    turn_by_views(program.graph_module)
     check_nodes(program.graph_module, MODEL)
+    check_results(program.graph_module)
     check_overlaps(program.graph_module, MODEL)
     check_tensors("parameter", state)
     return Capture(

@@ -13,8 +13,17 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
-from dmc.importer.forward.randomness import draws_numbers, undrawable
-from dmc.importer.torch_internals import has_backward_hooks, has_hooks_after_accumulation, is_view, regions
+from dmc.importer.decompositions.places import memory_order
+from dmc.importer.forward.assertions import is_asserted
+from dmc.importer.forward.complex_numbers.rules import is_supported
+from dmc.importer.forward.randomness import undrawable
+from dmc.importer.torch_internals import (
+    draws_numbers,
+    has_backward_hooks,
+    has_hooks_after_accumulation,
+    is_view,
+    regions,
+)
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
@@ -40,10 +49,17 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
             check_nodes(region, model)
         place = origin.of_exported_node(node, model)
         values = node.meta.get("val")
-        for value in values if isinstance(values, tuple | list) else [values]:
-            _check_value(value, str(place), origin.op_name(node.target))
+        for value in [] if is_asserted(node) else values if isinstance(values, tuple | list) else [values]:
+            if not (_is_complex(value) and (regions(node) or is_supported(node))):
+                _check_value(value, str(place), origin.op_name(node.target))
         _check_unsigned(node, str(place))
         _check_layout(node, str(place))
+
+
+def check_results(graph: fx.GraphModule) -> None:
+    """Raises ImportFailure for a complex or sparse output."""
+    for node in graph.graph.output_node().all_input_nodes:
+        check_tensors("an output", {"the model or its loss": node.meta["val"]})
 
 
 def _check_value(value: Any, place: str, op: str) -> None:
@@ -60,6 +76,10 @@ def _check_value(value: Any, place: str, op: str) -> None:
             hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
         )
     check_tensors(op, {place: value})
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.complex64
 
 
 def _check_unsigned(node: fx.Node, place: str) -> None:
@@ -86,15 +106,38 @@ def _check_narrow(node: fx.Node, place: str) -> None:
         )
 
 
+def _viewed(node: fx.Node) -> fx.Node:
+    """The tensor of which this one is a view, or itself."""
+    while node.op == "call_function" and is_view(node.target) and node.target is not torch.ops.aten.contiguous.default:
+        first = node.args[0]
+        assert isinstance(first, fx.Node)
+        node = first
+    return node
+
+
+def _reach(node: fx.Node) -> int:
+    """How many elements of memory an `as_strided` looks at, from the first."""
+    given: dict[str, Any] = dict(zip(("x", "size", "stride", "storage_offset"), node.args, strict=False)) | node.kwargs
+    if 0 in given["size"]:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(given["size"], given["stride"], strict=True))
+    return last + (given.get("storage_offset") or 0) + 1
+
+
 def _check_layout(node: fx.Node, place: str) -> None:
-    """`as_strided` reads raw memory, but a compiled step stores every tensor in row-major order."""
+    """`as_strided` reads raw memory: of views of a row-major tensor the order of dimensions is known, but no gaps.
+
+    How other results lie in memory, an operation on a transposed tensor may decide otherwise than its fake tensor says.
+    """
     if node.target not in (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default):
         return
     base: Any = node.args[0]
-    if not base.meta["val"].is_contiguous():
+    tensor = base.meta["val"]
+    is_known = _viewed(base).meta["val"].is_contiguous() and not tensor.storage_offset()
+    if not is_known or _reach(node) > tensor.numel() or memory_order(tensor.shape, tensor.stride()) is None:
         raise ImportFailure(
             place,
-            "as_strided reads a tensor that is not contiguous, whose strides a compiled step does not preserve",
+            "as_strided reads a part of a tensor in memory, which a compiled step does not preserve",
             hint="call .contiguous() before it, or use slices and unfold",
         )
 
@@ -140,13 +183,15 @@ def check_hooks(objective: nn.Module) -> None:
 
 
 def check_traced(graph: fx.GraphModule) -> None:
-    """Raises ImportFailure where the traced step draws random numbers other than dmc's own, or computes with narrow
-    integers on its way back, as the gradient of a power does with its exponent.
+    """Raises ImportFailure where the traced step has results that cannot be compiled on its way back, draws random
+    numbers other than dmc's own, or computes there with narrow integers, as the gradient of a power with its exponent.
     """
     for node in graph.graph.nodes:
         if node.op != "call_function":
             continue
         place = str(origin.of_node(node))
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            _check_value(value, place, origin.op_name(node.target))
         if draws_numbers(node.target):
             raise undrawable(f"{place}: {origin.op_name(node.target)}")
         if node.target not in _COPIES:

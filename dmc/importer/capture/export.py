@@ -10,24 +10,62 @@ from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
+import sympy
 import torch
+from torch._subclasses import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
-from dmc.importer.capture.objective import Objective
+from dmc.importer.capture.objective import Objective, Seen
 from dmc.importer.torch_internals import recount_users
 
 
 def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """The graph of `objective` on `batch`. Raises ImportFailure naming the place that cannot be exported."""
+    """The graph of `objective` on `batch`. Raises ImportFailure naming the place that cannot be exported.
+
+    A model that asks whether it is compiled may take a way that does not run: then it is told that it is not.
+    """
+    try:
+        return _exported(objective, batch)
+    except ImportFailure as failure:
+        if not isinstance(failure.__cause__, _OWN):
+            raise
+        objective.seen = Seen()
+        with mock.patch("torch.compiler.is_compiling", _no), mock.patch("torch.compiler.is_exporting", _no):
+            try:
+                return _exported(objective, batch)
+            except ImportFailure:
+                raise failure from failure.__cause__
+
+
+def _check_assertions(program: torch.export.ExportedProgram) -> None:
+    """Export keeps assertions about numbers, but for `<=` and `>=` of those that are not whole."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    shapes = next((each.fake_mode.shape_env for each in values if isinstance(each, FakeTensor)), None)
+    asserted = shapes.deferred_runtime_asserts.values() if shapes is not None else ()
+    for each in (each.expr for found in asserted for each in found):
+        if isinstance(each, sympy.Le | sympy.Ge) and any(str(symbol).startswith("zuf") for symbol in each.free_symbols):
+            raise ImportFailure(
+                "the model",
+                "asserts <= or >= of a number that is not whole, which export loses",
+                hint="assert < or >, or torch._assert_async(x <= limit) of the tensor",
+            )
+
+
+def _no() -> bool:
+    return False
+
+
+def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             with objective.seen.watch.on_guard():
                 program = torch.export.export(objective, batch, strict=False)
+            _check_assertions(program)
             recount_users(program.graph_module)
             return program
     except DmcError as error:

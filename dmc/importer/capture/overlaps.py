@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.torch_internals import may_write, regions, storage_key
+
+aten = torch.ops.aten
+_DROPOUTS = (
+    aten.dropout.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+)
 
 
 def check_overlaps(graph: fx.GraphModule, model: str, given: Sequence[set[int]] = ()) -> None:
@@ -23,11 +32,15 @@ def check_overlaps(graph: fx.GraphModule, model: str, given: Sequence[set[int]] 
     arguments = iter(given)
     # By node, the memory of such tensors in its result.
     shared: dict[fx.Node, set[int]] = {}
+    complexes: set[int] = set()
     for node in graph.graph.nodes:
-        of_views = {key for each in node.all_input_nodes for key in shared[each]} & set(
-            map(storage_key, _tensors(node))
-        )
+        of_operands = {key for each in node.all_input_nodes for key in shared[each]}
+        results = set(map(storage_key, _tensors(node)))
         own = {storage_key(each) for each in _tensors(node) if _overlaps(each)}
+        own |= results if of_operands and _gives_operand(node) else set()
+        of_views = of_operands & results
+        _check_complex(node, complexes, model)
+        complexes |= {storage_key(each) for each in _tensors(node) if each.is_complex()}
         shared[node] = of_views | own | (next(arguments, set()) if node.op == "placeholder" else set())
         for region in regions(node):
             check_overlaps(region, model, [shared[each] for each in node.all_input_nodes if each.op != "get_attr"])
@@ -37,6 +50,27 @@ def check_overlaps(graph: fx.GraphModule, model: str, given: Sequence[set[int]] 
                 "writes into a tensor whose elements share memory, as those of `expand` do",
                 hint="write into the tensor that was expanded, or into a copy (.clone())",
             )
+
+
+def _gives_operand(node: fx.Node) -> bool:
+    """Whether an operation gives its operand itself, where its result is known as a copy."""
+    if node.target not in _DROPOUTS:
+        return False
+    _, probability, is_training = node.args
+    return not is_training or bool(probability == 0.0)
+
+
+def _check_complex(node: fx.Node, complexes: set[int], model: str) -> None:
+    """Raises ImportFailure for a write into what lies in the memory of a complex tensor: its parts are apart here."""
+    first = node.args[0] if node.args else None
+    if not isinstance(first, fx.Node) or not may_write(node) or regions(node):
+        return
+    if complexes & set(map(storage_key, _tensors(first))):
+        raise ImportFailure(
+            f"{origin.of_exported_node(node, model)}: {origin.op_name(node.target)}",
+            "writes into the memory of a complex tensor",
+            hint="write into a copy (.clone())",
+        )
 
 
 def _tensors(node: fx.Node) -> list[Tensor]:

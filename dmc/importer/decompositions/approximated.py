@@ -26,7 +26,7 @@ _TAIL, _END = math.exp(-2.0), 15.0
 
 
 def _points(function: Callable[[Tensor], Tensor], degree: int) -> list[float]:
-    """The coefficients of `function` on [-1, 1] by Chebyshev's polynomials."""
+    """The coefficients of `function` on [-1, 1] by Chebyshev's polynomials, from points between -1 and 1."""
 
     def values(points: Any) -> Any:
         return function(torch.from_numpy(np.asarray(points, np.float64))).numpy()
@@ -48,28 +48,28 @@ def _i0e_near(y: Tensor) -> Tensor:
 
 def _i1e_near(y: Tensor) -> Tensor:
     x = _FAR / 2.0 * (y + 1.0)
-    return torch.where(x == 0.0, 0.5, torch.special.i1e(x) / x)
+    return torch.special.i1e(x) / x
 
 
 def _far(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """`function(x) √x` over y = 2 · FAR / x - 1; at infinity both tend to 1 / √(2 π)."""
 
     def of(y: Tensor) -> Tensor:
-        x = 2.0 * _FAR / (y + 1.0).clamp(min=1e-6)
+        x = 2.0 * _FAR / (y + 1.0)
         return function(x) * x.sqrt()
 
     return of
 
 
 def _erfcx_scaled(y: Tensor) -> Tensor:
-    x = _ERROR_SCALE * (1.0 + y) / (1.0 - y).clamp(min=1e-9)
+    x = _ERROR_SCALE * (1.0 + y) / (1.0 - y)
     return (1.0 + 2.0 * x) * torch.special.erfcx(x)
 
 
 def _ndtri_near(y: Tensor) -> Tensor:
     """Over the distance from one half, squared; an odd function without its factor."""
     away = ((0.5 - _TAIL) ** 2 * (y + 1.0) / 2.0).sqrt()
-    return torch.where(away == 0.0, math.sqrt(2.0 * math.pi), torch.special.ndtri(0.5 + away) / away)
+    return torch.special.ndtri(0.5 + away) / away
 
 
 def _ndtri_far(y: Tensor) -> Tensor:
@@ -123,17 +123,16 @@ def _erfc(x: Tensor) -> Tensor:
     # The square of a number with few digits is exact.
     short = (size * 16.0).round() / 16.0
     tail = torch.exp(-short * short) * torch.exp((short - size) * (short + size)) * _erfcx_above(size)
-    return torch.where(x.abs() < 0.5, 1.0 - torch.erf(x), torch.where(x < 0.0, 2.0 - tail, tail))
+    return torch.where(x < 0.0, 2.0 - tail, tail)
 
 
 def _ndtri(p: Tensor) -> Tensor:
     """The quantile of the normal distribution; in both tails by the smaller of p and 1 - p."""
     away, tail = p - 0.5, torch.minimum(p, 1.0 - p)
     near = away * _series(away * away * (2.0 / (0.5 - _TAIL) ** 2) - 1.0, _NDTRI_NEAR)
-    root = (-2.0 * tail.clamp(max=_TAIL).log()).sqrt()
+    root = (-2.0 * tail.log()).sqrt()
     y = ((1.0 / root) - 1.0 / _END) * (2.0 / (0.5 - 1.0 / _END)) - 1.0
     far = root * _series(y, _NDTRI_FAR)
-    far = torch.where(tail == 0.0, -math.inf, far)
     # The logarithm makes NaN of what is beyond zero and one.
     return torch.where(tail >= _TAIL, near, torch.where(p > 0.5, -far, far))
 

@@ -36,11 +36,16 @@ def fold(graph: fx.Graph) -> None:
     known: dict[fx.Node, Tensor] = {}
     for node in list(graph.nodes):
         value = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(value, Tensor):
+        if node.op != "call_function" or not isinstance(value, Tensor) or not _is_fixed(value):
             continue
         filled = _filled(node, value, known)
         if filled is not None:
             known[_replaced(node, filled)] = filled
+
+
+def _is_fixed(value: Tensor) -> bool:
+    """Whether a shape is known; a step with others is refused."""
+    return not any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
 def _filled(node: fx.Node, value: Tensor, known: dict[fx.Node, Tensor]) -> Tensor | None:

@@ -31,12 +31,13 @@ def _convolution(
     groups: int,
 ) -> Any:
     rank = weight.dim() - 2
-    stride, padding, dilation, output_padding = (
-        [each[i % len(each)] for i in range(rank)] for each in (stride, padding, dilation, output_padding)
-    )
+    given = (stride, padding, dilation, output_padding)
+    stride, padding, dilation, output_padding = (_of_each_dimension(each, rank) for each in given)
+    whole = (bias, stride, padding, dilation, transposed, output_padding, groups)
     if x.dim() == rank + 1:
-        unbatched = (bias, stride, padding, dilation, transposed, output_padding, groups)
-        return aten.convolution.default(x.unsqueeze(0), weight, *unbatched).squeeze(0)
+        return aten.convolution.default(x.unsqueeze(0), weight, *whole).squeeze(0)
+    if any(len(each) != rank for each in given):
+        return aten.convolution.default(x, weight, *whole)
     if transposed:
         y = _transposed(x, weight, stride, padding, dilation, output_padding, groups)
         return y if bias is None else y + bias.view(-1, *[1] * rank)
@@ -46,6 +47,11 @@ def _convolution(
     parts = [_plain(each, own, stride, padding, dilation) for each, own in zip(inputs, filters, strict=True)]
     y = torch.cat(parts, 1)
     return y if bias is None else y + bias.view(-1, *[1] * rank)
+
+
+def _of_each_dimension(numbers: Sizes, rank: int) -> list[int]:
+    """One number may be given for all dimensions; torch-mlir reads one for each, wherever they lie in memory."""
+    return [numbers[dim % len(numbers)] for dim in range(rank)]
 
 
 def _plain(x: Tensor, weight: Tensor, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Tensor:
@@ -94,14 +100,15 @@ def _convolution_backward(
     wanted: Sequence[bool],
 ) -> Any:
     rank = weight.dim() - 2
-    stride, padding, dilation = ([each[i % len(each)] for i in range(rank)] for each in (stride, padding, dilation))
+    given = (stride, padding, dilation, output_padding)
+    stride, padding, dilation, output_padding = (_of_each_dimension(each, rank) for each in given)
     window = (stride, padding, dilation)
     wants_x, wants_weight, wants_bias = wanted
     # Apart from the rest of the gradient, that of the bias is a sum like any other.
     dbias = dy.sum([0, *range(2, dy.dim())]) if wants_bias else None
     # Of three dimensions torch-mlir crashes on some of size one.
     if groups == 1 and not transposed and rank < 3:
-        if not wants_bias:
+        if not wants_bias and all(len(each) == rank for each in given):
             return NotImplemented
         options = (*window, transposed, output_padding, groups, [wants_x, wants_weight, False])
         dx, dweight, _ = aten.convolution_backward.default(dy, x, weight, None, *options)

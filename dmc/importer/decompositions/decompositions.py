@@ -35,7 +35,7 @@ from dmc.importer.decompositions import (
 )
 
 aten = torch.ops.aten
-_MODULES = (
+MODULES = (
     angles, approximated, borrowed, convolutions, eigen, functions, matrices, nonfinite, places, power, scalars, scans,
     scatters, selection, special, sums,
 )  # fmt: skip
@@ -44,7 +44,7 @@ _MODULES = (
 @functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
     """torch-mlir's decompositions, overridden by ours; not to be changed."""
-    return dict(ChainMap(_OWN, *(module.OWN for module in _MODULES), get_decomposition_table()))
+    return dict(ChainMap(_OWN, *(module.OWN for module in MODULES), get_decomposition_table()))
 
 
 def _constant_pad(x: Tensor, pad: list[int], value: float = 0.0) -> Any:

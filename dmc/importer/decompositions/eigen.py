@@ -28,8 +28,6 @@ _SWEEPS = 7
 def _eigh(a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
     """Eigenvalues in rising order, and eigenvectors, of the symmetric matrix that has one triangle of `a`."""
     size = a.shape[-1]
-    if not a.numel():
-        return a.new_zeros(a.shape[:-1]), a.clone()
     rest = a.triu() + a.triu(1).mT if uplo.upper() == "U" else a.tril() + a.tril(-1).mT
     rest = functional.pad(rest, [0, size % 2, 0, size % 2])
     vectors = torch.eye(rest.shape[-1], dtype=a.dtype).expand(rest.shape)
@@ -66,8 +64,6 @@ def _svd(
 def _orthogonal_columns(a: Tensor) -> tuple[Tensor, Tensor]:
     """A V and V, with orthogonal V, so that the columns of A V are orthogonal, the longest first (Hestenes, 1958)."""
     size = a.shape[-1]
-    if not a.numel():
-        return a.clone(), torch.eye(size, dtype=a.dtype).expand([*a.shape[:-2], size, size])
     columns = functional.pad(a, [0, size % 2])
     width = columns.shape[-1]
     v = torch.eye(width, dtype=a.dtype).expand([*a.shape[:-2], width, width])

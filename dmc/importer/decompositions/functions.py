@@ -106,8 +106,8 @@ def _log10(x: Tensor) -> Tensor:
 
 
 def _softshrink(x: Tensor, width: float = 0.5) -> Tensor:
-    # NaN stays NaN.
-    return torch.where(x > width, x - width, torch.where(x < -width, x + width, 0.0 * x))
+    """NaN stays NaN. The sign of zero is that of eager's vectors; in the rest of a tensor eager keeps that of x."""
+    return torch.where(x > width, x - width, torch.where(x < -width, x + width, torch.where(x.isnan(), x, 0.0)))
 
 
 def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -184,7 +184,10 @@ def _qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     q = torch.eye(rows, dtype=a.dtype).expand([*a.shape[:-2], rows, rows])
     for k in _columns(a, min(a.shape[-2:])):
         below = torch.where(row >= k, a[..., k : k + 1], 0.0)
-        top = a[..., k : k + 1, k : k + 1]
+        largest = below.abs().amax(-2, keepdim=True)
+        # The axis has no length of its own: so squares are neither infinite nor all zero.
+        below = below / torch.where(largest > 0.0, largest, 1.0)
+        top = below[..., k : k + 1, :]
         length = below.square().sum(-2, keepdim=True).sqrt()
         axis = below + torch.where(row == k, torch.where(top < 0.0, -length, length), 0.0)
         # A column that is zero below the diagonal is left alone.

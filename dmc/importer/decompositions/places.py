@@ -100,7 +100,7 @@ def _masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> 
 def _as_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
     if not prod(sizes):
         return x.new_empty(sizes)
-    order = _memory_order(x.shape, x.stride())
+    order = memory_order(x.shape, x.stride())
     if order is None or x.storage_offset():
         return NotImplemented
     return x.permute(order).reshape(-1).index_select(0, _strided(sizes, strides, offset)).view(sizes)
@@ -111,7 +111,7 @@ def _as_strided_scatter(
 ) -> Any:
     if not prod(sizes):
         return x.clone()
-    order = _memory_order(x.shape, x.stride())
+    order = memory_order(x.shape, x.stride())
     if order is None or x.storage_offset():
         return NotImplemented
     moved = x.permute(order)
@@ -121,15 +121,15 @@ def _as_strided_scatter(
 
 def _new_empty_strided(x: Tensor, sizes: Sequence[int], strides: Sequence[int], **options: Any) -> Any:
     """What a gradient is written into, which lies in memory as the tensor does."""
-    order = _memory_order(sizes, strides)
+    order = memory_order(sizes, strides)
     if order is None:
         return NotImplemented
     return x.new_zeros([sizes[dim] for dim in order], **options).permute(_back(order))
 
 
-def _memory_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+def memory_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
     """The dimensions of a tensor without gaps, the outermost in memory first; None of any other."""
-    order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], -sizes[dim]))
+    order = sorted(range(len(sizes)), key=lambda dim: -strides[dim])
     step = 1
     for dim in reversed(order):
         if sizes[dim] != 1 and strides[dim] != step:

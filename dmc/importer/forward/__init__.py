@@ -5,6 +5,7 @@
 * forward: runs the graph
 * memory_layout: results have eager's strides
 * narrow_integers: 8 and 16 bits, computed with 32
+* complex_numbers: as pairs
 * precision: the type in which each operation runs
 * expansion: expansions that repeat nothing, as views
 * randomness: separate draws for each place that draws
@@ -12,10 +13,9 @@
 * rules: ATen operations → composites
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
-* distances: between rows
-* embeddings: rows of tables, and bags of them
-* experts: grouped products
+* assertions: about values
+* assignments: at a mask
 * linear_systems: inverses and solutions
-* segments: reductions of segments
+* rows: distances, embeddings, experts, segments
 * images: windows, places and sizes of images
 """

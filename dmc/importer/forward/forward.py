@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.forward.assertions import ASSERTS, NUMBERS, number
+from dmc.importer.forward.complex_numbers.rules import computed as complex_result
 from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
@@ -27,11 +29,14 @@ higher_order = torch.ops.higher_order
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run needs besides its tensors. read_only: tensors by name that the graph must not write."""
+    """What a run needs besides its tensors. read_only: tensors by name that the graph must not write. conditions:
+    what the graph asserts; it adds to them.
+    """
 
     random: Randomness
     calls: tuple[PythonCall, ...]
     read_only: Mapping[str, Tensor]
+    conditions: list[Any] = field(default_factory=list[Any])
 
 
 class Forward(fx.Interpreter):
@@ -76,10 +81,17 @@ class Forward(fx.Interpreter):
             return self._run_inner(args[4], args[5:], _is_mixed(*args[:3]))
         if target is PYTHON_CALL:
             return self._call_python(*args)
+        if target in NUMBERS:
+            return number(args[0])
+        if target in ASSERTS:
+            return self.setting.conditions.append(number(args[0]) if isinstance(args[0], Tensor) else args[0])
         if (
             target is torch.ops.aten._assert_tensor_metadata.default
         ):  # The operation as exported, before our own choice of types.
             return None
+        of_pairs = complex_result(target, args, kwargs, self.expected, self._of_real)
+        if of_pairs is not NotImplemented:
+            return of_pairs
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
         if updates_statistics(target):
@@ -92,6 +104,16 @@ class Forward(fx.Interpreter):
             refuse_randomness(target, args, kwargs)
         result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)
         return super().call_function(target, args, kwargs) if result is DECLINE else result
+
+    def _of_real(self, target: Any) -> Callable[..., Any]:
+        """What an operation of real tensors does."""
+        rule = rule_of(target)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = DECLINE if rule is None else rule(self.setting.random, *args, **kwargs)
+            return target(*args, **kwargs) if result is DECLINE else result
+
+        return run
 
     def _call_python(self, inputs: list[Tensor], call: int) -> list[Tensor]:
         if not self.mixed:

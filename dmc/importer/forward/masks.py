@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import fx
 
-from dmc.importer.forward.randomness import draws_numbers
-from dmc.importer.torch_internals import OpOverload, may_write, written
+from dmc.importer.torch_internals import OpOverload, draws_numbers, may_write, written
 
 aten = torch.ops.aten
 _ATTENTION = aten.scaled_dot_product_attention.default

@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from dmc.importer import composites
-from dmc.importer.forward.randomness import draws_numbers
-from dmc.importer.torch_internals import may_write, regions
+from dmc.importer.forward.assertions import ASSERTS
+from dmc.importer.torch_internals import VMAP_NESTING, draws_numbers, may_write, regions
 
 __all__ = ["composites", "fuse", "whole_rms_norm"]
 
@@ -192,7 +192,9 @@ def _erase_unused(graph: fx.Graph) -> None:
 def _has_effect(node: fx.Node) -> bool:
     # In-place operations on buffers have no users but must stay, including in regions of another mode; so must draws,
     # which are counted.
-    if node.op in ("placeholder", "output") or may_write(node) or draws_numbers(node.target):
+    if node.op in ("placeholder", "output") or node.target in ASSERTS | VMAP_NESTING:
+        return True
+    if may_write(node) or draws_numbers(node.target):
         return True
     inner = [child for region in regions(node) for child in region.graph.nodes if child.op == "call_function"]
     return any(map(_has_effect, inner))

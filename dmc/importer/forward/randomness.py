@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,11 +19,6 @@ MAX_SITES = 1 << 14
 _SELU_DEPTH = 1.7580993408473766
 # The largest relative change of a result's mean by rounding the probability.
 _OFF = 0.01
-
-
-def draws_numbers(target: Any) -> bool:
-    """Whether an operation of PyTorch draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
 def undrawable(place: str | None) -> ImportFailure:

@@ -13,24 +13,17 @@ from torch._ops import OpOverload
 
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
-from dmc.importer.forward import (
-    distances,
-    embeddings,
-    expansion,
-    experts,
-    linear_systems,
-    losses,
-    rnn,
-    segments,
-)
+from dmc.importer.forward import assignments, expansion, linear_systems, losses, rnn
 from dmc.importer.forward.images import grid_sampling, pooling, upsampling
-from dmc.importer.forward.randomness import Randomness, draws_numbers, undrawable
+from dmc.importer.forward.randomness import Randomness, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
-from dmc.importer.torch_internals import arguments_of
+from dmc.importer.forward.rows import distances, embeddings, experts, segments
+from dmc.importer.torch_internals import arguments_of, draws_numbers
 
 __all__ = [
     "DECLINE",
     "RULES",
+    "assignments",
     "composites",
     "distances",
     "embeddings",
@@ -192,8 +185,6 @@ def _nll_loss(random: Randomness, x: Tensor, target: Tensor, *options: Any, **na
 
 @rule(aten.gather.default)
 def _gather(random: Randomness, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
-    if not index.numel():  # Of any type.
-        return x.flatten()[:0].view(index.shape)
     safe, in_range = _in_range(index, x.shape[dim] if x.dim() else 1, wraps=False)
     return _or_nan(in_range, aten.gather.default(x, dim, safe))
 

@@ -2,6 +2,7 @@
 
 * watch: records Python calls and writes
 * calls: `autograd.Function`s and hooks, kept for differentiation
+* known: tensors whose values do not depend on state or batch
 * values: what PyTorch's modules decide by values
 * state: Python state other than tensors, compared and restored
 * accesses: attributes that are read before they are written

@@ -18,18 +18,19 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.python.known import KnownValues
 from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
 from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
 
 
 @dataclass
 class Watch:
-    """One trace. calls: recorded during it. registered: parameters and buffers by name, while the model runs.
-
-    checkpoints: how many parts of the model were checkpointed.
+    """One trace. calls: recorded during it. known: what it computes from constants. registered: parameters and buffers
+    by name, while the model runs. checkpoints: how many parts of the model were checkpointed.
     """
 
     calls: PythonCalls = field(default_factory=PythonCalls)
+    known: KnownValues = field(default_factory=KnownValues)
     registered: Mapping[str, Tensor] = field(default_factory=dict)
     checkpoints: int = 0
 
@@ -153,6 +154,10 @@ def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length
     return narrow(function, x, dim, start, length)
 
 
+def _known(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return watch.known.call(function, *args, **kwargs)
+
+
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
         fact = f"registers another hook on {name} in each call of `forward`"
@@ -192,9 +197,13 @@ _DIFFERENTIATES = _refused(
     "differentiates inside the step", "second-order gradients are not supported; differentiate only the loss"
 )
 _ATTRIBUTES: Any = torch.Tensor
+# What takes Python numbers from tensors.
+_NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
 _CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
+    **{getattr(torch.Tensor, name): _known for name in _NUMBERS},
+    **dict.fromkeys((torch.equal, torch.allclose, torch.is_nonzero), _known),
     _ATTRIBUTES.data.__get__: _data,
     _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
     torch.Tensor.register_hook: _hook,

@@ -120,15 +120,19 @@ class Launch:
         self.flush()
         is_fenced = bool(self.in_place())
         lines = [line for line in self.writer.lines() if is_fenced or line.strip() != _FENCE]
-        text = "\n".join(lines)
-        used = dict.fromkeys([*self.memory.values(), *self.reads, *self.written])
-        pointers = {f"{stem_of(each)}_at": (each, None) for each in used}
-        found: dict[str, tuple[Buffer, View | None]] = {**self.descriptors, **pointers}
-        found = {name: each for name, each in found.items() if re.search(rf"\b{name}\b", text)}
+        found = self.parameters(lines)
         source = _source(self.name, self.title, tuple(found), lines)
         buffers, views = (tuple(each) for each in zip(*found.values(), strict=True)) if found else ((), ())
         views = views if any(views) else ()
         return Call(f"generated.{self.name}", programs, buffers, None, warps, stages, source, views)
+
+    def parameters(self, lines: Sequence[str]) -> dict[str, tuple[Buffer, View | None]]:
+        """What occurs in `lines` by name: pointers to buffers, and descriptors of their tiles."""
+        used = dict.fromkeys([*self.memory.values(), *self.reads, *self.written])
+        pointers = {f"{stem_of(each)}_at": (each, None) for each in used}
+        found: dict[str, tuple[Buffer, View | None]] = {**self.descriptors, **pointers}
+        text = "\n".join(lines)
+        return {name: each for name, each in found.items() if re.search(rf"\b{name}\b", text)}
 
 
 def _places(accesses: Sequence[tuple[Any, Index]]) -> dict[Any, set[Index]]:

@@ -6,25 +6,25 @@ Deep products with few tiles are split along their depth: partial products in sc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from dmc.kernels.generated.arithmetic import full, held_as
 from dmc.kernels.generated.index import ZERO, Index, delinearise, linearise, variable
 from dmc.kernels.generated.launch import Launch, Root, zeros
-from dmc.kernels.generated.matrices import is_stored_in_tiles, store
+from dmc.kernels.generated.pieces import TRITON, Piece, pieces_of, store
 from dmc.kernels.generated.pointwise import flat
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import finished
 from dmc.kernels.generated.tiles import Tiles
 from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
 from dmc.kernels.implementation import Candidate
-from dmc.kernels.recipe import Buffer, Call, View
+from dmc.kernels.recipe import Buffer, Call
 
 _GROUP = 8
 
 
 def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
     """The product, and `roots` computed from it; or, if it is split, its partial sums in `part`."""
+    assert tiles.groups == 1
     if not tiles.resident:
         launch.writer.raw("program = tl.program_id(0)")
         _one_tile(launch, tiles, roots, part, chosen["pieces"])
@@ -41,7 +41,7 @@ def _one_tile(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer 
     total = writer.name("total")
     writer.raw(f"{total} = {zeros(f'[{tiles.rows}, {tiles.columns}]', '0.0', 'f32')}")
     _accumulate(launch, tiles, total, batch, split)
-    for piece in _pieces(launch, tiles, _Piece(total, column, 0, tiles.columns), pieces):
+    for piece in pieces_of(launch, tiles, Piece(total, column, 0, tiles.columns), pieces, TRITON):
         loops = product.loops(batch, row, piece.place)
         places = product.reduction.result_places(loops)
         number = linearise(places, product.reduction.value.type.shape)
@@ -52,58 +52,8 @@ def _one_tile(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer 
             made = finished(launch, product.reduction, piece.name, variables, loops)
             launch.emitter.bound[product.reduction.value] = places, made
         for root in roots if part is None else ():
-            _store(launch, tiles, root, number, row, piece)
+            store(launch, tiles, root, number, row, piece)
         launch.flush()
-
-
-def _store(launch: Launch, tiles: Tiles, root: Root, number: Index, row: Index, piece: _Piece) -> None:
-    rows, columns = tiles.product.size("rows"), tiles.product.size("columns")
-    is_matrix = tiles.matrices is not None and number == row * columns + piece.place
-    if not is_matrix or not is_stored_in_tiles(root, columns):
-        launch.root(root, number)
-        return
-    view = View((rows, columns), (columns, 1), (tiles.rows, piece.columns))
-    corner = f"tile_row * {tiles.rows}, {piece.start(tiles)}"
-    store(launch, root, number, view, corner, row.variables | piece.place.variables)
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Some columns of a tile: the name of its values, their places, the first column, and the number of columns."""
-
-    name: str
-    place: Index
-    first: int
-    columns: int
-
-    def start(self, tiles: Tiles) -> str:
-        """The text of the first column."""
-        return f"tile_column * {tiles.columns}" + (f" + {self.first}" if self.first else "")
-
-
-def _pieces(launch: Launch, tiles: Tiles, whole: _Piece, count: int) -> list[_Piece]:
-    """A wide tile in pieces, so that one piece's epilogue leaves the registers before the next begins."""
-    if count == 1:
-        return [whole]
-    writer, half = launch.writer, whole.columns // 2
-    pair = f"tl.permute(tl.reshape({whole.name}, [{tiles.rows}, 2, {half}]), (0, 2, 1))"
-    names = [writer.name(f"{whole.name}_left"), writer.name(f"{whole.name}_right")]
-    writer.raw(f"{', '.join(names)} = tl.split({pair})")
-    pieces: list[_Piece] = []
-    for name, first in zip(names, (whole.first, whole.first + half), strict=True):
-        part = _Piece(name, ZERO, first, half)
-        if count == 2:
-            part = replace(part, place=_columns(launch, tiles, part))
-        pieces += _pieces(launch, tiles, part, count // 2)
-    return pieces
-
-
-def _columns(launch: Launch, tiles: Tiles, piece: _Piece) -> Index:
-    """Declares the columns of a piece."""
-    count = tiles.product.size("columns")
-    mask = f"{{}} < {count}" if count % tiles.columns else ""
-    text = f"{piece.start(tiles)} + tl.arange(0, {piece.columns})[None, :]"
-    return variable(launch.variable("column", text, mask), count)
 
 
 def add_up(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer) -> Call:

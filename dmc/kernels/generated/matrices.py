@@ -20,6 +20,8 @@ from dmc.kernels.recipe import Buffer, View
 # Of addresses and row strides, in bytes.
 _ALIGNMENT = 16
 _STORED = (*NARROW_FLOATS, "f32")
+# How a tile is stored.
+STORED = "{tiles}.store([{corner}], {value})"
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,15 @@ class Matrix:
 
     def load(self, launch: Launch, tile: tuple[int, int], corner: tuple[str, str], turn: bool = False) -> str:
         """The text of a tile, first along the rows or columns of the product, then along its depth; or transposed."""
-        if self.turned:
-            tile, corner = (tile[1], tile[0]), (corner[1], corner[0])
-        view = View(self.shape, (self.stride, 1), tile)
+        corner = (corner[1], corner[0]) if self.turned else corner
+        return f"{self.tiles(launch, tile)}.load([{', '.join(corner)}]){'.T' if self.turned != turn else ''}"
+
+    def tiles(self, launch: Launch, tile: tuple[int, int]) -> str:
+        """The name of the descriptor of its tiles, of such a shape."""
+        view = View(self.shape, (self.stride, 1), (tile[1], tile[0]) if self.turned else tile)
         # Several programs read it, so no result may be written in its place.
         launch.emitter.loads.append((self.value, self.place))
-        name = launch.descriptor(launch.memory[self.value], view)
-        return f"{name}.load([{', '.join(corner)}]){'.T' if self.turned != turn else ''}"
+        return launch.descriptor(launch.memory[self.value], view)
 
 
 def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | None:
@@ -80,15 +84,16 @@ def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | No
     return Matrix(value, place, (rows.size, columns.size), stride, turned)
 
 
-def store(launch: Launch, root: Root, number: Index, view: View, corner: str, axes: frozenset[str]) -> None:
+def store_tile(
+    launch: Launch, root: Root, number: Index, view: View, corner: str, axes: frozenset[str], text: str
+) -> None:
     """Emits a tile of a root and stores it at the next `flush`, by the copy engine if possible."""
     made = launch.emitter.emit(root.value, delinearise(number, root.shape))
     if made.held not in _STORED or made.held != str(root.value.type.element_type) or made.variables != axes:
         launch.root(root, number)
         return
-    launch.waiting.append(
-        f"{launch.descriptor(root.buffer, view)}.store([{corner}], {full(launch.writer, made, made.held)})"
-    )
+    name = launch.descriptor(root.buffer, view)
+    launch.waiting.append(text.format(tiles=name, corner=corner, value=full(launch.writer, made, made.held)))
     launch.written.append(root.buffer)
     launch.stores.append((root, number))
 

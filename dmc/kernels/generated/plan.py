@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmc.kernels.generated import matmul, pointwise, rows, split, turned
+from dmc.kernels.generated import matmul, ping_pong, pointwise, rows, split, turned
 from dmc.kernels.generated import tiles as tiling
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
@@ -170,22 +170,40 @@ class Plan:
         value = product.reduction.value
         fitting = self._after(roots, (math.prod(value.type.shape),), value)
         matrices = tiling.matrices_of(product, self.memory)
-        chosen = self._choose(tiling.candidates(product, _is_narrow(product), matrices is not None))
+        candidates = tiling.candidates(product, _is_narrow(product), matrices is not None)
+        chosen = self._choose(candidates)
         tiles = tiling.Tiles.of(product, chosen, matrices)
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
         title = f"{self.name}: a product, {sizes} (batches × rows × columns × depth)."
+        if tiles.groups > 1:
+            launch = self._launch(title)
+            call = ping_pong.multiply(launch, tiles, fitting, chosen["pieces"])
+            if call is not None:
+                self._done(launch, self._with_plain(call, tiles, fitting, chosen, title))
+                return
+            # What takes its place is a candidate of its own, which counts once.
+            chosen = self.chosen[-1] = next(each for each in candidates if each.get("groups", 1) == 1)
+            tiles = tiling.Tiles.of(product, chosen, matrices)
+        self._tiled(tiles, fitting, chosen, title)
+
+    def _tiled(self, tiles: tiling.Tiles, roots: Sequence[Root], chosen: Candidate, title: str) -> None:
         launch = self._launch(title)
         if tiles.splits == 1:
-            call = matmul.multiply(launch, tiles, fitting, None, chosen)
-            if call.views:
-                plain = matmul.multiply(self._launch(title), tiles.by_threads(), fitting, None, chosen)
-                call = replace(call, plain=plain)
-            self._done(launch, call)
+            call = matmul.multiply(launch, tiles, roots, None, chosen)
+            self._done(launch, self._with_plain(call, tiles, roots, chosen, title))
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
         self._done(launch, matmul.multiply(launch, tiles, (), part, chosen))
         last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
-        self._done(last, matmul.add_up(last, tiles, fitting, part))
+        self._done(last, matmul.add_up(last, tiles, roots, part))
+
+    def _with_plain(
+        self, call: Call, tiles: tiling.Tiles, roots: Sequence[Root], chosen: Candidate, title: str
+    ) -> Call:
+        """The call, with what takes its place where a buffer is not aligned."""
+        if not call.views:
+            return call
+        return replace(call, plain=matmul.multiply(self._launch(title), tiles.by_threads(), roots, None, chosen))
 
 
 def _is_narrow(product: Product) -> bool:

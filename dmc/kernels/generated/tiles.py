@@ -23,6 +23,7 @@ class Tiles:
 
     matrices: its factors, if the copy engine transfers their tiles. resident: how many programs a processor has for as
     long as there are tiles (a persistent kernel), each prefetching its next; 0: each program computes one tile.
+    groups: how many groups of warps compute a tile each, in turn.
     """
 
     product: Product
@@ -32,6 +33,7 @@ class Tiles:
     splits: int
     matrices: tuple[Matrix, Matrix] | None = None
     resident: int = 0
+    groups: int = 1
 
     @staticmethod
     def of(product: Product, chosen: Candidate, matrices: tuple[Matrix, Matrix] | None) -> Tiles:
@@ -42,7 +44,8 @@ class Tiles:
         splits = min(chosen["splits"], steps)
         per_split = -(-steps // splits)
         matrices = matrices if chosen["copied"] else None
-        return Tiles(product, rows, columns, inner, -(-steps // per_split), matrices, chosen["resident"])
+        splits = -(-steps // per_split)
+        return Tiles(product, rows, columns, inner, splits, matrices, chosen["resident"], chosen.get("groups", 1))
 
     def count(self, kind: str) -> int:
         """The number of tiles along the rows or columns."""
@@ -65,7 +68,7 @@ class Tiles:
 
     def by_threads(self) -> Tiles:
         """The same tiles, loaded by threads."""
-        return replace(self, matrices=None, resident=0)
+        return replace(self, matrices=None, resident=0, groups=1)
 
 
 def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Matrix] | None:
@@ -73,7 +76,9 @@ def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Ma
     if product.size("batches") > 1:
         return None
     left, right = (Matrix.of(product, number, memory) for number in (product.first, product.second))
-    return None if left is None or right is None else (left, right)
+    if left is None or right is None or left.value.type.element_type != right.value.type.element_type:
+        return None
+    return left, right
 
 
 def candidates(product: Product, narrow: bool, is_copied: bool) -> tuple[Candidate, ...]:
@@ -113,20 +118,21 @@ def _copied(rows: int, columns: int, warps: int, stages: int, pieces: int, resid
     return candidate(warps, stages, **tiles, copied=1, resident=resident)
 
 
-# Each of these is the fastest for some product of GPT-2 on an H100.
+def _in_turn(pieces: int) -> Candidate:
+    """Two groups of warps: while one multiplies, the other computes its epilogue, in so many pieces."""
+    tiles = {"rows": 128, "columns": 128, "inner": 64, "splits": 1, "pieces": pieces}
+    return candidate(4, 1, **tiles, copied=1, resident=1, groups=2)
+
+
+# Each of these is the fastest for some product of a transformer on an H100 or H200.
 COPIED = (
+    _in_turn(4),
+    _in_turn(2),
+    _in_turn(1),
     _copied(128, 256, 8, 3, 4, 1),
-    _copied(128, 256, 8, 4, 4, 1),
-    _copied(128, 256, 8, 3, 2, 1),
-    _copied(128, 256, 8, 4, 2, 1),
-    _copied(128, 128, 4, 3, 1, 0),
-    _copied(128, 128, 4, 3, 2, 0),
-    _copied(128, 128, 8, 3, 1, 0),
-    _copied(128, 256, 8, 3, 2, 0),
-    # The epilogue of one program overlaps with the products of another.
-    _copied(128, 128, 4, 3, 1, 2),
     _copied(128, 128, 4, 3, 2, 2),
+    _copied(128, 128, 4, 3, 2, 0),
+    _copied(128, 256, 8, 4, 2, 1),
     _copied(128, 128, 4, 3, 4, 2),
-    _copied(256, 128, 8, 3, 4, 1),
-    _copied(128, 128, 8, 3, 1, 2),
+    _copied(128, 128, 8, 3, 1, 0),
 )

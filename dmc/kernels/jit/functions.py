@@ -24,6 +24,8 @@ _INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 @triton.jit
 def exp(x):
     """eˣ as a power of two; the rounding error of the exponent is compensated."""
+    if x.dtype == tl.float64:
+        return tl.exp(x)
     # Beyond these, powers are infinite or zero; what an infinite one lacks must not be negative.
     x = minimum(maximum(x, _LEAST_EXPONENT), _MOST_EXPONENT)
     exponent = x * _LOG2_E
@@ -35,7 +37,13 @@ def exp(x):
 @triton.jit
 def expm1(x):
     """eˣ - 1, without cancellation near 0."""
-    x = tl.where(x > 89.0, 89.0, tl.where(x < -105.0, -105.0, x))
+    if x.dtype == tl.float64:
+        return tl.where(tl.abs(x) < 1.0, _expm1(x), tl.exp(x) - 1.0)
+    return _expm1(tl.where(x > 89.0, 89.0, tl.where(x < -105.0, -105.0, x)))
+
+
+@triton.jit
+def _expm1(x):
     power = tl.floor(x * _LOG2_E + 0.5)
     rest = (x - power * _LN_2_HIGH) - power * _LN_2_LOW
     series = 1.0 / 5040.0 + rest * (1.0 / 40320.0)
@@ -111,7 +119,7 @@ def power(x, y):
     """xʸ like C's `pow`, via f64; `y` may be a number."""
     y = tl.zeros_like(x) + y
     exact, wide = tl.abs(x).to(tl.float64), y.to(tl.float64)
-    size = tl.exp2(wide * tl.log2(exact)).to(tl.float32)
+    size = tl.exp2(wide * tl.log2(exact)).to(y.dtype)
     is_whole = tl.floor(y) == y
     is_odd = is_whole & (tl.floor(y * 0.5) * 2.0 != y)
     negative = (x < 0.0) | ((x == 0.0) & (1.0 / x < 0.0))

@@ -2,8 +2,12 @@
 
 * starts: the starts of a block
 * motion: code motion: operations that may move freely, distances, and the new order
+* unread: operations that nobody reads
+* operands_first: a block in order again
 * kernel_functions: new functions for kernels to run, deduplicated
 * programs: `dmc.program.Program` → `dm.program`
 * reshapes: builders of reshapes
+* second_copies: second copies of values, for some of their readers
 * report: tables on stderr
+* trials: copies of a module, to try other passes on
 """

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.passes.shared.starts import Lane, lane_of
+from dmc.passes.shared.starts import Lane, is_offloaded, lane_of
 
 # The new position of an operation: at that of the operation with this index, before (< 0) or after (> 0) it.
 Key = tuple[int, int]
@@ -74,7 +74,7 @@ def hoisted(order: Order, starts: bool) -> Moves:
     """Moves free operations that feed starts, and with `starts` these too, to just after the producers of their
     operands.
 
-    The starts of one lane keep their order.
+    The starts of one lane keep their order. What is offloaded does not return earlier: it would not have left.
     """
     keys: list[Key] = []
     stopped: dict[int, int] = {}
@@ -83,7 +83,7 @@ def hoisted(order: Order, starts: bool) -> Moves:
     for i, is_feeding in enumerate(_feeding(order)):
         op = order.ops[i]
         is_start = isinstance(op.opview, dm.StartOp)
-        if not is_feeding or (is_start and not starts):
+        if not is_feeding or (is_start and (not starts or _returns(op))):
             keys.append((i, 0))
             continue
         anchors = order.makers(op)
@@ -111,7 +111,10 @@ def _feeding(order: Order) -> list[bool]:
 
 def sunk(order: Order) -> Moves:
     """Moves waits, and free operations that read them, to just before their first reader, or to the end if there is
-    none."""
+    none.
+
+    What is offloaded does not leave later.
+    """
     keys: list[Key] = [(i, 0) for i in range(len(order.ops))]
     stopped: dict[int, int] = {}
     before: Counter[int] = Counter()
@@ -131,8 +134,18 @@ def _sinking(order: Order) -> list[bool]:
     sinking: list[bool] = []
     for op in order.ops:
         is_fed = op.name in FREE and any(sinking[maker] for maker in order.makers(op))
-        sinking.append(is_fed or isinstance(op.opview, dm.WaitOp))
+        sinking.append(is_fed or (isinstance(op.opview, dm.WaitOp) and not _leaves(op)))
     return sinking
+
+
+def _returns(start: ir.Operation) -> bool:
+    """Whether a start moves back what is offloaded."""
+    return start.opview.input is not None and is_offloaded(start.opview.input)
+
+
+def _leaves(wait: ir.Operation) -> bool:
+    """Whether a value has left device memory when a wait is done."""
+    return len(wait.results) > 0 and is_offloaded(wait.results[0])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -9,6 +10,8 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.labels import kernel_label_of, label_of, place_of
 from dmc.program.labels import short
+
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.,])")
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -18,6 +21,11 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), file=sys.stderr)
+
+
+def starred(label: str) -> str:
+    """A module path with "*" for the numbers of layers."""
+    return _NUMBER.sub("*", label)
 
 
 def named(op: ir.Operation) -> str:

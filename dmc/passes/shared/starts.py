@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.storage.storages import DEVICE
 from dmc.errors import DmcError
 
 # The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.
@@ -33,6 +34,20 @@ def lane_of(start: dm.StartOp) -> Lane:
 def lane_name(start: dm.StartOp) -> str:
     """`comm@dp`, or the queue alone."""
     return "@".join(filter(None, lane_of(start)))
+
+
+def is_offloaded(value: ir.Value) -> bool:
+    """Whether the step has moved a value to host memory and moves it back."""
+    if isinstance(value.owner, ir.Block):
+        return False
+    starts = [use.owner.opview for use in value.uses]
+    movements = [dm.movement_of(each) for each in starts if isinstance(each, dm.StartOp)]
+    return any(isinstance(each, dm.CopyOp) and each.target.value == DEVICE for each in movements)
+
+
+def starts_of_returns(block: ir.Block) -> Iterator[dm.StartOp]:
+    """The starts of a block that move back what is offloaded."""
+    return (start for start in starts_in(block) if start.input is not None and is_offloaded(start.input))
 
 
 def wait_of(start: dm.StartOp) -> dm.WaitOp:

@@ -15,6 +15,8 @@ from dmc.importer.forward.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 aten = torch.ops.aten
+# Of each dimension, where it is given.
+Scales = Sequence[float | None] | None
 # Of the cubic convolution through which PyTorch interpolates (Keys, 1981).
 CUBIC = -0.75
 # The same with antialiasing, as in Pillow.
@@ -43,11 +45,11 @@ def _linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Seq
 def _bicubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
     y = _interpolated(x, size, aligned, scales, cubic=True)
     # Where an image keeps its size, PyTorch interpolates it by the scale, but its gradient is that of a copy.
-    return _CopysGradient.apply(x, y) if y.shape == x.shape else y
+    return _GradientOfFirst.apply(x, y) if y.shape == x.shape else y
 
 
-class _CopysGradient(torch.autograd.Function):
-    """The second tensor, with the gradient of a copy of the first."""
+class _GradientOfFirst(torch.autograd.Function):
+    """The second tensor, whose gradient is that of the first."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -59,16 +61,13 @@ class _CopysGradient(torch.autograd.Function):
 
 
 def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None, cubic: bool) -> Tensor:
-    lengths, wide = x.shape[2:], x.float() if x.dtype in NARROW else x
-    wanted = size or [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
+    wide, wanted = x.float() if x.dtype in NARROW else x, _wanted(x, size, scales)
     for dim in reversed(range(2, x.dim())):
         length, count = x.shape[dim], wanted[dim - 2]
         # PyTorch copies a dimension that keeps its length, whatever the scale, but not for cubics.
         if length == count and not cubic:
             continue
-        ratio = 1.0 / scales[dim - 2] if scales else length / count
-        if aligned:
-            ratio = (length - 1) / (count - 1) if count > 1 else 0.0
+        ratio = _ratio(length, count, aligned, scales[dim - 2] if scales else None)
         place = torch.arange(count, device=x.device, dtype=torch.float32)
         place = place * ratio if aligned else (place + 0.5) * ratio - 0.5
         taps = _cubic_taps(place) if cubic else _linear_taps(place.clamp(min=0.0))
@@ -80,17 +79,16 @@ def _interpolated(x: Tensor, size: Any, aligned: bool, scales: Sequence[float] |
 
 @rule(aten._upsample_bilinear2d_aa.default)
 def _smooth_linear_2d(random: Randomness, x: Tensor, size: Any, aligned: bool, *scales: float | None) -> Tensor:
-    known = [each for each in scales if each is not None]
-    return _smooth_linear(random, x, size, aligned, known if len(known) == 2 else None)
+    return _smooth_linear(random, x, size, aligned, scales)
 
 
 @rule(aten._upsample_bilinear2d_aa.vec)
-def _smooth_linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+def _smooth_linear(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Scales) -> Tensor:
     return _smoothed(x, size, aligned, scales, lambda t: (1.0 - t).clamp(min=0.0), width=1.0)
 
 
 @rule(aten._upsample_bicubic2d_aa.vec)
-def _smooth_cubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Sequence[float] | None) -> Tensor:
+def _smooth_cubic(random: Randomness, x: Tensor, size: Any, aligned: bool, scales: Scales) -> Tensor:
     return _smoothed(x, size, aligned, scales, lambda t: cubic(t, _SMOOTH_CUBIC), width=2.0)
 
 
@@ -98,35 +96,51 @@ def _smoothed(
     x: Tensor,
     size: Any,
     aligned: bool,
-    scales: Sequence[float] | None,
+    scales: Scales,
     weigh: Callable[[Tensor], Tensor],
     width: float,
 ) -> Tensor:
     """With `antialias=True`: a smaller image averages all elements under the polynomial, which is as wide as one of its
-    own."""
-    wide, lengths = x.float() if x.dtype in NARROW else x, x.shape[2:]
-    wanted = size or [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
-    if wanted[1] == 1 < wanted[0] != lengths[0]:
+    own.
+    """
+    wide, wanted = x.float() if x.dtype in NARROW else x, _wanted(x, size, scales)
+    if wanted[1] == 1 < wanted[0] != x.shape[2]:
         fact = "resizes an image to a width of one without aliases, where eager takes one row for all"
         raise ImportFailure(None, fact, hint="transpose it, and resize its height to one")
     for dim in (3, 2):
         length, count = x.shape[dim], wanted[dim - 2]
-        ratio = 1.0 / scales[dim - 2] if scales else length / count
-        if aligned:
-            ratio = (length - 1) / (count - 1) if count > 1 else 0.0
-        weight = _smooth_weights(length, count, ratio, weigh, width)
-        wide = (wide.movedim(dim, -1) @ weight.t()).movedim(-1, dim)
+        ratio = _ratio(length, count, aligned, scales[dim - 2] if scales else None)
+        seen, weight = _windows(length, count, ratio, weigh, width)
+        # Infinity and NaN are not multiplied where they are not seen.
+        smooth = torch.where(seen, wide.movedim(dim, -1).unsqueeze(-2) * weight, 0.0).sum(-1).movedim(-1, dim)
+        # PyTorch copies a dimension that keeps its length, but its gradient is that of the scale.
+        wide = _GradientOfFirst.apply(smooth, wide) if length == count else smooth
     return wide.to(x.dtype)
 
 
-def _smooth_weights(length: int, count: int, ratio: float, weigh: Callable[[Tensor], Tensor], width: float) -> Tensor:
-    """[count, length]: what each old element counts for each new one."""
+def _wanted(x: Tensor, size: Sequence[int] | None, scales: Sequence[Any] | None) -> Sequence[int]:
+    """The sizes of the new image; without them every scale is given."""
+    return size or [int(length * scale) for length, scale in zip(x.shape[2:], scales or (), strict=True)]
+
+
+def _ratio(length: int, count: int, aligned: bool, scale: float | None) -> float:
+    """How many old elements lie between two new ones."""
+    if aligned:
+        return (length - 1) / (count - 1) if count > 1 else 0.0
+    return 1.0 / scale if scale else length / count
+
+
+def _windows(
+    length: int, count: int, ratio: float, weigh: Callable[[Tensor], Tensor], width: float
+) -> tuple[Tensor, Tensor]:
+    """[count, length]: which old elements each new one sees, and what they count."""
     reach = max(ratio, 1.0)
     centre = ratio * (torch.arange(count, dtype=torch.float32) + 0.5).unsqueeze(1)
     place = torch.arange(length)
     first, end = (centre - width * reach + 0.5).long(), (centre + width * reach + 0.5).long()
-    weight = torch.where((first <= place) & (place < end), weigh((place - centre + 0.5).abs() / reach), 0.0)
-    return weight / weight.sum(1, keepdim=True)
+    seen = (first <= place) & (place < end)
+    weight = torch.where(seen, weigh((place - centre + 0.5).abs() / reach), 0.0)
+    return seen, weight / weight.sum(1, keepdim=True)
 
 
 def _linear_taps(place: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -154,11 +168,9 @@ def nearest(x: Tensor, size: Sequence[int] | None, scales: Sequence[float] | Non
 
     `size` of the result or `scales`, one per dimension after the first two; `scales` takes precedence.
     """
-    lengths = x.shape[2:]
-    if size is None:
-        size = [int(length * scale) for length, scale in zip(lengths, scales or (), strict=True)]
+    size = _wanted(x, size, scales)
     whole = offset == 0.0 and _is_exact(x, size)
-    for number, (length, wanted) in enumerate(zip(lengths, size, strict=True)):
+    for number, (length, wanted) in enumerate(zip(x.shape[2:], size, strict=True)):
         exact = whole and wanted in (length, 2 * length)
         ratio = 1.0 / scales[number] if scales and not exact else length / wanted
         dim = number + 2

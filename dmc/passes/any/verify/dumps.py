@@ -8,7 +8,10 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
 from dmc.errors import DmcError
 from dmc.passes.base import run_passes
+from dmc.passes.scheduled.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.passes.scheduled.merge_products import MergeProducts
+from dmc.passes.scheduled.pad_classes import PadClasses
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow
 
@@ -22,9 +25,9 @@ def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
     recorder = Recorder()
     placed = _parse(folder, PLACED, planned)
     recorder.see(PLACED, placed)
-    run_passes(placed, [InlineComposites()])
+    run_passes(placed, [AbsorbCasts(), InlineComposites()])
     recorder.see(OPENED, placed)
-    run_passes(placed, ["canonicalize", "cse"])
+    run_passes(placed, ["canonicalize", PadClasses(), "cse", MergeProducts()])
     recorder.see(SIMPLIFIED, placed)
     recorder.see(SCHEDULED, _parse(folder, SCHEDULED, planned))
     return recorder.dataflow(planned, job)

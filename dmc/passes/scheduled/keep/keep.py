@@ -20,6 +20,8 @@ from dmc.passes.scheduled.keep.report import print_reasons
 from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, wanted
+from dmc.passes.shared.starts import starts_of_returns
+from dmc.passes.shared.trials import copy_of
 from dmc.step_function import find_step
 
 _TRIES = 6  # at most this many choices are planned until one fits,
@@ -38,20 +40,22 @@ class Keep(Pass):
     kernels that free the most bytes at the peak per nanosecond run again (`choice.py`), no more than necessary.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. machine: whose
-    times count; the module's, if empty. reasons: print what is held at the peak with its bytes, the time to compute it
-    again, and the decision, on stderr.
+    times count; the module's, if empty. only_requested: whatever the cap. reasons: print what is held at the peak with
+    its bytes, the time to compute it again, and the decision, on stderr.
     """
 
     name = "dm-keep"
     memory_cap: int = 0
     machine: str = ""
+    only_requested: bool = False
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for operations that do not belong to form scheduled."""
         cap = memory_cap_of(module, self.memory_cap)
-        is_full = cap > 0 and not self._fits(module, cap)
-        if is_full:
+        is_full = cap > 0 and not self.only_requested and not self._fits(module, cap)
+        # Where values are offloaded, dm-offload has seen to the order: a frugal one would wait for each copy.
+        if is_full and not any(starts_of_returns(find_step(module).entry_block)):
             self._schedule(module, "algorithm=frugal")
         step = self._read(module)
         requested = wanted(step, keeping_of(module))
@@ -68,7 +72,7 @@ class Keep(Pass):
 
     def _fits(self, module: ir.Module, cap: int) -> bool:
         """Whether dm-schedule finds an order under the cap, with only what is requested computed again."""
-        copy = _copy_of(module)
+        copy = copy_of(module)
         step = self._read(copy)
         rewrite(step, wanted(step, keeping_of(module)).again)
         try:
@@ -96,16 +100,7 @@ class Keep(Pass):
         return choose(step, requested, 0).again
 
     def _planned_bytes(self, module: ir.Module, again: Again) -> int:
-        copy = _copy_of(module)
+        copy = copy_of(module)
         # Its tasks have the same numbers.
         rewrite(self._read(copy), again)
         return plan_memory(find_step(copy)).arenas[DEVICE].bytes
-
-
-def _copy_of(module: ir.Module) -> ir.Module:
-    copy = ir.Module.create(module.operation.location)
-    for name in module.operation.attributes:
-        copy.operation.attributes[name] = module.operation.attributes[name]
-    for op in module.body.operations:
-        copy.body.append(op.operation.clone())
-    return copy

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 
 from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.step import Again, Step
 from dmc.passes.scheduled.keep.words import Wanted
-from dmc.passes.shared.report import print_table
+from dmc.passes.shared.report import print_table, starred
 
 HEAD = ("results of", "kernels", "bytes", "µs to compute again", "decision")
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.,])")
 
 
 def print_reasons(step: Step, wanted: Wanted, again: Again) -> None:
@@ -23,7 +21,7 @@ def print_reasons(step: Step, wanted: Wanted, again: Again) -> None:
     for index, task in enumerate(graph.tasks):
         size = sum(graph.sizes[each] for each in task.writes if index in again or before.is_live(each))
         if size:
-            label = _NUMBER.sub("*", task.label)
+            label = starred(task.label)
             rows[label, size, f"{task.ns / 1000:.1f}", _decision(index, step, wanted, again)] += 1
     ordered = sorted(rows.items(), key=lambda row: (-row[0][1] * row[1], row[0]))
     print_table(HEAD, [(key[0], count, f"{key[1] * count:,}", *key[2:]) for key, count in ordered])

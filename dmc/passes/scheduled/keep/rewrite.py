@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dmc._mlir import ir
-from dmc.analysis.storage.pieces import is_view
+from dmc._mlir import func, ir
 from dmc.dialect.labels import kernel_label_of, put_kernel_label
 from dmc.passes.scheduled.keep.step import Again, Step
+from dmc.passes.shared.second_copies import SecondCopies, base_of, erase_unread, views_in
+from dmc.passes.shared.starts import starts_of_returns, wait_of
 from dmc.program.labels import RECOMPUTED
 
 
@@ -17,19 +18,17 @@ def rewrite(step: Step, again: Again) -> None:
     """
     if not again:
         return
-    block = step.graph.step.entry_block
-    views = [view.operation for view in block.operations if is_view(view.operation)]
+    views = views_in(step.graph.step)
     rewriter = _Rewriter(step, again)
     for place, event in enumerate(step.graph.order):
         if event >= 0:
             rewriter.read(event, place)
-    for op in reversed(views):
-        if not any(list(result.uses) for result in op.results):
-            op.erase()
+    erase_unread(views)
 
 
 class _Rewriter:
-    """storages: of the values that are computed again. new: by value, its second copy, or the view of one."""
+    """storages: of the values that are computed again. copies: their second ones. returned: by offloaded value, its
+    copy that has been moved back."""
 
     def __init__(self, step: Step, again: Again) -> None:
         self.step, self.again = step, again
@@ -37,8 +36,9 @@ class _Rewriter:
         for index in again:
             task = step.graph.tasks[index]
             self.storages.update(zip(task.op.results, task.writes, strict=True))
-        self.new: dict[ir.Value, ir.Value] = {}
+        self.copies = SecondCopies()
         self.done: set[int] = set()
+        self.returned = SecondCopies(_returned(step.graph.step))
 
     def read(self, index: int, place: int) -> None:
         """Lets a task read second copies, which are computed right before it where they have not been yet."""
@@ -49,28 +49,39 @@ class _Rewriter:
             copy = own.clone(ip=ir.InsertionPoint(task.op))
             put_kernel_label(copy, kernel_label_of(own) + RECOMPUTED)
             self._replace(copy, place)
-            self.new.update(zip(own.results, copy.results, strict=True))
+            self._read_returned(copy)
+            self.copies.new.update(zip(own.results, copy.results, strict=True))
         self._replace(task.op, place)
 
     def _replace(self, op: ir.Operation, place: int) -> None:
         for number, value in enumerate(list(op.operands)):
-            storage = self.storages.get(_base(value))
+            storage = self.storages.get(base_of(value))
             if storage is not None and self.step.is_second(self.again, storage, place):
-                op.operands[number] = self._second(value, op)
+                op.operands[number] = self.copies.of(value, op)
 
-    def _second(self, value: ir.Value, before: ir.Operation) -> ir.Value:
-        """The second copy of a value; of a view, a view of the second copy."""
-        if value not in self.new:
-            view = value.owner.operation
-            source = self._second(view.operands[0], before)
-            copy = view.clone(ip=ir.InsertionPoint(before))
-            copy.operands[0] = source
-            self.new[value] = copy.results[0]
-        return self.new[value]
+    def _read_returned(self, copy: ir.Operation) -> None:
+        """Lets a kernel that runs again read what has been moved back, at the latest right before.
+
+        What has not left yet is still where it was.
+        """
+        for number, value in enumerate(list(copy.operands)):
+            back = self.returned.new.get(base_of(value))
+            if back is None:
+                continue
+            wait = back.owner.operation
+            start = wait.operands[0].owner.operation
+            if copy.is_before_in_block(start.operands[0].owner.operation):
+                continue
+            for op in (start, wait):
+                if copy.is_before_in_block(op):
+                    op.move_before(copy)
+            copy.operands[number] = self.returned.of(value, copy)
 
 
-def _base(value: ir.Value) -> ir.Value:
-    """The value that this one is a view of."""
-    while not isinstance(value.owner, ir.Block) and is_view(value.owner.operation):
-        value = value.owner.operation.operands[0]
-    return value
+def _returned(step: func.FuncOp) -> dict[ir.Value, ir.Value]:
+    """By offloaded value, its copy that is moved back."""
+    found: dict[ir.Value, ir.Value] = {}
+    for start in starts_of_returns(step.entry_block):
+        sent = start.operation.operands[0].owner.opview.handle.owner.opview
+        found[sent.input] = wait_of(start).result
+    return found

@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dmc import dialect as dm
-from dmc._mlir import ir
-from dmc.analysis.storage.pieces import is_view
+from dmc.analysis.storage.pieces import is_packed
 from dmc.analysis.tasks.graph import TaskGraph
 
 # Kernels that run again, each with a place in the given order: what runs behind it reads the second results.
@@ -59,15 +57,6 @@ def step_of(graph: TaskGraph) -> Step:
             graph.sizes[each] and writers[each] == 1 and each not in graph.kept and each not in task.reads
             for each in task.writes
         )
-        if not task.is_movement and is_free and not _is_packed(task.op.results):
+        if not task.is_movement and is_free and not is_packed(task.op.results):
             makers.update(dict.fromkeys(task.writes, index))
     return Step(graph, makers)
-
-
-def _is_packed(values: Iterable[ir.Value]) -> bool:
-    """Whether a bucket contains one of the values, which then belongs where the bucket is."""
-    for use in (use for value in values for use in value.uses):
-        user = use.owner.operation
-        if isinstance(user.opview, dm.PackOp | dm.UnpackOp) or (is_view(user) and _is_packed(user.results)):
-            return True
-    return False

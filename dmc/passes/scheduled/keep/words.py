@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.requests.keeping import Word, root_of
+from dmc.analysis.requests.keeping import NOT_FORWARD, Word, last_word
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
 from dmc.passes.scheduled.keep.step import Again, Step
 from dmc.plans.rules import Keep, Recompute
-from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
-
-_NOT_FORWARD = (BACKWARD, UPDATE, RECOMPUTED)
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ def wanted(step: Step, words: Sequence[Word]) -> Wanted:
     roots: dict[int, str] = {}
     pinned: set[int] = set()
     for index in step.kernels():
-        word, root = _last(_label(step.graph, index), words)
+        word, root = last_word(_label(step.graph, index), words)
         if isinstance(word, Recompute):
             roots[index] = root
         elif isinstance(word, Keep):
@@ -45,24 +42,12 @@ def _label(graph: TaskGraph, index: int) -> str:
     return kernel_label_of(graph.tasks[index].op)
 
 
-def _last(label: str, words: Iterable[Word]) -> tuple[Word | None, str]:
-    """The last request for a kernel of the forward pass, and the outermost module that it means, or its checkpoint."""
-    module, _, checkpoint = label.partition(", ")
-    if label.endswith(_NOT_FORWARD):
-        return None, ""
-    found: tuple[Word | None, str] = (Recompute(checkpoint) if checkpoint else None, checkpoint)
-    for word in words:
-        root = root_of(word, module)
-        found = found if root is None else (word, root)
-    return found
-
-
 def _outputs(graph: TaskGraph, roots: Mapping[int, str]) -> set[int]:
     """The kernels whose results the forward pass reads outside of the module that is computed again."""
     makers = {storage: index for index in roots for storage in graph.tasks[index].writes}
     found: set[int] = set()
     for reader, task in enumerate(graph.tasks):
-        if not _label(graph, reader).endswith(_NOT_FORWARD):
+        if not _label(graph, reader).endswith(NOT_FORWARD):
             read = {makers[each] for each in task.reads if each in makers}
             found.update(each for each in read if roots.get(reader) != roots[each])
     return found
@@ -80,7 +65,7 @@ def _turns(step: Step) -> dict[int, int]:
         index = event if event >= 0 else ~event
         task = step.graph.tasks[index]
         makers = {step.makers[each] for each in (*task.reads, *task.writes) if each in step.makers}
-        later.update(makers if _label(step.graph, index).endswith(_NOT_FORWARD) else ())
+        later.update(makers if _label(step.graph, index).endswith(NOT_FORWARD) else ())
         for maker in makers:
             touches.setdefault(maker, []).append(place)
     return {maker: _before_longest(places) if maker in later else places[-1] for maker, places in touches.items()}

@@ -12,6 +12,7 @@ from dmc.analysis.requests.settings import target_of
 from dmc.dialect.plan import element_bytes
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_of_product, sliced
+from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
 from dmc.target import targets
 
@@ -47,7 +48,7 @@ class PadClasses(Pass):
             if isinstance(view, dm.CompositeOp) and view.kind.value in (LOSS, GRADIENT):
                 _pad(view, widened)
         if widened.known:
-            _erase_unread(block)
+            erase_unread(block)
 
 
 def _pad(op: dm.CompositeOp, widened: Widened) -> None:
@@ -104,11 +105,3 @@ class _Readers:
         narrowed = [use.owner.operation.results[0] for use in product.uses if is_cast(use.owner.operation, NARROW)]
         given = narrowed[0] if narrowed and len(list(product.uses)) == 1 else product
         given.replace_all_uses_with(sliced(self.widened.of(given, dim, self.width), given.type))
-
-
-def _erase_unread(block: ir.Block) -> None:
-    """Erases operations without readers."""
-    for op in reversed([view.operation for view in block.operations]):
-        is_pure = op.name.startswith(("linalg.", "tensor.", "arith."))
-        if is_pure and not any(list(result.uses) for result in op.results):
-            op.erase()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
-from dmc.analysis.kernels.cost import is_contraction
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
+from dmc.passes.scheduled.recompute.step import is_loop
 
 # Smaller values are not worth considering.
 _LEAST_BYTES = 1 << 16
@@ -87,8 +87,7 @@ def _uses(value: ir.Value, path: Path = ()) -> Iterator[tuple[ir.Operation, int,
 
 def _can_compute(reader: ir.Operation, block: ir.Block) -> bool:
     """Whether a reader can do without the value in memory."""
-    is_loop = reader.name in ("linalg.generic", "linalg.broadcast", "linalg.reduce")
-    return is_loop and reader.block == block and not is_contraction(reader)
+    return is_loop(reader) and reader.block == block
 
 
 def _reshaped(op: ir.Operation, path: Path) -> ir.Value:

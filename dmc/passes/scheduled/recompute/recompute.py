@@ -14,6 +14,7 @@ from dmc.passes.scheduled.recompute.regions import regions_of
 from dmc.passes.scheduled.recompute.report import print_reasons
 from dmc.passes.scheduled.recompute.rewrite import rewrite
 from dmc.passes.scheduled.recompute.step import Step
+from dmc.plans.rules import Offload
 from dmc.step_function import find_step
 from dmc.target import targets
 
@@ -26,7 +27,8 @@ class Recompute(Pass):
        reads %x and %y, becomes `%y = gelu(%x); …; %z = gelu(barrier(%x))`, of which it reads %x and %z. What is kept is
        a minimum cut, in bytes, through cheap operations. Products, attention, reductions, draws and movements do not
        run again, nor do residual sums. It is done where it moves no more bytes than it frees: the kernel of the
-       backward pass that reads %x writes %z as well. What the module's `dm.keeping` mentions stays as it is.
+       backward pass that reads %x writes %z as well. What the module's `dm.keeping` keeps or computes again stays as
+       it is.
     2. For each operation that reads them, where that reads no more memory. `%w = extf %x : bf16 to f32`, read by two
        kernels, would be in memory as f32; each reads %x instead. Values that must be in memory anyway, because a matrix
        product, a movement or the caller reads them, are computed once.
@@ -46,7 +48,8 @@ class Recompute(Pass):
         run_passes(module, ("convert-elementwise-to-linalg",))
         function = find_step(module)
         step = Step.of(function)
-        found = (cut_of(step, region) for region in regions_of(step, keeping_of(module)))
+        words = [word for word in keeping_of(module) if not isinstance(word, Offload)]
+        found = (cut_of(step, region) for region in regions_of(step, words))
         cuts = [cut for cut in found if cut is not None]
         if self.reasons:
             print_reasons(cuts)

@@ -47,8 +47,12 @@ class _Rewriter:
                     op.operands[number] = _seen_as(new, operand, reader)
 
     def _copy(self, value: ir.Value, before: ir.Operation) -> ir.Value:
-        """The value of the backward pass that equals one of the forward pass."""
-        if isinstance(value.owner, ir.Block) or value in self.step.constants:
+        """The value of the backward pass that equals one of the forward pass.
+
+        Constants and scalars are the same: each kernel makes them for itself.
+        """
+        is_tensor = isinstance(value.type, ir.RankedTensorType)
+        if isinstance(value.owner, ir.Block) or value in self.step.constants or not is_tensor:
             return value
         if value not in self.new:
             self.new[value] = fusion_barrier(value) if value in self.kept else self._made(value, before)

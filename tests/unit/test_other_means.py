@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.verification.roundings import MARGIN, UNIT, OtherMeans, of_order
+from dmc.verification.other_means import OtherMeans
+from dmc.verification.roundings import MARGIN, UNIT, of_order
 
 aten = torch.ops.aten
 torch.manual_seed(0)

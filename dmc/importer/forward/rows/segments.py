@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,18 +43,31 @@ def _segment_reduce(
     first = _FIRST[reduce] if initial is None else float(initial)
     x, dim = x.unsqueeze(axis), axis + 1
     if reduce in ("sum", "mean"):
-        return _added(torch.where(inside, x, 0.0).sum(dim), lengths, reduce, first)
+        total = torch.where(inside, x, 0.0).sum(dim) + (0.0 if initial is None else first)
+        # An initial value is one more term, but does not count.
+        return total if reduce == "sum" else torch.where(lengths == 0, first, total / lengths.clamp(min=1))
     if reduce == "prod":
         return torch.where(inside, x, 1.0).prod(dim) * first
-    each = torch.where(inside, x, _FIRST[reduce])
-    found = each.amax(dim) if reduce == "max" else each.amin(dim)
-    # Of equal ones the elements count.
-    return torch.where(found < first if reduce == "max" else found > first, first, found)
+    return _Extreme.apply(torch.where(inside, x, _FIRST[reduce]), inside, reduce == "max", dim, first)
 
 
-def _added(total: Tensor, lengths: Tensor, reduce: str, first: float) -> Tensor:
-    if reduce == "sum":
-        return total + first
-    # An initial value is one more term, but does not count.
-    total = total if math.isnan(first) else total + first
-    return torch.where(lengths == 0, first, total / lengths.clamp(min=1))
+class _Extreme(torch.autograd.Function):
+    """The largest or smallest number of each segment, and `first`; elements that are not inside are infinite.
+
+    As in eager, NaN has a gradient beside any other, and equal ones share one above zero, but each have one below.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, inside: Tensor, largest: bool, dim: int, first: float) -> Tensor:
+        start = torch.full([], first, dtype=x.dtype)
+        found = torch.maximum(x.amax(dim), start) if largest else torch.minimum(x.amin(dim), start)
+        ctx.dim = dim
+        ctx.save_for_backward(inside & (x.isnan() | (x == found.unsqueeze(dim))))
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (has_part,) = ctx.saved_tensors
+        dy = grad_outputs[0].unsqueeze(ctx.dim)
+        count = has_part.to(dy.dtype).sum(ctx.dim, keepdim=True)
+        return torch.where(has_part, torch.where(dy > 0.0, dy / count, dy), 0.0), None, None, None, None

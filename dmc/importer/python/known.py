@@ -1,0 +1,91 @@
+"""Tensors whose values are known while a model is traced: those that depend on neither state nor batch.
+
+Models look at the masks that they make themselves, as in `if mask.all():`, and eager sees the same in each call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+from dmc.importer.torch_internals import (
+    OpOverload,
+    draws_numbers,
+    literal_of,
+    may_write,
+    storage_key,
+    traced_node,
+    untraced,
+)
+
+# A larger tensor counts as unknown.
+_MOST_ELEMENTS = 1 << 28
+
+
+@dataclass
+class KnownValues:
+    """What the graph that is being traced computes from constants alone, operation by operation, writes included.
+
+    values: the result of each node seen so far, None where it is unknown.
+    """
+
+    graph: fx.Graph | None = None
+    values: dict[fx.Node, Any] = field(default_factory=dict)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a function that returns Python values gives, such as `Tensor.item`: of known values, else as traced."""
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        known = [self._value(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        if any(isinstance(leaf, Tensor) and value is None for leaf, value in zip(leaves, known, strict=True)):
+            return function(*args, **kwargs)
+        known_args, known_kwargs = pytree.tree_unflatten(known, tree)
+        with untraced():
+            return function(*known_args, **known_kwargs)
+
+    def _value(self, tensor: Tensor) -> Tensor | None:
+        node, root = traced_node(tensor)
+        if node is None:
+            return None
+        if self.graph is not node.graph:
+            self.graph, self.values = node.graph, {}
+        with untraced():
+            for each in node.graph.nodes:
+                if each not in self.values:
+                    self.values[each] = self._computed(each, root)
+        return self.values[node]
+
+    def _computed(self, node: fx.Node, root: Any) -> Any:
+        if (literal := literal_of(node, root)) is not None:
+            return literal.clone()
+        is_known = all(self.values[each] is not None for each in node.all_input_nodes)
+        if is_known and _is_repeatable(node):
+            args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
+            function: Any = node.target
+            return function(*args, **kwargs)
+        if may_write(node):
+            self._forget(node)
+        return None
+
+    def _forget(self, node: fx.Node) -> None:
+        """What lies in memory where an operation may write."""
+        lost = {storage_key(each) for source in node.all_input_nodes for each in _tensors(self.values[source])}
+        for known, value in self.values.items():
+            if any(storage_key(each) in lost for each in _tensors(value)):
+                self.values[known] = None
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [each for each in pytree.tree_leaves(value) if isinstance(each, Tensor)]
+
+
+def _is_repeatable(node: fx.Node) -> bool:
+    """Whether a node computes the same of the same operands, and no large tensor."""
+    is_operation = isinstance(node.target, OpOverload) and node.target.namespace in ("aten", "prims")
+    is_operation = is_operation and not draws_numbers(node.target)
+    sizes = [each.numel() for each in _tensors(node.meta.get("val"))]
+    return bool(sizes) and max(sizes) <= _MOST_ELEMENTS and (is_operation or node.target is operator.getitem)

@@ -1,0 +1,206 @@
+"""Matrix products by two groups of warps in turn: while one multiplies, the other computes its epilogue.
+
+A third group, of one warp, copies the tiles of both factors to shared memory (TMA), ahead of their use. So tensor cores
+do not wait for an epilogue (the "ping-pong" schedule of CUTLASS 3, here in Gluon, which shows warps and shared memory).
+`finish`, which is generated, computes the epilogue of a tile. `c` is a `Turns`.
+
+A barrier counts only whether its phase is even. A group that waits for its turn is never two phases behind.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+jit, constexpr = gluon.jit, gl.constexpr
+# Tiles in neighbouring rows that are computed at a time share columns in the cache.
+_TOGETHER = gl.constexpr(8)
+# Registers of a thread that multiplies, and of one that copies.
+_REGISTERS = gl.constexpr(240)
+_FEW_REGISTERS = gl.constexpr(24)
+
+
+@jit
+def full(shape: gl.constexpr, value, dtype: gl.constexpr):
+    """A typed number, or a tile filled with it."""
+    return gl.full(shape, value, dtype)
+
+
+@jit
+def halves(x):
+    """The left and the right half of a tile; no value moves between threads."""
+    half: gl.constexpr = x.shape[1] // 2
+    return x.reshape([x.shape[0], 2, half]).permute((0, 2, 1)).split()
+
+
+@jit
+def piece(total, count: gl.constexpr):
+    """The first of `count` pieces of a tile."""
+    first = total
+    if count > 1:
+        first, _ = halves(total)
+    if count > 2:
+        first, _ = halves(first)
+    return first
+
+
+@jit
+def rows(like):
+    """The numbers of the rows of a tile such as `like`, as a column."""
+    layout: gl.constexpr = like.type.layout
+    return gl.arange(0, like.shape[0], gl.SliceLayout(1, layout))[:, None]
+
+
+@jit
+def columns(like):
+    """The numbers of the columns of a tile such as `like`, as a row."""
+    layout: gl.constexpr = like.type.layout
+    return gl.arange(0, like.shape[1], gl.SliceLayout(0, layout))[None, :]
+
+
+@jit
+def store(matrix, room, corner, value, waiting: gl.constexpr):
+    """Copies a tile to memory by way of `room`, in which the last but `waiting` copy was."""
+    tma.store_wait(waiting)
+    room.store(value)
+    fence_async_shared()
+    tma.async_copy_shared_to_global(matrix, corner, room)
+
+
+@jit
+def _tile(number, c: gl.constexpr):
+    group = number // (_TOGETHER * c.across)
+    height = gl.minimum(c.down - group * _TOGETHER, _TOGETHER)
+    rest = number % (_TOGETHER * c.across)
+    return group * _TOGETHER + rest % height, rest // height
+
+
+@jit
+def _copy(first, second, rooms, barriers, c: gl.constexpr):
+    """The group that copies."""
+    left, right = rooms
+    empty, ready, _ = barriers
+    step = 0
+    for number in range(gl.program_id(0), c.down * c.across, c.programs):
+        row, column = _tile(number, c)
+        row *= c.rows
+        column *= c.columns
+        for inner in range(c.steps):
+            slot = step % c.in_flight
+            mbarrier.wait(empty.index(slot), (step // c.in_flight & 1) ^ 1)
+            barrier = ready.index(slot)
+            mbarrier.expect(barrier, first.block_type.nbytes + second.block_type.nbytes)
+            depth = inner * c.inner
+            if c.first_turned:
+                tma.async_copy_global_to_shared(first, [depth, row], barrier, left.index(slot))
+            else:
+                tma.async_copy_global_to_shared(first, [row, depth], barrier, left.index(slot))
+            if c.second_turned:
+                tma.async_copy_global_to_shared(second, [depth, column], barrier, right.index(slot))
+            else:
+                tma.async_copy_global_to_shared(second, [column, depth], barrier, right.index(slot))
+            step += 1
+
+
+@jit
+def _factors(rooms, slot, c: gl.constexpr):
+    left, right = rooms
+    a = left.index(slot).permute((1, 0)) if c.first_turned else left.index(slot)
+    b = right.index(slot) if c.second_turned else right.index(slot).permute((1, 0))
+    return a, b
+
+
+@jit
+def _compute(
+    memory,
+    staging,
+    rooms,
+    barriers,
+    finish: gl.constexpr,
+    c: gl.constexpr,
+    group: gl.constexpr,
+):
+    """A group that multiplies: every other tile of the program."""
+    empty, ready, turns = barriers
+    rows: gl.constexpr = c.rows
+    columns: gl.constexpr = c.columns
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, columns, 16])
+    turn = 0
+    for number in range(gl.program_id(0) + group * c.programs, c.down * c.across, 2 * c.programs):
+        row, column = _tile(number, c)
+        mbarrier.wait(turns.index(group), (turn & 1) ^ (1 - group))
+        begin = (2 * turn + group) * c.steps
+        total = gl.zeros([rows, columns], gl.float32, layout)
+        for inner in range(c.steps):
+            step = begin + inner
+            slot = step % c.in_flight
+            mbarrier.wait(ready.index(slot), step // c.in_flight & 1)
+            a, b = _factors(rooms, slot, c)
+            total = warpgroup_mma(a, b, total, is_async=True)
+            total = warpgroup_mma_wait(1, deps=(total,))
+            # What was multiplied before is done.
+            mbarrier.arrive(empty.index((step + c.in_flight - 1) % c.in_flight), count=1, pred=inner > 0)
+        # One thread arrives; Triton puts a barrier of the group before, since products read shared memory.
+        mbarrier.arrive(turns.index(1 - group), count=1)
+        total = warpgroup_mma_wait(0, deps=(total,))
+        mbarrier.arrive(empty.index((begin + c.steps - 1) % c.in_flight), count=1)
+        turn += 1
+        finish(total, row, column, memory, staging, group)
+    tma.store_wait(0)
+
+
+@jit
+def _compute_first(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
+    _compute(memory, staging, rooms, barriers, finish, c, 0)
+
+
+@jit
+def _compute_second(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
+    _compute(memory, staging, rooms, barriers, finish, c, 1)
+
+
+@jit
+def _copy_all(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
+    _copy(first, second, rooms, barriers, c)
+
+
+@jit
+def multiply(first, second, memory, results, finish: gl.constexpr, c: gl.constexpr):
+    """The product of the matrices `first` and `second`, of which tiles go to `finish`.
+
+    memory: what `finish` reads and writes. results: the matrices that it stores by way of rooms in shared memory.
+    """
+    in_flight: gl.constexpr = c.in_flight
+    left = gl.allocate_shared_memory(first.dtype, [in_flight] + first.block_type.shape, first.layout)
+    right = gl.allocate_shared_memory(second.dtype, [in_flight] + second.block_type.shape, second.layout)
+    staging = ()
+    for i in gl.static_range(len(results)):
+        result = results[i]
+        staging = staging + (
+            gl.allocate_shared_memory(result.dtype, [2 * c.ring] + result.block_type.shape, result.layout),
+        )
+    empty = gl.allocate_shared_memory(gl.int64, [in_flight, 1], mbarrier.MBarrierLayout())
+    ready = gl.allocate_shared_memory(gl.int64, [in_flight, 1], mbarrier.MBarrierLayout())
+    turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(in_flight):
+        mbarrier.init(empty.index(i), count=1)
+        mbarrier.init(ready.index(i), count=1)
+    for i in gl.static_range(2):
+        mbarrier.init(turns.index(i), count=1)
+    fence_async_shared()
+    rooms = (left, right)
+    barriers = (empty, ready, turns)
+    gl.warp_specialize(
+        [
+            (_compute_first, (first, second, memory, staging, rooms, barriers, finish, c)),
+            (_compute_second, (first, second, memory, staging, rooms, barriers, finish, c)),
+            (_copy_all, (first, second, memory, staging, rooms, barriers, finish, c)),
+        ],
+        [4, 1],
+        [_REGISTERS, _FEW_REGISTERS],
+    )

@@ -1,0 +1,105 @@
+"""Which values wait in host memory, so that a step fits under a cap.
+
+What hides behind kernels costs no time: of those values as few as fit, or all where they do not suffice, the longest
+idle first. Kernels run again for the rest (dm-keep). That is scheduled, and so is the step in which nothing but what is
+requested leaves; the faster one is taken. Where neither fits, all values leave, and kernels wait for some of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from dmc._mlir import ir
+from dmc.analysis.memory.plan import plan_memory
+from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.tasks.costs import TaskCosts
+from dmc.analysis.tasks.graph import TaskGraph
+from dmc.analysis.tasks.reader import read_tasks
+from dmc.analysis.tasks.timeline import timeline
+from dmc.errors import MemoryCapError
+from dmc.machine import Machine
+from dmc.passes.base import parse_pipeline, run_passes
+from dmc.passes.scheduled.offload.copies import hidden, visits_of
+from dmc.passes.scheduled.offload.rewrite import rewrite
+from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
+from dmc.passes.shared.trials import copy_of
+from dmc.step_function import find_step
+
+_SPREAD = ",dm-hoist-start,dm-sink-wait"  # What runs between dm-keep and dm-schedule.
+_WORTH = 64  # A value less than the largest by more than this factor does not leave.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tries values on copies of a module. name: of the machine, or its file."""
+
+    module: ir.Module
+    machine: Machine
+    name: str
+    cap: int
+
+    def fits(self, trips: Sequence[Trip]) -> bool:
+        """Whether dm-schedule finds an order under the cap, if these values leave, and only what is requested is
+        computed again."""
+        copy = self._with(trips)
+        try:
+            self._schedule(copy, "{only_requested}")
+        except MemoryCapError:
+            return False
+        return True
+
+    def within(self, requested: Sequence[Trip], others: Sequence[Trip]) -> list[Trip]:
+        """Those that leave: the ones requested, and as many of the others as the cap requires."""
+        largest = max((trip.bytes for trip in others), default=0)
+        worth = [trip for trip in others if trip.bytes * _WORTH >= largest]
+        free = hidden(clock_of(self.graph()), worth, self.machine)
+        tries = [[*requested, *free[:count]] for count in range(len(free) + 1)]
+        enough = bisect_left(tries, True, key=lambda trips: self._planned_bytes(trips) <= self.cap)
+        tried = (tries[0], tries[min(enough, len(free))])
+        time, best = min(((self._time(trips), trips) for trips in tried), key=lambda pair: pair[0])
+        return [*requested, *worth] if time == inf else best
+
+    def graph(self) -> TaskGraph:
+        """The tasks of the module."""
+        return self._graph(self.module)
+
+    def _graph(self, module: ir.Module) -> TaskGraph:
+        return read_tasks(module, TaskCosts.of(module, self.machine))
+
+    def _with(self, trips: Sequence[Trip]) -> ir.Module:
+        """A copy of the module in which these values leave."""
+        copy = copy_of(self.module)
+        graph = self._graph(copy)
+        # Its tasks have the same numbers.
+        own = {(trip.maker, trip.number): trip for trip in trips_of(graph)}
+        chosen = [own[trip.maker, trip.number] for trip in trips]
+        rewrite(graph, visits_of(clock_of(graph), chosen, self.machine))
+        return copy
+
+    def _planned_bytes(self, trips: Sequence[Trip]) -> int:
+        copy = self._with(trips)
+        self._run(copy, f"dm-keep{{only_requested}}{_SPREAD}")
+        return plan_memory(find_step(copy)).arenas[DEVICE].bytes
+
+    def _time(self, trips: Sequence[Trip]) -> float:
+        """The time of a step under the cap, if these values leave; infinite if nothing fits."""
+        copy = self._with(trips)
+        try:
+            self._schedule(copy, self._options)
+        except MemoryCapError:
+            return inf
+        graph = self._graph(copy)
+        return timeline(graph, graph.order).total
+
+    @property
+    def _options(self) -> str:
+        return f"{{memory_cap={self.cap} machine={self.name}}}"
+
+    def _schedule(self, module: ir.Module, keeping: str) -> None:
+        self._run(module, f"dm-keep{keeping}{_SPREAD},dm-schedule{self._options}")
+
+    def _run(self, module: ir.Module, passes: str) -> None:
+        run_passes(module, parse_pipeline(passes))

@@ -1,0 +1,24 @@
+"""What of a program waits in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmc.program.program import Move, Program
+
+
+def offloaded(program: Program) -> Iterator[Move]:
+    """The moves to host memory of what is moved back: all but those to where the host finds outputs."""
+    outputs = {slot.range for slot in program.slots}
+    for command in program.commands:
+        if isinstance(command, Move) and _leaves(command) and command.target not in outputs:
+            yield command
+
+
+def _leaves(move: Move) -> bool:
+    return move.source.space == "device" and move.target.space != "device"
+
+
+def offloaded_bytes(program: Program) -> int:
+    """The bytes that a step moves to host memory, and back."""
+    return sum(move.source.length for move in offloaded(program))

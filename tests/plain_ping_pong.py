@@ -1,0 +1,81 @@
+"""`dmc.kernels.jit.ping_pong` for Triton's interpreter, which lacks Gluon: the same tiles, one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+jit: Any = triton.jit
+
+
+def constexpr(value: Any) -> Any:
+    """A static parameter, which here is itself."""
+    return value
+
+
+_TOGETHER = 8
+
+
+class _Room:
+    """What stands for shared memory."""
+
+    def index(self, number: Any) -> Any:
+        """The room itself."""
+        return self
+
+
+@jit
+def full(shape: Any, value: Any, dtype: Any) -> Any:
+    """A typed number, or a tile filled with it."""
+    return tl.full(shape, value, dtype)
+
+
+@jit
+def halves(x: Any) -> Any:
+    """The left and the right half of a tile."""
+    return tl.split(tl.permute(tl.reshape(x, [x.shape[0], 2, x.shape[1] // 2]), (0, 2, 1)))
+
+
+@jit
+def piece(total: Any, count: Any) -> Any:
+    """The first of `count` pieces of a tile."""
+    return tl.zeros([total.shape[0], total.shape[1] // count], tl.float32)
+
+
+@jit
+def rows(like: Any) -> Any:
+    """The numbers of the rows of a tile such as `like`, as a column."""
+    return tl.arange(0, like.shape[0])[:, None]
+
+
+@jit
+def columns(like: Any) -> Any:
+    """The numbers of the columns of a tile such as `like`, as a row."""
+    return tl.arange(0, like.shape[1])[None, :]
+
+
+@jit
+def store(matrix: Any, room: Any, corner: Any, value: Any, waiting: Any) -> None:
+    """Copies a tile to memory."""
+    matrix.store(corner, value)
+
+
+@jit
+def multiply(first: Any, second: Any, memory: Any, results: Any, finish: Any, c: Any) -> None:
+    """The product of the matrices `first` and `second`, of which tiles go to `finish`."""
+    rooms = tuple(_Room() for _ in results)
+    program: Any = tl.program_id(0)
+    for number in range(program, c.down * c.across, c.programs):
+        group = number // (_TOGETHER * c.across)
+        together = min(c.down - group * _TOGETHER, _TOGETHER)
+        rest = number % (_TOGETHER * c.across)
+        row, column = group * _TOGETHER + rest % together, rest // together
+        total = tl.zeros([c.rows, c.columns], tl.float32)
+        for step in range(c.steps):
+            depth = step * c.inner
+            a = first.load([depth, row * c.rows] if c.first_turned else [row * c.rows, depth])
+            b = second.load([depth, column * c.columns] if c.second_turned else [column * c.columns, depth])
+            total = tl.dot(tl.trans(a) if c.first_turned else a, b if c.second_turned else tl.trans(b), total)
+        finish(total, row, column, memory, rooms, 0)
