@@ -32,7 +32,7 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
     """Runs the source of a program one way, and compares with eager."""
     try:
         expected = by_eager(case_of(text), mode)
-    except (RuntimeError, IndexError, ValueError, ZeroDivisionError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
         # A second step, other ranks or another precision may ask for what PyTorch cannot do.
         return Verdict("refused", f"eager: {_first_line(error)}", f"eager: {_shape(error)}")
     try:
