@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import safetensors
-from safetensors.numpy import save as save_tensors
 
 from dmc.errors import ArtifactError, StateError
 from dmc.program import Job
@@ -22,6 +21,7 @@ from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature, StateSpec
+from dmc.runtime.stored_state import restore, store
 from dmc.runtime.versions import check_runtime
 
 _MODULES = "modules/{}.vmfb"
@@ -93,14 +93,16 @@ class Artifact:
         OSError if the file cannot be written.
         """
         check_state(self.signature.state, self.state)
+        state, zeros = store(self.signature.state, self.state)
         manifest = {
             "versions": dict(self.versions),
             "target": self.target,
             "precision": self.precision,
             **_head(self),
+            "zeros": zeros,
             "programs": {name: _head(program) for name, program in self.programs.items()},
         }
-        members = {_STATE: _state_to_bytes(self.signature.state, self.state), **_parts(self)}
+        members = {_STATE: state, **_parts(self)}
         for name, program in self.programs.items():
             members |= {_PROGRAM.format(name) + part: data for part, data in _parts(program).items()}
         write_container(Path(path), manifest, members)
@@ -156,7 +158,7 @@ def _parts(artifact: Artifact) -> dict[str, bytes]:
 
 def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
     step = _program(manifest, manifest, members)
-    state = _state_from_bytes(step.signature.state, members[_STATE])
+    state = restore(step.signature.state, members[_STATE], frozenset(manifest["zeros"]))
     check_state(step.signature.state, state)
     programs = {
         name: _program(manifest, head, _inside(members, _PROGRAM.format(name)))
@@ -199,31 +201,3 @@ def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:
     prefix, suffix = pattern.split("{}")
     inside = (name for name in members if name.startswith(prefix) and name.endswith(suffix))
     return {name[len(prefix) : len(name) - len(suffix)]: members[name] for name in sorted(inside)}
-
-
-def state_key(spec: StateSpec) -> str:
-    """The name of a state tensor in files, unique within a step."""
-    # A parameter may be called "step", like the counter: the role's first letters keep them apart.
-    section = {"optimizer": "optimizer", "counter": "counter", "seed": "seed"}.get(spec.role, "model")
-    return f"{section}.{spec.name}"
-
-
-def _state_to_bytes(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> bytes:
-    return save_tensors(
-        {state_key(s): np.ascontiguousarray(a).reshape(s.shape) for s, a in zip(specs, state, strict=True)}
-    )
-
-
-def _state_from_bytes(specs: tuple[StateSpec, ...], data: bytes) -> tuple[np.ndarray, ...]:
-    # safetensors' own numpy reader has no bfloat16, so raw tensors are read and given their type here.
-    raw = dict(safetensors.deserialize(data))
-    if unknown := sorted(set(raw) - {state_key(spec) for spec in specs}):
-        raise ValueError(f"{_STATE} contains {', '.join(unknown)}, which the signature does not name")
-    return tuple(_typed(spec, raw[state_key(spec)]) for spec in specs)
-
-
-def _typed(spec: StateSpec, raw: dict[str, Any]) -> np.ndarray:
-    dtype = dtype_of(spec.dtype)
-    if raw["dtype"] != dtype.safetensors:
-        raise ValueError(f"{spec.name} is {raw['dtype']}, the signature says {dtype.safetensors}")
-    return np.frombuffer(raw["data"], dtype=dtype.numpy).reshape(raw["shape"])

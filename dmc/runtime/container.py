@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -14,8 +15,11 @@ from typing import IO, Any
 from dmc.errors import ArtifactError
 from dmc.runtime.atomic import replacing
 
-SCHEMA = 3
+SCHEMA = 4
 MANIFEST = "manifest.json"
+
+_LOCAL_SIGNATURE = b"PK\3\4"
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 # The earliest time a zip can represent: a file's bytes must not depend on when it was written.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -42,7 +46,7 @@ def read_container(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     with _opened(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                members = _members(path, archive)
+                members = _members(path, archive, file)
         except _UNREADABLE as error:
             raise ArtifactError(str(path), f"is damaged or not a .dmc file ({error})", hint=_RESTORE) from error
     manifest = _manifest(path, members)
@@ -82,11 +86,30 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+def _members(path: Path, archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, bytes]:
     names = archive.namelist()
     if len(set(names)) != len(names):
         raise ArtifactError(str(path), "contains two members of one name", hint=_RESTORE)
-    return {name: archive.read(name) for name in names}
+    # The manifest has no checksum of ours.
+    manifest = {name: archive.read(name) for name in names if name == MANIFEST}
+    return manifest | {each.filename: _content(file, each) for each in archive.infolist() if each.filename != MANIFEST}
+
+
+def _content(file: IO[bytes], entry: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member in one read, several times as fast as zipfile's; our checksums replace the zip's.
+
+    They begin behind the local header, whose last two fields are the lengths of what follows it (PKWARE's APPNOTE.TXT,
+    section 4.3.7). Raises zipfile.BadZipFile.
+    """
+    file.seek(entry.header_offset)
+    signature, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    if signature != _LOCAL_SIGNATURE or entry.compress_type != zipfile.ZIP_STORED:
+        raise zipfile.BadZipFile(f"{entry.filename} is not a stored member")
+    file.seek(name + extra, os.SEEK_CUR)
+    data = file.read(entry.file_size)
+    if len(data) != entry.file_size:
+        raise zipfile.BadZipFile(f"{entry.filename} is cut off")
+    return data
 
 
 def _manifest(path: Path, members: dict[str, bytes]) -> dict[str, Any]:

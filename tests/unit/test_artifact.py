@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 
 from dmc.errors import ArtifactError, StateError
 from dmc.runtime.artifact import Artifact
@@ -78,6 +79,21 @@ def test_state_has_a_place_for_equal_names(artifact: Artifact, tmp_path: Path) -
     signature = dataclasses.replace(SIGNATURE, state=(renamed, *SIGNATURE.state[1:]))
     dataclasses.replace(artifact, signature=signature).write(tmp_path / "step.dmc")
     np.testing.assert_array_equal(Artifact.read(tmp_path / "step.dmc").state[0], initial_state()[0])
+
+
+def test_zeros_are_named_and_not_stored(artifact: Artifact, tmp_path: Path) -> None:
+    weight, bias, *others = artifact.state
+    # A negative zero is another number.
+    state = (np.zeros_like(weight), np.full_like(bias, -0.0), *others)
+    dataclasses.replace(artifact, state=state).write(tmp_path / "step.dmc")
+    with zipfile.ZipFile(tmp_path / "step.dmc") as archive:
+        stored = dict(safetensors.deserialize(archive.read("state.safetensors")))
+        zeros = json.loads(archive.read(MANIFEST))["zeros"]
+    assert "model.weight" in zeros
+    assert "model.bias" in stored
+    assert len(zeros) + len(stored) == len(state)
+    for got, expected in zip(Artifact.read(tmp_path / "step.dmc").state, state, strict=True):
+        assert (got.dtype, got.shape, got.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
 
 
 def test_state_must_fit_the_signature(artifact: Artifact, tmp_path: Path) -> None:
@@ -148,9 +164,11 @@ def _versions(compiler: str) -> dict[str, str]:
         (lambda m: m.pop(MANIFEST), r"has no manifest\.json: not a \.dmc file"),
         (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json is not JSON"),
         (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json has no schema"),
-        (_set(schema=99), r"has schema 99; this dmc reads schema 3\n  hint: install a newer dmc"),
-        (_set(schema=2), r"has schema 2; this dmc reads schema 3\n  hint: compile the step again"),
+        (_set(schema=99), r"has schema 99; this dmc reads schema 4\n  hint: install a newer dmc"),
+        (_set(schema=3), r"has schema 3; this dmc reads schema 4\n  hint: compile the step again"),
         (_set(sha256=None), r"has no checksums"),
+        (_set(zeros=["model.scale"]), r"contains no artifact of this schema \(KeyError: 'model\.seen'"),
+        (_set(zeros=["model.no"]), r"the state contains model\.no, which the signature does not name"),
         (_set(signature={}), r"contains no artifact of this schema \(KeyError: 'state'\)"),
         (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),
         (_set(requires=["pdp11", "float"]), r"contains code for pdp11, but this processor is"),
@@ -185,7 +203,7 @@ def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> No
         members = {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}
     write_container(tmp_path / "other.dmc", manifest, members)
     with pytest.raises(
-        ArtifactError, match=r"state\.safetensors contains model\.weight, which the signature does not name"
+        ArtifactError, match=r"the state contains model\.weight, which the signature does not name"
     ):
         Artifact.read(tmp_path / "other.dmc")
 

@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 
 from dmc.errors import DmcError, StateError
-from dmc.runtime.artifact import state_key
 from dmc.runtime.atomic import sync_directory
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import Signature, Splits, StateSpec
+from dmc.runtime.stored_state import state_key
 from dmc.runtime.world.shards import Shard, write_shard
 from dmc.runtime.world.store import WRITING_S, Store
 
