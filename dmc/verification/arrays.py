@@ -10,6 +10,17 @@ from torch import Tensor
 from dmc.interpreter.dtypes import Array
 
 
+def copy_of(tensor: Tensor) -> Tensor:
+    """A copy that lies in memory as its original does: `clone` makes elements that share memory distinct, and strides
+    decide what is a view of it.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() == 0 or tensor.layout is not torch.strided:
+        return tensor.clone()
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span,), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
+
+
 def array_of(tensor: Tensor) -> Array:
     """A copy of a tensor."""
     return view_of(tensor).copy()

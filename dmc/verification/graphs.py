@@ -19,7 +19,7 @@ from dmc.importer.forward.randomness import Randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, add_hook
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
-from dmc.verification.arrays import array_of
+from dmc.verification.arrays import array_of, copy_of
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
 from dmc.verification.reference import autocast, micro_batch
@@ -102,7 +102,7 @@ class Graphs:
         """The arguments of the joint graph."""
         state = [tensor.detach().clone() for tensor in self.captured.state.values()]
         scalars = [torch.tensor(self.request.seed), torch.tensor(self.counter)]
-        return [*state, *scalars, *(tensor.clone() for _, tensor in self.captured.batch)]
+        return [*state, *scalars, *(copy_of(tensor) for _, tensor in self.captured.batch)]
 
     def whole(self) -> Gradients:
         """The joint graph before decomposition."""
@@ -120,7 +120,7 @@ class Graphs:
         captured = self.captured
         leaves = {name: tensor.detach().clone() for name, tensor in captured.state.items()}
         wanted = {name: leaves[name].requires_grad_() for name in self.gradients.trained}
-        batch = [tensor.clone() for _, tensor in captured.batch]
+        batch = [copy_of(tensor) for _, tensor in captured.batch]
         with torch.enable_grad():
             for name, leaf in wanted.items():
                 for hook in captured.hooks[name]:

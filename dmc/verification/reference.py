@@ -18,7 +18,7 @@ from dmc.importer.capture.own_loss import reader_of
 from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
-from dmc.verification.arrays import array_of, view_of
+from dmc.verification.arrays import array_of, copy_of, view_of
 from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.dropout import Draws
@@ -198,7 +198,7 @@ def names_of(model: nn.Module) -> dict[str, Tensor]:
 
 def _given(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     # A copy: a model may write to its inputs.
-    copy = tensor.detach().clone()
+    copy = copy_of(tensor)
     return copy.to(dtype) if dtype is not None and copy.is_floating_point() else copy
 
 

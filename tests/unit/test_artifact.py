@@ -202,9 +202,7 @@ def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> No
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}
     write_container(tmp_path / "other.dmc", manifest, members)
-    with pytest.raises(
-        ArtifactError, match=r"the state contains model\.weight, which the signature does not name"
-    ):
+    with pytest.raises(ArtifactError, match=r"the state contains model\.weight, which the signature does not name"):
         Artifact.read(tmp_path / "other.dmc")
 
 
