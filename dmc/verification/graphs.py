@@ -21,7 +21,7 @@ from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, copy_of
 from dmc.verification.choices import FirstOfEqual
-from dmc.verification.dropout import Draws
+from dmc.verification.draws import Draws
 from dmc.verification.reference import autocast, micro_batch
 from dmc.verification.request import Request
 

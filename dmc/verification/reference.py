@@ -21,7 +21,7 @@ from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, copy_of, view_of
 from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
-from dmc.verification.dropout import Draws
+from dmc.verification.draws import Draws
 from dmc.verification.optimizer import torch_optimizers
 from dmc.verification.other_means import OtherMeans
 from dmc.verification.other_roundings import NARROW, OtherRoundings

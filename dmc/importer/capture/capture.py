@@ -192,7 +192,8 @@ def _state(
         name = target.removeprefix(f"{MODEL}.")
         tensor = by_name.get(name, program.constants.get(target))
         if spec.kind not in _KINDS or not isinstance(tensor, torch.Tensor):
-            raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint="capture tensors only")
+            hint = "capture tensors only; random numbers are drawn by the step's seed, without a generator"
+            raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint)
         if tensor is not own.get(name):
             _check_no_parameter(name, tensor, python_state)
         first, *others = names_of.get(id(tensor), [name])

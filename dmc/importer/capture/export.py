@@ -60,7 +60,7 @@ def _no() -> bool:
 
 def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     try:
-        with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness():
+        with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness(), _later_checks():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             with objective.seen.watch.on_guard():
@@ -123,6 +123,18 @@ def _quiet_refusals() -> Generator[None]:
 
 
 @contextmanager
+def _later_checks() -> Generator[None]:
+    """Lets `torch.distributions` check parameters and samples in each step: what raises in eager is an assertion."""
+
+    def asserted(valid: torch.Tensor) -> bool:
+        torch.ops.aten._assert_async(valid.all())
+        return True
+
+    with mock.patch("torch._is_all_true", asserted):
+        yield
+
+
+@contextmanager
 def _no_other_randomness() -> Generator[None]:
     """Raises ImportFailure where the trace itself draws or seeds random numbers, which would be the same in each step;
     restores the generators.
@@ -144,5 +156,5 @@ def _no_other_randomness() -> Generator[None]:
         raise ImportFailure(
             "the model or its loss",
             f"draws or seeds random numbers of {' and '.join(names)} that would be the same in each step",
-            hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+            hint="draw by operations of PyTorch on the model's tensors, or outside the step, and pass them as inputs",
         )

@@ -58,6 +58,17 @@ def uniform_bits(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
     return torch.where((index & 1) == 0, word & 0xFFFF, word >> 16)
 
 
+def words_of_elements(shape: list[int], seed: Tensor, draw: Tensor) -> Words:
+    """A block of its own for each element of `shape`; the key is the seed, the counter is (element's two halves, draw's
+    two halves).
+    """
+    index = _index(shape, seed.device)
+    return philox4x32(
+        (index & _MASK, (index >> 32) & _MASK, draw & _MASK, (draw >> 32) & _MASK),
+        (seed & _MASK, (seed >> 32) & _MASK),
+    )
+
+
 def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
     """The low and high halves of a 32 × 32 bit product. In int64 it may wrap, but its 64 bits are right."""
     product = word * multiplier

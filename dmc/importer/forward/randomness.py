@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dmc.errors import ImportFailure
 from dmc.importer.composites.dropout import threshold
-from dmc.importer.composites.philox import BITS
+from dmc.importer.composites.philox import BITS, uniform_bits
+from dmc.importer.forward.streams import Stream
 
 MAX_SITES = 1 << 14
 # Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): alpha dropout sets dropped elements
@@ -26,7 +27,8 @@ def undrawable(place: str | None) -> ImportFailure:
     return ImportFailure(
         place,
         "draws random numbers in a way that is not supported",
-        hint="dropout is compiled; draw other random numbers outside the step and pass them as inputs",
+        hint="use rand, randn, randint, bernoulli, exponential_ or the like, or draw outside the step and pass the "
+        "numbers as an input",
     )
 
 
@@ -54,6 +56,20 @@ class Randomness:
         if not 0 < rounded < 1 or abs(rounded - p) > _OFF * (1 - p):
             fact = f"drops with probability {p}, which rounds to {rounded:g} in steps of 1/{2**BITS}"
             raise ImportFailure(None, fact, hint="use exactly 0 or 1, or a probability further from them")
+        return self._site()
+
+    def stream(self) -> Stream:
+        """The random numbers of a place that is no dropout."""
+        return Stream(self.seed, self._site())
+
+    def coins(self, x: Tensor, p: float) -> Tensor:
+        """1 with probability `p`, else 0, in the shape and type of `x`. Dropout in eager calls the same operation, so
+        both take the same bits.
+        """
+        draw = self.draw(1.0 - p) if 0.0 < p < 1.0 else self._site()
+        return (uniform_bits(list(x.shape), self.seed, draw) >= threshold(1.0 - p)).to(x.dtype)
+
+    def _site(self) -> Tensor:
         if self.sites == MAX_SITES:
             raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
         self.sites += 1

@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
 from dmc.importer.forward import assignments, expansion, linear_systems, losses, rnn
+from dmc.importer.forward.distributions import DISTRIBUTIONS, Distribution, rrelu_with_noise
 from dmc.importer.forward.images import grid_sampling, pooling, upsampling
 from dmc.importer.forward.randomness import Randomness, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
@@ -86,6 +87,18 @@ def _native_dropout(random: Randomness, x: Tensor, p: float, train: bool | None)
     return x * mask, mask != 0
 
 
+@rule(aten.bernoulli_.float)
+def _bernoulli_in_place(random: Randomness, x: Tensor, p: float = 0.5) -> Any:
+    return x.copy_(random.coins(x, p))
+
+
+def _distribution(drawn: Distribution) -> Rule:
+    return lambda random, *given, **options: drawn(random.stream(), *given, **options)
+
+
+RULES.update({operation: _distribution(drawn) for operation, drawn in DISTRIBUTIONS.items()})
+
+
 def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation that draws random numbers and has no rule."""
     if not isinstance(target, OpOverload) or not draws_numbers(target):
@@ -98,9 +111,9 @@ def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
 
 @rule(aten.rrelu.default)
 def _rrelu(random: Randomness, x: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Any:
-    if training:
-        raise undrawable(None)
-    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2.0)
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2.0)
+    return rrelu_with_noise(random.stream(), x, torch.ones_like(x), lower, upper, training)
 
 
 @rule(aten.gelu.default)

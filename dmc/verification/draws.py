@@ -1,4 +1,4 @@
-"""Eager's dropout with the random bits of a compiled step."""
+"""Eager's random numbers, of the random bits of a compiled step."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import EagerError
 from dmc.importer.composites.dropout import threshold
+from dmc.importer.forward.distributions import DISTRIBUTIONS
 from dmc.importer.forward.randomness import MAX_SITES
+from dmc.importer.forward.streams import Stream
 from dmc.verification.philox import uniform_bits
 
 aten = torch.ops.aten
 
 
 class Draws(TorchDispatchMode):
-    """Inside, every draw of dropout uses the bits that a compiled step draws at the same site.
+    """Inside, every draw uses the bits that a compiled step draws at the same site.
 
-    All dropout, in Python or inside an operation, calls `bernoulli_`, which is replaced. Sites are counted in execution
-    order, like in `dmc.importer.forward.randomness.Randomness`.
+    All dropout, in Python or inside an operation, calls `bernoulli_`. Sites are counted in execution order, like in
+    `dmc.importer.forward.randomness.Randomness`.
     """
 
     def __init__(self, seed: int, counter: int) -> None:
@@ -41,12 +43,19 @@ class Draws(TorchDispatchMode):
             x, p = args[:2]
             mask = self._kept(x, p)
             return x * mask / (1.0 - p), mask
+        if func in DISTRIBUTIONS:
+            return DISTRIBUTIONS[func](
+                Stream(torch.tensor(self._seed), torch.tensor(self._next())), *args, **(kwargs or {})
+            )
         return func(*args, **(kwargs or {}))
 
     def _kept(self, like: Tensor, p: float) -> Tensor:
+        return torch.from_numpy(uniform_bits(like.shape, self._seed, self._next()) >= threshold(p))
+
+    def _next(self) -> int:
+        """The draw of the next site."""
         if self._closed:
             fact = "draws random numbers in its backward pass, where eager cannot use the step's bits"
             raise EagerError("the model", fact, hint="verify it without checkpointing, or pass verify=False")
-        draw = self._counter * MAX_SITES + self._sites
         self._sites += 1
-        return torch.from_numpy(uniform_bits(like.shape, self._seed, draw) >= threshold(p))
+        return self._counter * MAX_SITES + self._sites - 1
