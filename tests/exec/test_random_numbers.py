@@ -13,14 +13,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dmc
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
 from dmc.verification.draws import Draws
 from tests.eager import EagerTrainer
+from tests.generated_regions import assert_right, regions_of
 from tests.interpreted import RATE, InterpretedStep
-from tests.models.case import Batch
+from tests.kernels import form_kernels
 from tests.tolerance import TOLERANCE, assert_losses_close
 
 ROWS, WIDTH = 4, 6
 Function = Callable[[Tensor], Tensor]
+Pair = tuple[Tensor, Tensor]
 
 
 def _filled(method: str, *options: float) -> Function:
@@ -128,12 +132,12 @@ def _model(functions: list[Function]) -> Drawing:
     return Drawing(functions)
 
 
-def _batches(steps: int) -> list[Batch]:
+def _batches(steps: int) -> list[Pair]:
     torch.manual_seed(1)
     return [(torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)) for _ in range(steps)]
 
 
-def _eager(model: nn.Module, batches: list[Batch], seed: int = 0) -> list[float]:
+def _eager(model: nn.Module, batches: list[Pair], seed: int = 0) -> list[float]:
     """Eager's losses with the draws of a step."""
     model = copy.deepcopy(model)
     trainer = EagerTrainer(model, _loss, torch.optim.SGD(model.parameters(), lr=RATE))
@@ -212,3 +216,13 @@ class Skipping(nn.Module):
 def test_what_cannot_be_drawn_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(dmc.errors.DmcError, match=message):
         dmc.compile(model, loss=_loss, optimizer=dmc.optim.SGD(lr=RATE), example=_batches(1)[0])
+
+
+def test_generated_kernels_draw_the_same(context: Any) -> None:
+    model = _model([_noisy, _kept_rows, *KINDS["uniform"][:2], *KINDS["tails"]])
+    step = import_step(model, _loss, dmc.optim.SGD(lr=RATE), _batches(1)[0], Precision.FP32, 1, 0, context)
+    form_kernels(step.module)
+    names = list(regions_of(step.module))
+    assert len(names) > 10
+    for name in names:
+        assert_right(step.module, name)
