@@ -13,6 +13,7 @@ from dmc.importer.composites.dropout import threshold
 from dmc.importer.forward.distributions import DISTRIBUTIONS
 from dmc.importer.forward.randomness import MAX_SITES
 from dmc.importer.forward.streams import Stream
+from dmc.importer.torch_internals import arguments_of
 from dmc.verification.philox import uniform_bits
 
 aten = torch.ops.aten
@@ -43,7 +44,7 @@ class Draws(TorchDispatchMode):
             x, p = args[:2]
             mask = self._kept(x, p)
             return x * mask / (1.0 - p), mask
-        if func in DISTRIBUTIONS:
+        if func in DISTRIBUTIONS and arguments_of(func, args, kwargs or {}).get("training") is not False:
             return DISTRIBUTIONS[func](
                 Stream(torch.tensor(self._seed), torch.tensor(self._next())), *args, **(kwargs or {})
             )

@@ -59,7 +59,7 @@ KINDS: dict[str, list[Function]] = {
         lambda h: h * torch.rand_like(h),
         lambda h: h * torch.rand_like(h, dtype=torch.bfloat16).float(),
         _filled("uniform_", -1.0, 2.0),
-        lambda h: functional.rrelu(h, training=True),
+        lambda h: functional.rrelu(h, training=True) + functional.rrelu(h),
         lambda h: functional.dropout(h, 0.3) * torch.rand_like(h) * functional.dropout(h, 0.2),
     ],
     "normal": [

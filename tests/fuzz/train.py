@@ -23,6 +23,7 @@ from dmc.importer.step import ImportedStep, import_step
 from dmc.interpreter.bodies import Bodies
 from dmc.interpreter.dtypes import Array
 from dmc.verification.choices import FirstOfEqual
+from dmc.verification.draws import Draws
 from tests.eager import split
 
 STEPS = 2
@@ -98,9 +99,9 @@ def by_eager(case: Case, mode: Mode = PLAIN, steps: int = STEPS) -> list[Trace]:
     parameters = [each for each in case.module.parameters() if each.requires_grad]
     optimizer = _torch_optimizer(case.optimizer, parameters)
     traces: list[Trace] = []
-    for _ in range(steps):
+    for counter in range(steps):
         optimizer.zero_grad()
-        loss, outputs = _eager_loss(case, mode)
+        loss, outputs = _eager_loss(case, mode, counter)
         if case.optimizer.clip_grad_norm is not None:
             nn.utils.clip_grad_norm_(parameters, case.optimizer.clip_grad_norm)
         optimizer.step()
@@ -109,14 +110,14 @@ def by_eager(case: Case, mode: Mode = PLAIN, steps: int = STEPS) -> list[Trace]:
     return traces
 
 
-def _eager_loss(case: Case, mode: Mode) -> tuple[Tensor, list[Tensor]]:
-    """The mean loss and the outputs, after going backward."""
+def _eager_loss(case: Case, mode: Mode, counter: int) -> tuple[Tensor, list[Tensor]]:
+    """The mean loss and the outputs, after going backward; with the draws of a step after `counter` others."""
     total, outputs = torch.zeros([]), []
-    for part in split(case.inputs, mode.accumulate):
+    for number, part in enumerate(split(case.inputs, mode.accumulate)):
         assert isinstance(part, tuple)
         # The batch is the user's: a step must not change it.
         cast = torch.autocast("cpu", torch.bfloat16) if mode.precision == "bf16-mixed" else nullcontext()
-        with FirstOfEqual(), cast:
+        with FirstOfEqual(), Draws(0, counter * mode.accumulate + number), cast:
             loss, outputs = case.module(*(_cloned(each) for each in part))
         # An output may be a view of a parameter, which the optimizer will change.
         outputs = [each.detach().clone() for each in outputs]

@@ -29,8 +29,8 @@ class Stream:
         return words_of_elements(list(shape), self.seed, self.draw)
 
     def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """In [0, 1), of as many bits as the type has digits, as PyTorch's."""
-        digits = _digits(dtype)
+        """In [0, 1), of as many bits as the type has digits, as PyTorch's, and at most f32's."""
+        digits = min(_digits(dtype), _digits(torch.float32))
         return ((self.words(shape)[0] >> (32 - digits)).float() * 2.0**-digits).to(dtype)
 
     def inside(self, shape: Sequence[int]) -> Tensor:
