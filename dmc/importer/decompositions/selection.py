@@ -55,7 +55,7 @@ def _ranked(x: Tensor, dim: int, wanted: range, largest: bool) -> tuple[Tensor, 
     """The elements of these ranks in each row, and their indices; in a long row, comparing all with all."""
     row = x.movedim(dim, -1)
     hit = ranks(row, largest).unsqueeze(-2) == torch.arange(wanted.start, wanted.stop, device=x.device).unsqueeze(1)
-    values = torch.where(hit, row.unsqueeze(-2), torch.zeros([], dtype=x.dtype)).sum(-1).to(x.dtype)
+    values = _chosen(hit, row.unsqueeze(-2), -1, keepdim=False)
     places = torch.where(hit, torch.arange(row.shape[-1], device=x.device), 0).sum(-1)
     return values.movedim(-1, dim), places.movedim(-1, dim)
 
@@ -80,7 +80,7 @@ def _middle(x: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tensor
         # NaN comes after all numbers: its first one is the median where there is one.
         wanted = torch.where(count < row.shape[-1], count, wanted)
     hit = ranks(row) == wanted
-    value = torch.where(hit, row, torch.zeros([], dtype=x.dtype)).sum(-1, keepdim=True).to(x.dtype)
+    value = _chosen(hit, row, -1)
     place = torch.where(hit, torch.arange(row.shape[-1], device=x.device), 0).sum(-1, keepdim=True)
     value, place = (each.movedim(-1, dim) for each in (value, place))
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
@@ -171,7 +171,7 @@ class Order:
 
     def value(self, place: Tensor) -> Tensor:
         """The element of `x` at one index per row."""
-        return torch.where(place == self.places, self.x, torch.zeros_like(self.x)).sum(self.dim, True).to(self.x.dtype)
+        return _chosen(place == self.places, self.x, self.dim)
 
     def _is_best(self, x: Tensor, among: Tensor) -> Tensor:
         # Nothing is below the least integer: elements not `among` are masked again in the search for the best.
@@ -184,6 +184,13 @@ class Order:
 
     def _first(self, mask: Tensor) -> Tensor:
         return torch.where(mask, self.places, self.x.shape[self.dim]).amin(self.dim, keepdim=True)
+
+
+def _chosen(hit: Tensor, x: Tensor, dim: int, keepdim: bool = True) -> Tensor:
+    """The only element of each row that is hit, bit for bit: a sum would lose the sign of a zero."""
+    if x.is_floating_point():
+        return torch.where(hit, x, -math.inf).to(x.dtype).amax(dim, keepdim)
+    return torch.where(hit, x, torch.zeros_like(x)).sum(dim, keepdim).to(x.dtype)
 
 
 def worst(dtype: torch.dtype, largest: bool) -> float:

@@ -15,7 +15,7 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.forward.assertions import ASSERTS, NUMBERS, number
 from dmc.importer.forward.complex_numbers.rules import computed as complex_result
-from dmc.importer.forward.memory_layout import as_in_eager
+from dmc.importer.forward.memory_layout import as_in_eager, copied_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.randomness import Randomness
@@ -54,8 +54,7 @@ class Forward(fx.Interpreter):
         try:
             self.expected = n.meta.get("val")
             result = super().run_node(n)
-            if rule_of(n.target) is not None or makes_tensors(n.target):
-                result = as_in_eager(result, n.meta.get("val"))
+            result = self._laid_out(n, result)
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
         except DmcError as error:
@@ -70,6 +69,16 @@ class Forward(fx.Interpreter):
             failure = untraceable(origin.op_name(n.target), error)
             raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
         _mark_backward(n, pytree.tree_leaves(result))
+        return result
+
+    def _laid_out(self, n: fx.Node, result: Any) -> Any:
+        """A result that lies in memory as eager's, and is a copy where eager's is."""
+        recorded = n.meta.get("val")
+        if rule_of(n.target) is not None or makes_tensors(n.target):
+            return as_in_eager(result, recorded)
+        first = n.args[0] if n.args else None
+        if isinstance(first, fx.Node) and copied_in_eager(result, self.env[first], recorded, first.meta.get("val")):
+            return result.clone()
         return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

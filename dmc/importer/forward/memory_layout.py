@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from dmc.importer.torch_internals import storage_key
+
 
 def as_in_eager(result: Any, recorded: Any) -> Any:
     """`result`, or copies of its tensors, laid out in memory like `recorded`, export's result of the same operation.
@@ -19,6 +21,16 @@ def as_in_eager(result: Any, recorded: Any) -> Any:
     if isinstance(result, (tuple, list)) and isinstance(recorded, (tuple, list)) and len(result) == len(recorded):
         return type(result)(as_in_eager(mine, theirs) for mine, theirs in zip(result, recorded, strict=True))
     return result
+
+
+def copied_in_eager(result: Any, operand: Any, recorded: Any, recorded_operand: Any) -> bool:
+    """Whether an operation that may give a view of its operand, such as `reshape`, gave a copy when it was exported,
+    because the operand lay in memory there as it does not here: what overlaps itself, or has gaps, is dense here.
+    """
+    every = (result, operand, recorded, recorded_operand)
+    if not all(isinstance(each, Tensor) for each in every) or _strides(operand) == _strides(recorded_operand):
+        return False
+    return storage_key(recorded) != storage_key(recorded_operand)
 
 
 def _laid_out(tensor: Tensor, recorded: Tensor) -> Tensor:
