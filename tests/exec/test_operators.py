@@ -76,7 +76,11 @@ def test_channels_are_dropped_whole_and_in_place() -> None:
 
 
 def test_randomness_without_a_rule_is_refused() -> None:
-    model = nn.Sequential(nn.Linear(3, 2), nn.RReLU())
+    class Counting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.poisson(x.detach().exp())
+
+    model = nn.Sequential(nn.Linear(3, 2), Counting())
     batch = (torch.ones(4, 3), torch.ones(4, 2))
     with pytest.raises(dmc.errors.ImportFailure, match="draws random numbers"):
         dmc.compile(model, loss=functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=batch)

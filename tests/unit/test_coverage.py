@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional
 from transformers import GPT2Config
 
 from bench.coverage import architectures
@@ -82,8 +83,13 @@ def test_gradients_at_other_places_are_seen() -> None:
 def test_what_no_step_contains_is_told() -> None:
     outside = check([Sample(torch.view_as_complex, (torch.randn(3, 2, requires_grad=True),))])
     assert (outside.kind, outside.text) == (OUTSIDE, "complex numbers")
-    drawn = check([Sample(torch.nn.functional.dropout, (torch.randn(3, requires_grad=True),))])
+    drawn = check([Sample(lambda x: x * torch.poisson(x.detach().exp()), (torch.randn(3, requires_grad=True),))])
     assert (drawn.kind, drawn.text) == (OUTSIDE, "draws random numbers")
+
+
+def test_what_a_step_draws_is_compared_with_the_same_draws() -> None:
+    x = torch.randn(30, requires_grad=True)
+    assert check([Sample(lambda x: functional.dropout(x, 0.5) * torch.rand_like(x), (x,))]).outcome == "agrees"
 
 
 def test_a_large_model_is_refused_before_it_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
