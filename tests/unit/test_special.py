@@ -112,6 +112,7 @@ def test_medians_and_modes() -> None:
         assert_decomposes(lambda x, d=dim: x.median(d).values, ROWS)
         assert_decomposes(lambda x, d=dim: tuple(x.mode(d)), ROWS[::2])
     assert_decomposes(torch.median, ROWS[0])
+    assert_decomposes(lambda x: tuple(x.mode(1)), torch.tensor([[NAN, NAN], [1.0, NAN]]))
 
 
 def test_what_is_selected_keeps_its_sign() -> None:
@@ -125,6 +126,7 @@ def test_what_is_selected_keeps_its_sign() -> None:
         lambda x: x.kthvalue(2, 1).values,
         lambda x: x.topk(2, 1).values,
         lambda x: x.abs().neg().max(1).values,
+        lambda x: torch.cat([x, -x], 1).mode(1).values,
     ]
     for select in chosen:
         assert_decomposes(lambda x, f=select: f(x).reciprocal(), zeros)

@@ -93,8 +93,11 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     row = x.movedim(dim, -1)
     count = (row.unsqueeze(-1) == row.unsqueeze(-2)).to(torch.int64).sum(-1)
     often = count == count.amax(-1, keepdim=True)
-    value = torch.where(often, row, worst(x.dtype, largest=False)).to(x.dtype).amin(-1, keepdim=True)
-    place = torch.where(row == value, torch.arange(row.shape[-1], device=x.device), -1).amax(-1, keepdim=True)
+    least = torch.where(often, row, worst(x.dtype, largest=False)).to(x.dtype).amin(-1, keepdim=True)
+    places = torch.arange(row.shape[-1], device=x.device)
+    # NaN equals nothing, so it is least only in rows of NaN alone.
+    place = torch.where(row == least, places, torch.where(least == least, -1, 0)).amax(-1, keepdim=True)
+    value = _chosen(place == places, row, -1)
     value, place = (each.movedim(-1, dim) for each in (value, place))
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
