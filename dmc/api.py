@@ -86,7 +86,7 @@ def compile(
     cap, the schedule spends no extra memory on overlap; with one that leaves room, movements may start earlier (the
     gathers of ZeRO-3).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
-    seed: the seed of dropout. The same seed gives the same bits.
+    seed: the seed of dropout and of all random numbers that the model draws. The same seed gives the same bits.
     evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same
     state in memory. A function instead of True is computed in place of the loss, as `lambda logits, targets:
     (cross_entropy(logits, targets), logits)` for the logits too; for a model with its own loss, it takes the model's

@@ -23,6 +23,7 @@ from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
 from dmc.lowering.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
+from dmc.lowering.overflow import overflow_powers
 from dmc.lowering.panel_loops import misread_panels
 from dmc.lowering.panels import pack_panels
 from dmc.lowering.rounding import keep_rounding
@@ -195,6 +196,7 @@ def _kernel_module(
     if target.name == CPU.name:
         split_deep_products(kernels)
         keep_rounding(kernels)
+        overflow_powers(kernels)
         pack_panels(kernels, without_panels)
     isolate_transposes(kernels)
     separate_transposes(kernels)

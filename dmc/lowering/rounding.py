@@ -35,12 +35,12 @@ def keep_rounding(module: ir.Module) -> None:
 
 
 def _is_rounded_constant(op: ir.Operation) -> bool:
-    return op.name == "arith.truncf" and str(op.results[0].type) == "bf16" and _number(op) is not None
+    return op.name == "arith.truncf" and str(op.results[0].type) == "bf16" and constant_of(op.operands[0]) is not None
 
 
-def _number(op: ir.Operation) -> float | None:
-    """The number that is cast, if it is a constant."""
-    source = op.operands[0].owner
+def constant_of(value: ir.Value) -> float | None:
+    """The number that a scalar is, if it is a constant."""
+    source = value.owner
     if not isinstance(source, ir.Operation | ir.OpView) or source.operation.name != "arith.constant":
         return None
     return ir.FloatAttr(source.operation.attributes["value"]).value
@@ -48,7 +48,7 @@ def _number(op: ir.Operation) -> float | None:
 
 def _constant(op: ir.Operation) -> ir.Value:
     with ir.InsertionPoint(op), op.location:
-        return arith.constant(op.results[0].type, _number(op))
+        return arith.constant(op.results[0].type, constant_of(op.operands[0]))
 
 
 def _is_converted_integer(op: ir.Operation) -> bool:

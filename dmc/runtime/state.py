@@ -17,9 +17,9 @@ class StateDict(TypedDict):
     """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.compiled_step.CompiledStep`).
 
     model: parameters and buffers by module path, with exactly the keys of the model's own `state_dict()`; tied tensors
-    under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done. seed: of dropout, where the step
-    has any. other: what the model's own `state_dict()` leaves out, where there is any: buffers that are not persistent,
-    tensors of the loss.
+    under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done. seed: of random numbers, where
+    the step draws any. other: what the model's own `state_dict()` leaves out, where there is any: buffers that are not
+    persistent, tensors of the loss.
     """
 
     model: dict[str, Any]
