@@ -21,6 +21,7 @@ from dmc.analysis.storage.fixed import fix_state
 from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
+from dmc.garbage import uncollected
 from dmc.importer.capture.capture import Loss
 from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
@@ -53,7 +54,16 @@ class Compilation:
         """All programs, with the first state."""
         stages = (IMPORTED.name, *STAGES, *self._beside(), *(["verify"] if self.verify is not False else []))
         self.observer.plan(stages)
-        begin, request = time.perf_counter(), self.requests[0]
+        begin = time.perf_counter()
+        step, subjects = self._programs(context)
+        seconds, is_named = time.perf_counter() - begin, ":" in self.settings.targets
+        Verification(subjects, step, self.verify, seconds, self.observer, is_named).run()
+        return step
+
+    @uncollected()
+    def _programs(self, context: ir.Context) -> tuple[Artifact, dict[str, Subject]]:
+        """The step with the programs beside it, and what each is compared by."""
+        request = self.requests[0]
         with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context)
             plan, notes = with_structure(self.plan, imported.module)
@@ -72,10 +82,7 @@ class Compilation:
                 folder = None if self.dump_dir is None else Path(self.dump_dir) / name
                 # Its stages are not the observer's: this is one more.
                 programs[name] = own._compiled(program, Observer(), folder, other.accumulate)
-        step = replace(step, programs=programs)
-        seconds, is_named = time.perf_counter() - begin, ":" in self.settings.targets
-        Verification(subjects, step, self.verify, seconds, self.observer, is_named).run()
-        return step
+        return replace(step, programs=programs), subjects
 
     def _beside(self) -> Mapping[str, Request]:
         """What is compiled beside the step, by name."""

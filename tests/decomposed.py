@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.importer.decompositions.decompositions import MODULES
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.rules import DECLINE, RULES
 
 _TABLE: dict[Any, Callable[..., Any]] = {key: own for module in MODULES for key, own in module.OWN.items()}

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dmc.importer.forward.distributions import DISTRIBUTIONS
+from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS
 from tests.fuzz.train import Case
 
 # What eager draws of a step's bits in `tests/fuzz/train.py`.

@@ -26,7 +26,7 @@ from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.masks import recognise_masks
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.python.calls import add_hook, untraceable
 
 

@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import EagerError
 from dmc.importer.composites.dropout import threshold
-from dmc.importer.forward.distributions import DISTRIBUTIONS
-from dmc.importer.forward.randomness import MAX_SITES
-from dmc.importer.forward.streams import Stream
+from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS
+from dmc.importer.forward.random_numbers.randomness import MAX_SITES
+from dmc.importer.forward.random_numbers.streams import Stream
 from dmc.importer.torch_internals import arguments_of
 from dmc.verification.philox import uniform_bits
 
@@ -23,7 +23,7 @@ class Draws(TorchDispatchMode):
     """Inside, every draw uses the bits that a compiled step draws at the same site.
 
     All dropout, in Python or inside an operation, calls `bernoulli_`. Sites are counted in execution order, like in
-    `dmc.importer.forward.randomness.Randomness`.
+    `dmc.importer.forward.random_numbers.randomness.Randomness`.
     """
 
     def __init__(self, seed: int, counter: int) -> None:

@@ -15,7 +15,7 @@ from dmc.importer import composites
 from dmc.importer.decompositions import decompositions, power, selection
 from dmc.importer.forward import losses
 from dmc.importer.forward.images import upsampling
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 
 assert composites.dropout  # Importing the package has registered them all.
 INF, NAN = math.inf, math.nan

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer.forward.distributions import DISTRIBUTIONS
+from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS
 from dmc.verification.draws import Draws
 
 COUNT = 20_000

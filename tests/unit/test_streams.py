@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.streams import Stream
+from dmc.importer.forward.random_numbers.streams import Stream
 
 COUNT = 100_000
 # The distance of empirical from true distribution is exceeded by chance in one of 10⁶ cases (Massart, 1990).

@@ -16,7 +16,7 @@ from dmc.importer import origin
 from dmc.importer.decompositions.places import memory_order
 from dmc.importer.forward.assertions import is_asserted
 from dmc.importer.forward.complex_numbers.rules import is_supported
-from dmc.importer.forward.randomness import undrawable
+from dmc.importer.forward.random_numbers.randomness import undrawable
 from dmc.importer.torch_internals import (
     draws_numbers,
     has_backward_hooks,

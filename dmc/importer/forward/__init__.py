@@ -8,7 +8,7 @@
 * complex_numbers: as pairs
 * precision: the type in which each operation runs
 * expansion: expansions that repeat nothing, as views
-* randomness: separate draws for each place that draws
+* random_numbers: of each place that draws
 * registry: the table of rules
 * rules: ATen operations → composites
 * losses: losses against class indices

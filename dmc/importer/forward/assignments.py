@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import DECLINE, rule
 
 aten = torch.ops.aten

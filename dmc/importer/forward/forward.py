@@ -18,7 +18,7 @@ from dmc.importer.forward.complex_numbers.rules import computed as complex_resul
 from dmc.importer.forward.memory_layout import as_in_eager, copied_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule_of
 from dmc.importer.forward.rules import DECLINE, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 aten = torch.ops.aten

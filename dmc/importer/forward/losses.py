@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule, rule_by_name
 
 aten = torch.ops.aten

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 # Dropout between layers: (activations, probability) -> activations.

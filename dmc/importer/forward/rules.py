@@ -14,9 +14,9 @@ from torch._ops import OpOverload
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
 from dmc.importer.forward import assignments, expansion, linear_systems, losses, rnn
-from dmc.importer.forward.distributions import DISTRIBUTIONS, Distribution, rrelu_with_noise
 from dmc.importer.forward.images import grid_sampling, pooling, upsampling
-from dmc.importer.forward.randomness import Randomness, undrawable
+from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS, Distribution, rrelu_with_noise
+from dmc.importer.forward.random_numbers.randomness import Randomness, undrawable
 from dmc.importer.forward.registry import DECLINE, RULES, Rule, rule
 from dmc.importer.forward.rows import distances, embeddings, experts, segments
 from dmc.importer.torch_internals import arguments_of, draws_numbers

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dmc.importer.forward.images.upsampling import CUBIC, cubic
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from dmc.importer import composites
 from dmc.importer.composites.max_pool import largest, spread_out
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 assert composites.max_pool  # Importing the package registers the composites.

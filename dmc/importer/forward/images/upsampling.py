@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dmc.errors import ImportFailure
 from dmc.importer.decompositions.functions import NARROW
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
 aten = torch.ops.aten

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dmc.errors import ImportFailure
-from dmc.importer.forward.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule, rule_by_name
 
 

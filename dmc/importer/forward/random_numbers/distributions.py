@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from dmc.importer.forward.streams import Stream
+from dmc.importer.forward.random_numbers.streams import Stream
 
 aten = torch.ops.aten
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from dmc.errors import ImportFailure
 from dmc.importer.composites.dropout import threshold
 from dmc.importer.composites.philox import BITS, uniform_bits
-from dmc.importer.forward.streams import Stream
+from dmc.importer.forward.random_numbers.streams import Stream
 
 MAX_SITES = 1 << 14
 # Below zero SELU tends to minus this, its scale · alpha (Klambauer et al., 2017): alpha dropout sets dropped elements
