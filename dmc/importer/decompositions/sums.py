@@ -12,6 +12,8 @@ from torch import Tensor
 from dmc.importer.decompositions.functions import NARROW
 
 aten = torch.ops.aten
+# Elements beyond 2 to this, or below 2 to minus this, are scaled by 2 to minus or plus more before they are squared.
+_FAR, _MORE = 60, 68
 
 
 def _sum(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -62,6 +64,25 @@ def _variance(
 
 def _variance_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: bool = False, **correction: Any) -> Any:
     return aten.var.correction(x, dim, keepdim=keepdim, **correction), aten.mean.dim(x, dim, keepdim)
+
+
+def _deviation(x: Tensor, dim: list[int] | None = None, **options: Any) -> Tensor:
+    """The square root of a variance that neither overflows nor vanishes: eager's squares are f64.
+
+    Very large and very small rows are scaled by a power of two, which changes no digit.
+    """
+    if x.dtype in NARROW:
+        return _deviation(x.float(), dim, **options).to(x.dtype)
+    dims = dim or [*range(x.dim())]
+    largest = x.abs().amax(dims, keepdim=True) if x.numel() else x.new_zeros([])
+    is_small = (largest < 2.0**-_FAR) & (largest > 0)
+    scale = torch.where(largest > 2.0**_FAR, 2.0**-_MORE, torch.where(is_small, 2.0**_MORE, 1.0))
+    deviation = aten.var.correction(x * scale, dim, **options).sqrt()
+    return deviation / scale.reshape(deviation.shape)
+
+
+def _deviation_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: bool = False, **correction: Any) -> Any:
+    return aten.std.correction(x, dim, keepdim=keepdim, **correction), aten.mean.dim(x, dim, keepdim)
 
 
 def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -116,6 +137,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.norm.ScalarOpt_dim: _norm,
     aten.var.correction: _variance,
     aten.var_mean.correction: _variance_and_mean,
+    aten.std.correction: _deviation,
+    aten.std_mean.correction: _deviation_and_mean,
     aten.addmv.default: _addmv,
     aten._trilinear.default: _trilinear,
 }

@@ -74,6 +74,9 @@ class Forward(fx.Interpreter):
     def _laid_out(self, n: fx.Node, result: Any) -> Any:
         """A result that lies in memory as eager's, and is a copy where eager's is."""
         recorded = n.meta.get("val")
+        # Dropout that is off, and the like, which export takes for a copy.
+        if any(result is self.env[each] for each in n.all_input_nodes):
+            return result
         if rule_of(n.target) is not None or makes_tensors(n.target):
             return as_in_eager(result, recorded)
         first = n.args[0] if n.args else None
