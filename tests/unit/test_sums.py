@@ -29,3 +29,18 @@ def test_products_of_three_meet_in_the_order_of_pytorch(form: list[list[int]], d
         torch.testing.assert_close(sums.OWN[aten._trilinear.default](*given, *form), expected, equal_nan=True)
         found += int(expected.isinf().sum())
     assert found
+
+
+@pytest.mark.parametrize("scale", [1e30, 1.0, 1e-30], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_deviation_neither_overflows_nor_vanishes(scale: float, dtype: torch.dtype) -> None:
+    x = (torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)) * scale).to(dtype)
+    for dim, keepdim in ((None, False), ([1], True), ([0, 2], False)):
+        own = sums.OWN[aten.std.correction](x, dim, correction=1, keepdim=keepdim)
+        torch.testing.assert_close(own, aten.std.correction(x, dim, correction=1, keepdim=keepdim), atol=0.0, rtol=1e-2)
+
+
+def test_the_deviation_of_what_is_not_finite_or_zero() -> None:
+    for row in ([1.0, math.inf], [1.0, math.nan], [0.0, 0.0], [-0.0]):
+        own = sums.OWN[aten.std.correction](torch.tensor(row), [0], correction=1)
+        torch.testing.assert_close(own, torch.tensor(row).std(0), equal_nan=True)
