@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch._C._functorch import get_unwrapped, is_batchedtensor
 from torch._functorch import predispatch
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.amp import autocast_mode
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental import proxy_tensor
 from torch.nn.modules import module as nn_module
@@ -32,6 +33,8 @@ CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.
 _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
 
+# What enters and leaves `torch.autocast` in a graph that is being traced.
+enter_autocast, exit_autocast = autocast_mode._enter_autocast, autocast_mode._exit_autocast
 # What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.
 VMAP_NESTING = frozenset((predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting))
 
@@ -189,6 +192,12 @@ def untraced() -> Generator[None]:
     """In this context PyTorch computes with values, although a graph is being traced."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         yield
+
+
+def autocast_of(regions: Sequence[Sequence[Any]]) -> AbstractContextManager[Any]:
+    """The context of the last of some regions of `torch.autocast`, as a traced graph enters them; of none, without."""
+    device, dtype, enabled, _ = regions[-1] if regions else ("cpu", None, False, None)
+    return torch.autocast(device, dtype, enabled, cache_enabled=False)
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:

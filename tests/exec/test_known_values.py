@@ -38,6 +38,24 @@ class Masks(nn.Module):
         return self.linear(x) * int(mask.sum()) + factors[0]
 
 
+class Reading(nn.Module):
+    """Reads in a region of autocast what was computed outside, and outside what was computed inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        own = torch.full((3, 3), 1.001)
+        wide = own @ own
+        with torch.autocast("cpu", torch.bfloat16):
+            narrow = own @ own
+            with torch.autocast("cpu", enabled=False):
+                inner = own @ own
+            first = wide.sum().item()
+        return self.linear(x) * first + narrow.float().sum().item() * 3.0 + inner.sum().item()
+
+
 class Unknown(nn.Module):
     """Writes what it was given into a tensor of its own, through a view."""
 
@@ -51,6 +69,12 @@ def test_numbers_of_known_tensors(context: Any) -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(3, WIDTH), torch.randn(3, WIDTH)) for _ in range(2)]
     assert_trains_as_eager(context, Masks(), functional.mse_loss, batches)
+
+
+def test_numbers_have_the_types_of_where_they_were_computed(context: Any) -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(3, WIDTH), torch.randn(3, WIDTH))]
+    assert_trains_as_eager(context, Reading(), functional.mse_loss, batches)
 
 
 def test_numbers_of_a_tensor_that_the_batch_was_written_into() -> None:

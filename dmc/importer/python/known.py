@@ -15,7 +15,10 @@ from torch.utils import _pytree as pytree
 
 from dmc.importer.torch_internals import (
     OpOverload,
+    autocast_of,
     draws_numbers,
+    enter_autocast,
+    exit_autocast,
     literal_of,
     may_write,
     storage_key,
@@ -31,11 +34,13 @@ _MOST_ELEMENTS = 1 << 28
 class KnownValues:
     """What the graph that is being traced computes from constants alone, operation by operation, writes included.
 
-    values: the result of each node seen so far, None where it is unknown.
+    values: the result of each node seen so far, None where it is unknown. casts: the arguments of the regions of
+    `torch.autocast` that the last of them is in: a value is known when it is read, which may be in another region.
     """
 
     graph: fx.Graph | None = None
     values: dict[fx.Node, Any] = field(default_factory=dict)
+    casts: list[Any] = field(default_factory=list[Any])
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What a function that returns Python values gives, such as `Tensor.item`: of known values, else as traced."""
@@ -52,12 +57,20 @@ class KnownValues:
         if node is None:
             return None
         if self.graph is not node.graph:
-            self.graph, self.values = node.graph, {}
+            self.graph, self.values, self.casts = node.graph, {}, []
         with untraced():
             for each in node.graph.nodes:
                 if each not in self.values:
-                    self.values[each] = self._computed(each, root)
+                    self._enter(each)
+                    with autocast_of(self.casts[-1:]):
+                        self.values[each] = self._computed(each, root)
         return self.values[node]
+
+    def _enter(self, node: fx.Node) -> None:
+        if node.target is enter_autocast:
+            self.casts.append(node.args)
+        elif node.target is exit_autocast:
+            self.casts.pop()
 
     def _computed(self, node: fx.Node, root: Any) -> Any:
         if (literal := literal_of(node, root)) is not None:
