@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -115,16 +116,19 @@ def test_parts_of_complex_numbers(context: Any) -> None:
     assert math.isnan(step(torch.randn(2, 3), torch.tensor([0, 7, 1]), torch.tensor(0.5)))
 
 
-def test_memory_of_complex_numbers_is_not_written() -> None:
+@pytest.mark.parametrize("region", [nullcontext, torch.no_grad])
+def test_memory_of_complex_numbers_is_not_written(region: Any) -> None:
     class Written(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(3, 4)
 
         def forward(self, x: Tensor) -> Tensor:
-            z = torch.fft.rfft(self.linear(x))
-            torch.view_as_real(z)[..., 1] *= 0.5
-            return z.abs()
+            z = torch.fft.rfft(self.linear(x)).detach()
+            parts = torch.view_as_real(z)
+            with region():
+                parts[..., 1] *= 0.5
+            return z.abs() * self.linear(x).sum()
 
     example = torch.randn(2, 3), torch.zeros(2, 3)
     with pytest.raises(dmc.errors.DmcError, match="writes into the memory of a complex tensor") as caught:

@@ -6,6 +6,7 @@ Functionalised, each element would be one of its own: what was written to one wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
@@ -24,26 +25,40 @@ _DROPOUTS = (
 )
 
 
-def check_overlaps(graph: fx.GraphModule, model: str, given: Sequence[set[int]] = ()) -> None:
+@dataclass(frozen=True)
+class _Argument:
+    """Of an argument of a region: the memory of such tensors in it, and whether its memory is that of complex ones."""
+
+    shared: set[int]
+    is_complex: bool
+
+
+_NO_ARGUMENT = _Argument(set(), is_complex=False)
+
+
+def check_overlaps(graph: fx.GraphModule, model: str, given: Sequence[_Argument] = ()) -> None:
     """Raises ImportFailure at the first operation of an exported graph that writes into such a tensor.
 
-    `given`: for the graph of a region, the memory of such tensors in each argument.
+    `given`: the arguments of the graph of a region.
     """
     arguments = iter(given)
     # By node, the memory of such tensors in its result.
     shared: dict[fx.Node, set[int]] = {}
     complexes: set[int] = set()
     for node in graph.graph.nodes:
+        argument = next(arguments, _NO_ARGUMENT) if node.op == "placeholder" else _NO_ARGUMENT
         of_operands = {key for each in node.all_input_nodes for key in shared[each]}
-        results = set(map(storage_key, _tensors(node)))
+        results = _memory(node)
         own = {storage_key(each) for each in _tensors(node) if _overlaps(each)}
         own |= results if of_operands and _gives_operand(node) else set()
         of_views = of_operands & results
         _check_complex(node, complexes, model)
-        complexes |= {storage_key(each) for each in _tensors(node) if each.is_complex()}
-        shared[node] = of_views | own | (next(arguments, set()) if node.op == "placeholder" else set())
+        complexes |= {storage_key(each) for each in _tensors(node) if each.is_complex() or argument.is_complex}
+        shared[node] = of_views | own | argument.shared
+        operands = [each for each in node.all_input_nodes if each.op != "get_attr"]
+        inner = [_Argument(shared[each], not complexes.isdisjoint(_memory(each))) for each in operands]
         for region in regions(node):
-            check_overlaps(region, model, [shared[each] for each in node.all_input_nodes if each.op != "get_attr"])
+            check_overlaps(region, model, inner)
         if of_views and not regions(node) and may_write(node):
             raise ImportFailure(
                 f"{origin.of_exported_node(node, model)}: {origin.op_name(node.target)}",
@@ -65,12 +80,16 @@ def _check_complex(node: fx.Node, complexes: set[int], model: str) -> None:
     first = node.args[0] if node.args else None
     if not isinstance(first, fx.Node) or not may_write(node) or regions(node):
         return
-    if complexes & set(map(storage_key, _tensors(first))):
+    if complexes & _memory(first):
         raise ImportFailure(
             f"{origin.of_exported_node(node, model)}: {origin.op_name(node.target)}",
             "writes into the memory of a complex tensor",
             hint="write into a copy (.clone())",
         )
+
+
+def _memory(node: fx.Node) -> set[int]:
+    return set(map(storage_key, _tensors(node)))
 
 
 def _tensors(node: fx.Node) -> list[Tensor]:
