@@ -25,6 +25,7 @@ from dmc.lowering.one_lane import in_one_lane
 from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
+from dmc.passes.base import PassManagerOptions
 from dmc.program import Job, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
@@ -99,6 +100,10 @@ def _offloaded(job: Job) -> tuple[int, ...]:
     return found if any(found) else ()
 
 
+# Each form is verified. `dmc-opt` also verifies after each pass, a seventh of the passes' time.
+_OPTIONS = PassManagerOptions(verify_each=False)
+
+
 @dataclass
 class Builder:
     """Builds a step, reporting to the observer, and dumps forms on request.
@@ -126,7 +131,12 @@ class Builder:
         write_settings(module, self._names, settings.machine, settings.memory_cap, settings.tuning)
         recorder = Recorder()
         forms = pipeline.run(
-            module, to_form=PLANNED.name, observer=self.observer, dump_dir=self.dump_dir, witness=recorder.see
+            module,
+            to_form=PLANNED.name,
+            observer=self.observer,
+            dump_dir=self.dump_dir,
+            options=_OPTIONS,
+            witness=recorder.see,
         )
         job = job_of(module)
         with self.observer.stage("prove"):

@@ -17,7 +17,11 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
     while pending:
         operation = pending.pop()
         # Most operations have no regions, and recursion would pass each through a generator for every level above it.
-        children = [child.operation for region in operation.regions for block in region for child in block.operations]
+        regions = operation.regions
+        if not len(regions):
+            yield operation
+            continue
+        children = [child.operation for region in regions for block in region for child in block.operations]
         yield operation
         pending += reversed(children)
 
