@@ -35,6 +35,9 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
 
 def _wide_power(x: Tensor, y: Tensor) -> Tensor:
     size = _power_of_size(x.abs(), y)
+    # Of these exponents rounded once, as in eager: the first power is the number itself.
+    for exponent, exact in ((1.0, x.abs()), (2.0, x * x), (-1.0, 1.0 / x.abs())):
+        size = torch.where(y == exponent, exact, size)
     # Where x is one or y is zero, the other operand does not matter, even if NaN; and infinity times log(1) would be
     # NaN.
     size = torch.where((y == 0.0) | (x == 1.0) | ((x == -1.0) & (y.abs() == torch.inf)), 1.0, size)
