@@ -59,18 +59,17 @@ class KnownValues:
         if self.graph is not node.graph:
             self.graph, self.values, self.casts = node.graph, {}, []
         with untraced():
-            for each in node.graph.nodes:
-                if each not in self.values:
-                    self._enter(each)
-                    with autocast_of(self.casts[-1:]):
-                        self.values[each] = self._computed(each, root)
+            for each in [each for each in node.graph.nodes if each not in self.values]:
+                self._see(each, root)
         return self.values[node]
 
-    def _enter(self, node: fx.Node) -> None:
+    def _see(self, node: fx.Node, root: Any) -> None:
         if node.target is enter_autocast:
             self.casts.append(node.args)
         elif node.target is exit_autocast:
             self.casts.pop()
+        with autocast_of(self.casts[-1:]):
+            self.values[node] = self._computed(node, root)
 
     def _computed(self, node: fx.Node, root: Any) -> Any:
         if (literal := literal_of(node, root)) is not None:
