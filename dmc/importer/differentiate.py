@@ -28,6 +28,7 @@ from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.masks import recognise_masks
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.python.calls import add_hook, untraceable
+from dmc.importer.torch_internals import unmapped_after_errors
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,12 @@ def forward_of(
             add_hook(values[name], hook)
     read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
     read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
-    setting = Setting(Randomness(seed, counter), capture.calls, read_only)
+    conditions: list[Any] = []
+    setting = Setting(Randomness(seed, counter, conditions), capture.calls, read_only, conditions)
     forward = Forward(capture.graph, setting, mixed)
-    loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
-    outputs = [holding(loss, setting.conditions), *others]
+    with unmapped_after_errors():
+        loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
+    outputs = [holding(loss, conditions), *others]
     kept = len(outputs) - len(capture.replaced)
     values.update(zip(capture.replaced, outputs[kept:], strict=True))
     return values, outputs[:kept]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._C import _functorch as functorch
 from torch._C._functorch import get_unwrapped, is_batchedtensor
 from torch._functorch import predispatch
 from torch._ops import OpOverload
@@ -36,7 +37,20 @@ _UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.at
 # What enters and leaves `torch.autocast` in a graph that is being traced.
 enter_autocast, exit_autocast = autocast_mode._enter_autocast, autocast_mode._exit_autocast
 # What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.
-VMAP_NESTING = frozenset((predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting))
+ENTER_VMAP = predispatch._vmap_increment_nesting
+VMAP_NESTING = frozenset((ENTER_VMAP, predispatch._vmap_decrement_nesting))
+
+
+@contextmanager
+def unmapped_after_errors() -> Generator[None]:
+    """Leaves the levels of `torch.vmap` that an error inside left open."""
+    before = functorch.maybe_current_level() or 0
+    try:
+        yield
+    except BaseException:
+        while (functorch.maybe_current_level() or 0) > before:
+            functorch._vmap_decrement_nesting()
+        raise
 
 
 def is_of_checkpoint(hooks: object) -> bool:

@@ -9,7 +9,7 @@ from dmc.lowering.rounding import constant_of
 from dmc.walk import walk
 
 # The largest f32 whose power of e, and of 2, is finite.
-_OF_E, _OF_2 = 88.72283935546875, 127.99999237060547
+_OF_E, _OF_2 = 88.72283172607422, 127.99999237060547
 _GREATER = arith.CmpFPredicate.OGT
 
 
@@ -47,4 +47,8 @@ def _is_added(op: ir.Operation) -> bool:
 
 def _accumulates(reader: ir.Operation) -> bool:
     """Whether it adds a term to the sum that a loop computes."""
-    return reader.name == "arith.addf" and any(isinstance(value.owner, ir.Block) for value in reader.operands)
+    if reader.name != "arith.addf" or (loop := reader.parent) is None or loop.operation.name != "linalg.generic":
+        return False
+    inputs = len(loop.operation.operands) - len(loop.operation.results)
+    sums = list(loop.operation.regions[0].blocks[0].arguments)[inputs:]
+    return any(value in sums for value in reader.operands)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from dmc.interpreter.dtypes import Array
 
+# What a copy may take, relative to the elements alone.
+_SPREAD = 4
+
 
 def copy_of(tensor: Tensor) -> Tensor:
     """A copy that lies in memory as its original does: `clone` makes elements that share memory distinct, and strides
@@ -18,6 +21,9 @@ def copy_of(tensor: Tensor) -> Tensor:
     if tensor.numel() == 0 or tensor.layout is not torch.strided:
         return tensor.clone()
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    # A column of a large table: its gaps are not worth copying.
+    if span > _SPREAD * tensor.numel():
+        return tensor.clone()
     return tensor.as_strided((span,), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 

@@ -6,14 +6,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import EagerError
 from dmc.importer.composites.dropout import threshold
+from dmc.importer.forward.memory_layout import as_in_eager
 from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS
 from dmc.importer.forward.random_numbers.randomness import MAX_SITES
 from dmc.importer.forward.random_numbers.streams import Stream
 from dmc.importer.torch_internals import arguments_of
+from dmc.verification.arrays import copy_of
 from dmc.verification.philox import uniform_bits
 
 aten = torch.ops.aten
@@ -40,15 +43,21 @@ class Draws(TorchDispatchMode):
             # One half is the default, and omitted.
             noise, keep = args[0], args[1] if len(args) > 1 else 0.5
             return noise.copy_(self._kept(noise, 1.0 - keep))
-        if func is aten.native_dropout.default and args[2] is not False and args[1] > 0.0:
+        if func is aten.native_dropout.default and args[2] is not False and 0.0 < args[1] < 1.0 and args[0].numel():
             x, p = args[:2]
             mask = self._kept(x, p)
             return x * mask / (1.0 - p), mask
         if func in DISTRIBUTIONS and arguments_of(func, args, kwargs or {}).get("training") is not False:
-            return DISTRIBUTIONS[func](
-                Stream(torch.tensor(self._seed), torch.tensor(self._next())), *args, **(kwargs or {})
-            )
+            return self._drawn(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
+
+    def _drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """In memory as PyTorch's own numbers, which are drawn first, of copies: invalid parameters raise its error."""
+        with torch.random.fork_rng(devices=[]):
+            recorded = func(*pytree.tree_map_only(Tensor, copy_of, args), **kwargs)
+        stream = Stream(torch.tensor(self._seed), torch.tensor(self._next()))
+        result = DISTRIBUTIONS[func](stream, *args, **kwargs)
+        return result if any(result is each for each in args) else as_in_eager(result, recorded)
 
     def _kept(self, like: Tensor, p: float) -> Tensor:
         return torch.from_numpy(uniform_bits(like.shape, self._seed, self._next()) >= threshold(p))

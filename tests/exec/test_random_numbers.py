@@ -61,6 +61,12 @@ KINDS: dict[str, list[Function]] = {
         _filled("uniform_", -1.0, 2.0),
         lambda h: functional.rrelu(h, training=True) + functional.rrelu(h),
         lambda h: functional.dropout(h, 0.3) * torch.rand_like(h) * functional.dropout(h, 0.2),
+        lambda h: torch.ops.aten.rrelu_with_noise(h, torch.empty_like(h), 0.1, 0.3, False) * torch.rand(WIDTH),
+        # Laid out like its operand.
+        lambda h: (h.view(-1) * torch.rand_like(h.t()).t().view(-1)).view_as(h),
+        # Neither draws.
+        lambda h: h * torch.native_dropout(h, 1.0, True)[0] + torch.native_dropout(h[:0], 0.5, True)[0].sum(),
+        lambda h: h * torch.rand_like(h) + functional.dropout2d(h.view(2, 2, 3, 2)[:, :, :0], 0.3).sum(),
     ],
     "normal": [
         lambda h: h + torch.randn(ROWS, WIDTH),
@@ -70,6 +76,9 @@ KINDS: dict[str, list[Function]] = {
         lambda h: h * torch.normal(h, h.sigmoid()),
         lambda h: h * torch.normal(h, 2.0),
         lambda h: h * torch.normal(1.0, h.sigmoid()),
+        lambda h: h * torch.normal(1.0, 2.0, (ROWS, WIDTH)),
+        # Of the type of the means.
+        lambda h: h * (torch.normal(h.bfloat16(), h.exp()) @ torch.eye(WIDTH).bfloat16()).float(),
     ],
     "tails": [
         _filled("exponential_", 2.0),
@@ -83,6 +92,7 @@ KINDS: dict[str, list[Function]] = {
         lambda h: h * torch.randint(-3, 5, (ROWS, 1)),
         lambda h: h * torch.randint_like(h, 3),
         lambda h: h * torch.randint_like(h, -2, 3),
+        lambda h: h * torch.randint(5, (WIDTH,), dtype=torch.int8) * torch.randint(5, (WIDTH,), dtype=torch.uint8),
         _filled("random_", 7),
         _mixed_up,
     ],
@@ -192,6 +202,23 @@ def test_parameters_of_a_distribution_are_checked_in_each_step(context: Any) -> 
     assert math.isnan(step(x - 100.0, target))
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda h: h * torch.bernoulli(h.detach() / 500.0 + 0.5),
+        lambda h: h * torch.normal(h.detach(), h.detach() + 50.0),
+        lambda h: h * torch.multinomial(h.detach() + 50.0, 1),
+    ],
+    ids=["bernoulli", "normal", "multinomial"],
+)
+def test_so_are_those_of_an_operation(context: Any, draw: Function) -> None:
+    model, (batch,) = _model([draw]), _batches(1)
+    x, target = batch
+    step = InterpretedStep(context, model, _loss, batch)
+    assert math.isfinite(step(x, target))
+    assert math.isnan(step(x * 1e6, target))
+
+
 class Skipping(nn.Module):
     """Decides by a draw, in Python, whether a layer is computed."""
 
@@ -203,6 +230,17 @@ class Skipping(nn.Module):
         return x if torch.rand([]) < 0.1 else self.linear(x)
 
 
+def _seeded(h: Tensor) -> Tensor:
+    torch.manual_seed(3)
+    return h * torch.rand_like(h)
+
+
+def _forked(h: Tensor) -> Tensor:
+    with torch.random.fork_rng():
+        first = torch.rand_like(h)
+    return h * (first - torch.rand_like(h))
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -210,12 +248,20 @@ class Skipping(nn.Module):
         (_model([lambda h: h * torch.rand(WIDTH, generator=torch.Generator())]), "drawn by the step's seed, without a"),
         (_model([_filled("bernoulli_", 1e-7)]), r"drops with probability 0\.9999999, which rounds to 1"),
         (_model([lambda h: h * torch.randint(1 << 40, (ROWS, 1))]), r"draws from 1,099,511,627,776 integers"),
+        (_model([_filled("bernoulli_", 1.5)]), r"draws with probability 1\.5"),
+        (_model([_filled("exponential_", -1.0)]), "expects lambda > 0"),
+        (_model([torch.vmap(lambda row: row * torch.rand(WIDTH), randomness="different")]), "inside torch.vmap"),
+        (_model([torch.vmap(functional.dropout, randomness="same")]), "inside torch.vmap"),
+        (_model([_seeded]), "calls torch.manual_seed, on which"),
+        (_model([_forked]), "calls torch.random.fork_rng, on which"),
         (Skipping(), "a Python number taken from a tensor"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(model: nn.Module, message: str) -> None:
     with pytest.raises(dmc.errors.DmcError, match=message):
         dmc.compile(model, loss=_loss, optimizer=dmc.optim.SGD(lr=RATE), example=_batches(1)[0])
+    # Nothing of the attempt is left.
+    torch.ones(2, requires_grad=True).sum().backward()
 
 
 def test_generated_kernels_draw_the_same(context: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dmc.errors import DmcError, VerificationError
+from dmc.errors import DmcError, EagerError, VerificationError
 from tests.fuzz.compare import first_difference, is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter, case_of
 
@@ -32,7 +32,7 @@ def check(text: str, way: Way = "interpreter", mode: Mode = PLAIN) -> Verdict:
     """Runs the source of a program one way, and compares with eager."""
     try:
         expected = by_eager(case_of(text), mode)
-    except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError, EagerError) as error:
         # A second step, other ranks or another precision may ask for what PyTorch cannot do.
         return Verdict("refused", f"eager: {_first_line(error)}", f"eager: {_shape(error)}")
     try:

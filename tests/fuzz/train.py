@@ -117,11 +117,13 @@ def _eager_loss(case: Case, mode: Mode, counter: int) -> tuple[Tensor, list[Tens
         assert isinstance(part, tuple)
         # The batch is the user's: a step must not change it.
         cast = torch.autocast("cpu", torch.bfloat16) if mode.precision == "bf16-mixed" else nullcontext()
-        with FirstOfEqual(), Draws(0, counter * mode.accumulate + number), cast:
-            loss, outputs = case.module(*(_cloned(each) for each in part))
-        # An output may be a view of a parameter, which the optimizer will change.
-        outputs = [each.detach().clone() for each in outputs]
-        (loss / mode.accumulate).backward()
+        with FirstOfEqual(), Draws(0, counter * mode.accumulate + number) as draws:
+            with cast:
+                loss, outputs = case.module(*(_cloned(each) for each in part))
+            # An output may be a view of a parameter, which the optimizer will change.
+            outputs = [each.detach().clone() for each in outputs]
+            draws.close()
+            (loss / mode.accumulate).backward()
         total = total + loss.detach() / mode.accumulate
     return total, [] if mode.accumulate > 1 else outputs
 

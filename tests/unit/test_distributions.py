@@ -50,6 +50,7 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "bernoulli_p": lambda: torch.bernoulli(_full(0.9), 0.3),
     "bernoulli_of": lambda: torch.empty(SHAPE).bernoulli_(_full(0.3)),
     "normal": lambda: torch.normal(_full(1.0), _full(3.0)),
+    "normal_of_size": lambda: torch.normal(1.0, 3.0, SHAPE),
     "normal_about": lambda: torch.normal(_full(1.0), 3.0),
     "normal_of_width": lambda: torch.normal(1.0, _full(3.0)),
     "rrelu": lambda: functional.rrelu(_full(-1.0), 0.1, 0.7, training=True),
@@ -88,6 +89,25 @@ def test_every_operation_is_called() -> None:
         for call in CALLS.values():
             call()
     assert set(DISTRIBUTIONS) <= seen
+
+
+LAID_OUT: list[Callable[[], Tensor]] = [
+    lambda: torch.rand_like(_full(0.0).t()),
+    lambda: torch.randn_like(torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)),
+    lambda: torch.normal(_full(0.0).t(), _full(1.0).t()),
+    lambda: torch.normal(_full(0.0).bfloat16(), _full(1.0)),
+    lambda: functional.rrelu(_full(1.0).t(), training=True),
+    lambda: torch.bernoulli(_full(0.5).t()),
+    lambda: torch.randint(5, SHAPE, dtype=torch.int16),
+]
+
+
+@pytest.mark.parametrize("call", [*CALLS.values(), *LAID_OUT])
+def test_it_has_type_and_layout_of_pytorchs(call: Callable[[], Tensor]) -> None:
+    expected = call()
+    with Draws(0, 0):
+        actual = call()
+    assert (actual.dtype, actual.shape, actual.stride()) == (expected.dtype, expected.shape, expected.stride())
 
 
 def test_a_permutation_has_every_number_once() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 import random
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -19,7 +21,7 @@ from torch.fx.proxy import TracerBase
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.objective import Objective, Seen
-from dmc.importer.torch_internals import recount_users
+from dmc.importer.torch_internals import caller, recount_users
 
 
 def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
@@ -134,6 +136,24 @@ def _later_checks() -> Generator[None]:
         yield
 
 
+# They decide what PyTorch draws, but not what a step does.
+_STATES = ("torch.manual_seed", "torch.seed", "torch.set_rng_state", "torch.random.fork_rng")
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    """The function of this name, for PyTorch itself alone."""
+    function = pkgutil.resolve_name(name)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        frame = caller(1)
+        if frame is None or not frame.f_globals["__name__"].startswith("torch."):
+            fact = f"calls {name}, on which a step's random numbers do not depend"
+            raise ImportFailure("", fact, hint="leave it out: dmc.compile(…, seed=…) decides what a step draws")
+        return function(*args, **kwargs)
+
+    return called
+
+
 @contextmanager
 def _no_other_randomness() -> Generator[None]:
     """Raises ImportFailure where the trace itself draws or seeds random numbers, which would be the same in each step;
@@ -141,7 +161,10 @@ def _no_other_randomness() -> Generator[None]:
     """
     python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
-        yield
+        with ExitStack() as patches:
+            for name in _STATES:
+                patches.enter_context(mock.patch(name, _refused(name)))
+            yield
         drawn = {
             "random": random.getstate() != python,
             "numpy.random": not all(map(np.array_equal, np.random.get_state(), numpy)),

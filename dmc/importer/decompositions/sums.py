@@ -73,8 +73,9 @@ def _deviation(x: Tensor, dim: list[int] | None = None, **options: Any) -> Tenso
     """
     if x.dtype in NARROW:
         return _deviation(x.float(), dim, **options).to(x.dtype)
-    dims = dim or [*range(x.dim())]
-    largest = x.abs().amax(dims, keepdim=True) if x.numel() else x.new_zeros([])
+    if not x.numel():
+        return aten.var.correction(x, dim, **options).sqrt()
+    largest = x.abs().amax(dim or [*range(x.dim())], keepdim=True)
     is_small = (largest < 2.0**-_FAR) & (largest > 0)
     scale = torch.where(largest > 2.0**_FAR, 2.0**-_MORE, torch.where(is_small, 2.0**_MORE, 1.0))
     deviation = aten.var.correction(x * scale, dim, **options).sqrt()

@@ -22,7 +22,15 @@ from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule_of
 from dmc.importer.forward.rules import DECLINE, refuse_randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
-from dmc.importer.torch_internals import is_written, makes_tensors, may_write, storage_key, updates_statistics
+from dmc.importer.torch_internals import (
+    ENTER_VMAP,
+    VMAP_NESTING,
+    is_written,
+    makes_tensors,
+    may_write,
+    storage_key,
+    updates_statistics,
+)
 
 higher_order = torch.ops.higher_order
 
@@ -91,6 +99,8 @@ class Forward(fx.Interpreter):
                 return self._run_inner(args[1], args[2:], self.mixed)
         if target is higher_order.wrap_with_autocast:
             return self._run_inner(args[4], args[5:], _is_mixed(*args[:3]))
+        if target in VMAP_NESTING:
+            self.setting.random.is_mapped = target is ENTER_VMAP
         if target is PYTHON_CALL:
             return self._call_python(*args)
         if target in NUMBERS:

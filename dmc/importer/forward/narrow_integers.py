@@ -14,6 +14,7 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
+from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS
 from dmc.importer.torch_internals import functional_form, is_mutable, is_view, name_of, numbers_of
 
 NARROW = (torch.int8, torch.int16, torch.uint8)
@@ -34,7 +35,8 @@ def computed_wide(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], e
     if not isinstance(target, OpOverload) or not is_touched or is_view(target):
         return NotImplemented
     name = name_of(target).rstrip("_")
-    if name in _MOVES:
+    # What is drawn is converted last.
+    if name in _MOVES or target in DISTRIBUTIONS or name == "bernoulli":
         return NotImplemented
     mask = pytree.tree_leaves(args[_MASKS[name]]) if name in _MASKS else []
     if any(isinstance(each, Tensor) and each.dtype == torch.uint8 for each in mask):

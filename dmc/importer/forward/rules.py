@@ -99,6 +99,15 @@ def _distribution(drawn: Distribution) -> Rule:
 RULES.update({operation: _distribution(drawn) for operation, drawn in DISTRIBUTIONS.items()})
 
 
+@rule(aten.rrelu_with_noise.default)
+def _rrelu_with_noise(
+    random: Randomness, x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+) -> Any:
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2.0)
+    return rrelu_with_noise(random.stream(), x, noise, lower, upper)
+
+
 def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
     """Raises ImportFailure for an operation that draws random numbers and has no rule."""
     if not isinstance(target, OpOverload) or not draws_numbers(target):
@@ -111,9 +120,7 @@ def refuse_randomness(target: Any, args: Any, kwargs: Any) -> None:
 
 @rule(aten.rrelu.default)
 def _rrelu(random: Randomness, x: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Any:
-    if not training:
-        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2.0)
-    return rrelu_with_noise(random.stream(), x, torch.ones_like(x), lower, upper, training)
+    return _rrelu_with_noise(random, x, torch.ones_like(x), lower, upper, training)
 
 
 @rule(aten.gelu.default)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from dmc.errors import ImportFailure
 from dmc.importer.forward.random_numbers.streams import Stream
 
 aten = torch.ops.aten
@@ -26,6 +27,16 @@ def _draws(*operations: OpOverload) -> Callable[[Distribution], Distribution]:
         return distribution
 
     return register
+
+
+def _check(holds: bool, fact: str) -> None:
+    """PyTorch raises an error for such parameters when it draws."""
+    if not holds:
+        raise ImportFailure(None, fact, hint="use parameters that PyTorch accepts")
+
+
+def _check_floats(x: Tensor) -> None:
+    _check(x.is_floating_point(), f"draws real numbers as {x.dtype}")
 
 
 def _float(dtype: torch.dtype | None) -> torch.dtype:
@@ -90,31 +101,42 @@ def _randperm(stream: Stream, n: int, *, dtype: torch.dtype = torch.int64, **_: 
 
 @_draws(aten.uniform_.default)
 def _uniform_(stream: Stream, x: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
+    _check(low <= high, f"draws between {low} and {high}")
+    _check_floats(x)
     return x.copy_(stream.uniform(x.shape, x.dtype) * (high - low) + low)
 
 
 @_draws(aten.normal_.default)
 def _normal_(stream: Stream, x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    _check(std >= 0.0, f"draws with standard deviation {std}")
+    _check_floats(x)
     return x.copy_(stream.normal(x.shape, _wide(x)) * std + mean)
 
 
 @_draws(aten.log_normal_.default)
 def _log_normal_(stream: Stream, x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
+    _check(std > 0.0, f"draws with standard deviation {std}")
+    _check_floats(x)
     return x.copy_((stream.normal(x.shape, _wide(x)) * std + mean).exp())
 
 
 @_draws(aten.exponential_.default)
 def _exponential_(stream: Stream, x: Tensor, rate: float = 1.0) -> Tensor:
+    _check(rate > 0.0, f"draws at rate {rate}")
+    _check_floats(x)
     return x.copy_(stream.exponential(x.shape, rate))
 
 
 @_draws(aten.cauchy_.default)
 def _cauchy_(stream: Stream, x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
+    _check(sigma > 0.0, f"draws with scale {sigma}")
+    _check_floats(x)
     return x.copy_(((stream.inside(x.shape) - 0.5) * torch.pi).tan() * sigma + median)
 
 
 @_draws(aten.geometric_.default)
 def _geometric_(stream: Stream, x: Tensor, p: float) -> Tensor:
+    _check(0.0 < p < 1.0, f"draws with probability {p}")
     return x.copy_(stream.trials(x.shape, p))
 
 
@@ -125,19 +147,33 @@ def _random_to_(stream: Stream, x: Tensor, high: int) -> Tensor:
 
 @_draws(aten.normal.Tensor_Tensor)
 def _normal(stream: Stream, mean: Tensor, std: Tensor) -> Tensor:
+    _check_floats(mean)
+    stream.require(std >= 0)
     shape = torch.broadcast_shapes(mean.shape, std.shape)
-    value = mean.detach() + std.detach() * stream.normal(shape, mean.dtype)
+    value = (mean.detach() + std.detach() * stream.normal(shape, mean.dtype)).to(mean.dtype)
     return _without_gradient(value, mean, std)
 
 
 @_draws(aten.normal.Tensor_float)
 def _normal_about(stream: Stream, mean: Tensor, std: float = 1.0) -> Tensor:
+    _check(std >= 0.0, f"draws with standard deviation {std}")
+    _check_floats(mean)
     return _without_gradient(mean.detach() + std * stream.normal(mean.shape, mean.dtype), mean)
 
 
 @_draws(aten.normal.float_Tensor)
 def _normal_of_width(stream: Stream, mean: float, std: Tensor) -> Tensor:
+    _check_floats(std)
+    stream.require(std >= 0)
     return _without_gradient(mean + std.detach() * stream.normal(std.shape, std.dtype), std)
+
+
+@_draws(aten.normal.float_float)
+def _normal_of_size(
+    stream: Stream, mean: float, std: float, size: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any
+) -> Tensor:
+    _check(std >= 0.0, f"draws with standard deviation {std}")
+    return stream.normal(size, _float(dtype)) * std + mean
 
 
 @_draws(aten.bernoulli.default)
@@ -147,6 +183,7 @@ def _bernoulli(stream: Stream, p: Tensor) -> Tensor:
 
 @_draws(aten.bernoulli.p)
 def _bernoulli_p(stream: Stream, x: Tensor, p: float) -> Tensor:
+    _check(0.0 <= p <= 1.0, f"draws with probability {p}")
     return _coins(stream, x.shape, p).to(x.dtype)
 
 
@@ -159,6 +196,7 @@ def _bernoulli_(stream: Stream, x: Tensor, p: Tensor) -> Tensor:
 def _multinomial(stream: Stream, weights: Tensor, count: int, replacement: bool = False) -> Tensor:
     """The classes whose exponential, divided by their weight, comes first (Efraimidis and Spirakis, 2006)."""
     weights = weights.detach().to(torch.float32)
+    stream.require((weights >= 0) & weights.isfinite() & (weights.sum(-1, keepdim=True) > 0))
     if not replacement:
         return (weights / stream.exponential(weights.shape, 1.0)).topk(count).indices
     shape = [*weights.shape[:-1], count, weights.shape[-1]]
@@ -169,13 +207,15 @@ def _multinomial(stream: Stream, weights: Tensor, count: int, replacement: bool 
 def rrelu_with_noise(
     stream: Stream, x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
 ) -> Tensor:
-    """Negative elements times slopes between `lower` and `upper`, which `noise` receives beside ones."""
+    """Negative elements times slopes between `lower` and `upper`, which `noise` receives beside ones; in training."""
     slopes = (stream.uniform(x.shape, torch.float32) * (upper - lower) + lower).to(x.dtype)
     noise.copy_(torch.where(x <= 0, slopes, 1.0))
     return x * noise
 
 
 def _coins(stream: Stream, shape: Sequence[int], p: Tensor | float) -> Tensor:
+    if isinstance(p, Tensor):
+        stream.require((p >= 0) & (p <= 1))
     return stream.uniform(shape, torch.float32) < p
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ def undrawable(place: str | None) -> ImportFailure:
 @dataclass
 class Randomness:
     """The random state of one step: seed and counter (int64 scalars), and a fresh draw for each place that needs one.
+    conditions: what must hold of the parameters of distributions. is_mapped: inside of `torch.vmap`, nothing is drawn.
 
     The draw of site s in step c is c · MAX_SITES + s. One operation makes all draws, so that kernels of repeated layers
     read theirs from memory and share code.
@@ -42,7 +44,9 @@ class Randomness:
 
     seed: Tensor
     counter: Tensor
+    conditions: list[Any] = field(default_factory=list[Any])
     sites: int = 0
+    is_mapped: bool = False
 
     @cached_property
     def draws(self) -> Tensor:
@@ -60,18 +64,25 @@ class Randomness:
 
     def stream(self) -> Stream:
         """The random numbers of a place that is no dropout."""
-        return Stream(self.seed, self._site())
+        return Stream(self.seed, self._site(), self.conditions)
 
     def coins(self, x: Tensor, p: float) -> Tensor:
         """1 with probability `p`, else 0, in the shape and type of `x`. Dropout in eager calls the same operation, so
         both take the same bits.
         """
+        if not 0.0 <= p <= 1.0:
+            raise ImportFailure(None, f"draws with probability {p}", hint="use one between 0 and 1")
         draw = self.draw(1.0 - p) if 0.0 < p < 1.0 else self._site()
         return (uniform_bits(list(x.shape), self.seed, draw) >= threshold(1.0 - p)).to(x.dtype)
 
     def _site(self) -> Tensor:
+        if self.is_mapped:
+            fact = "draws random numbers inside torch.vmap"
+            raise ImportFailure(None, fact, hint="draw before, for the whole batch, and pass the numbers")
         if self.sites == MAX_SITES:
-            raise ImportFailure(None, f"more than {MAX_SITES} places draw random numbers", hint="use fewer dropouts")
+            raise ImportFailure(
+                None, f"more than {MAX_SITES} places draw random numbers", hint="draw more numbers at once"
+            )
         self.sites += 1
         return self.draws[self.sites - 1]
 
@@ -81,6 +92,8 @@ class Randomness:
 
     def feature_dropout(self, x: Tensor, p: float) -> Tensor:
         """`x` with whole channels (its second dimension) dropped by a fresh draw."""
+        if not x.numel():
+            return x
         return x * self.dropout(_per_channel(x), p)
 
     def alpha_dropout(self, x: Tensor, p: float, by_channel: bool) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +20,17 @@ _VALUES = 1 << 32
 
 @dataclass(frozen=True)
 class Stream:
-    """The numbers of one place in one step: each element of a tensor has 128 bits of its own. seed, draw: int64 []."""
+    """The numbers of one place in one step: each element of a tensor has 128 bits of its own. seed, draw: int64 [].
+    conditions: what must hold of the parameters, which the step checks; a place adds to them.
+    """
 
     seed: Tensor
     draw: Tensor
+    conditions: list[Any] = field(default_factory=list[Any])
+
+    def require(self, condition: Tensor) -> None:
+        """Where an element is false, PyTorch raises an error, and the loss of the step is NaN."""
+        self.conditions.append(condition.all())
 
     def words(self, shape: Sequence[int]) -> Words:
         """Four words in [0, 2³²) for each element, int64."""
