@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import mmap
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,8 +91,17 @@ def first_value(slot: Slot, parameter: Tensor) -> Tensor:
     dtype = _TYPES[slot.dtype] if slot.dtype else parameter.dtype
     if slot.initial or dtype not in _OF_NUMPY:
         return torch.full(slot.shape, slot.initial, dtype=dtype)
-    # Zeros that take up no memory until they are written: torch writes its own.
-    return torch.from_numpy(np.zeros(slot.shape, _OF_NUMPY[dtype]))
+    return torch.from_numpy(_zeros(slot.shape, np.dtype(_OF_NUMPY[dtype])))
+
+
+def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """Zeros that take up no memory until they are written: torch writes its own, and so does numpy into memory that was
+    in use before.
+    """
+    size = prod(shape) * dtype.itemsize
+    if size < mmap.PAGESIZE:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
 
 
 @contextmanager
