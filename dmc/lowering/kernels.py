@@ -16,6 +16,7 @@ from dmc.analysis.kernels.decompositions import decompositions
 from dmc.analysis.requests.settings import ways_of
 from dmc.errors import CodegenError, DmcError
 from dmc.lowering.composites import open_composites
+from dmc.lowering.constant_terms import read_constant_terms
 from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.equal_results import check_results, share_results
 from dmc.lowering.failures import kernel_error
@@ -198,6 +199,7 @@ def _kernel_module(
         keep_rounding(kernels)
         overflow_powers(kernels)
         pack_panels(kernels, without_panels)
+    read_constant_terms(kernels)
     isolate_transposes(kernels)
     separate_transposes(kernels)
     return kernels.operation.get_asm()

@@ -137,9 +137,7 @@ def perturbed(case: Case, eps: float, seed: int) -> Case:
 
 
 def _differs(actual: Tensor, expected: Tensor, close: Close) -> str | None:
-    if actual.dtype == torch.int8 and expected.dtype == torch.uint8:
-        # Builtin integers carry no sign.
-        actual = actual.view(torch.uint8)
+    actual = _signed_alike(actual, expected)
     if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
         return f"{actual.dtype} of shape {list(actual.shape)}, eager {expected.dtype} of shape {list(expected.shape)}"
     wrong = ~_is_close(actual, expected, close)
@@ -148,6 +146,11 @@ def _differs(actual: Tensor, expected: Tensor, close: Close) -> str | None:
     places = wrong.nonzero()[:3].tolist()
     pairs = [f"{actual[tuple(at)].item()} at {at}, eager {expected[tuple(at)].item()}" for at in places]
     return f"{int(wrong.sum())} of {wrong.numel()} elements: {'; '.join(pairs)}"
+
+
+def _signed_alike(actual: Tensor, expected: Tensor) -> Tensor:
+    """Builtin integers carry no sign."""
+    return actual.view(torch.uint8) if actual.dtype == torch.int8 and expected.dtype == torch.uint8 else actual
 
 
 def _is_close(actual: Tensor, expected: Tensor, close: Close) -> Tensor:
@@ -161,7 +164,7 @@ def _is_covered(actual: Tensor, expected: Tensor, others: Sequence[Tensor], clos
     """Whether `actual` is not farther from `expected` than a multiple of the distance of `others`."""
     if actual.shape != expected.shape:
         return False
-    right, left = expected.double(), actual.double()
+    right, left = expected.double(), _signed_alike(actual, expected).double()
     away = torch.stack([_distance(each.double(), right) for each in others]).amax(0)
     if expected.dtype in (torch.bfloat16, torch.float16) and away.numel():
         # Of few digits, most elements come out the same by chance.
