@@ -55,12 +55,12 @@ class Compilation:
         stages = (IMPORTED.name, *STAGES, *self._beside(), *(["verify"] if self.verify is not False else []))
         self.observer.plan(stages)
         begin = time.perf_counter()
-        step, subjects = self._programs(context)
+        with uncollected():
+            step, subjects = self._programs(context)
         seconds, is_named = time.perf_counter() - begin, ":" in self.settings.targets
         Verification(subjects, step, self.verify, seconds, self.observer, is_named).run()
         return step
 
-    @uncollected()
     def _programs(self, context: ir.Context) -> tuple[Artifact, dict[str, Subject]]:
         """The step with the programs beside it, and what each is compared by."""
         request = self.requests[0]

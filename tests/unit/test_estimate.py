@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 import dmc
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
-from dmc.verification import dropout, estimate
+from dmc.verification import draws, estimate
 from dmc.verification.estimate import Amount, Rates, amount_of
 from dmc.verification.reference import eager_step
 from dmc.verification.request import Request
@@ -44,13 +44,13 @@ class Made(TorchDispatchMode):
 
 def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
     words: list[int] = []
-    draw = dropout.uniform_bits
+    draw = draws.uniform_bits
 
     def drawn(shape: Sequence[int], seed: int, number: int) -> Any:
         words.append(math.prod(shape))
         return draw(shape, seed, number)
 
-    monkeypatch.setattr(dropout, "uniform_bits", drawn)
+    monkeypatch.setattr(draws, "uniform_bits", drawn)
     with FlopCounterMode(display=False) as flops, Made() as made:
         eager_step(request, 0)
     return Amount(flops.get_total_flops(), made.elements, sum(words))

@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "data assigned": (_data_assigned, r"assigns to \.data"),
     "Python's random": (_python_random, r"random numbers of random "),
     "NumPy's random": (_numpy_random, r"random numbers of numpy\.random "),
-    "seeded": (_seeded, r"random numbers of torch "),
+    "seeded": (_seeded, r"calls torch\.manual_seed, on which"),
 }
 
 
