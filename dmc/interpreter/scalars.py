@@ -76,7 +76,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "arith.shrsi": np.right_shift,
     "arith.shrui": lambda a, b: _unsigned(a) >> _unsigned(b),
     # Toward zero.
-    "arith.divsi": lambda a, b: np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)),
+    "arith.divsi": lambda a, b: (a - np.fmod(a, b)) // b,
     "arith.remsi": np.fmod,
     "arith.maxui": lambda a, b: np.maximum(_unsigned(a), _unsigned(b)),
     "arith.minui": lambda a, b: np.minimum(_unsigned(a), _unsigned(b)),
