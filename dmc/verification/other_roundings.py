@@ -1,7 +1,7 @@
 """Eager with other roundings: how uncertain results are that were rounded on their way.
 
 What an operation gives is compared with what it gives in float64. Where they differ, it was rounded, and may as well be
-off by that much more; where they do not, it is exact and stays. A NaN that an operation gives has either sign.
+off by that much to the other side; where they do not, it is exact and stays. A NaN that an operation gives has either sign.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class OtherRoundings(TorchDispatchMode):
     def _round(self, found: Tensor, exact: Tensor) -> None:
         wide = found.double()
         error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
-        unit = wide.abs() * torch.finfo(found.dtype).eps
+        # Twice: as far on the other side of the exact result.
+        error, unit = 2.0 * error, wide.abs() * torch.finfo(found.dtype).eps
         signs = self._signs(found)
         # What sign a NaN has is left open.
         other = torch.where(wide.isnan(), wide.copysign(signs), wide)

@@ -1,0 +1,209 @@
+"""A limited memory on one GPU: dmc with twice the batch that fits torch.compile, in 40 GiB for both, in one run.
+
+`python -m bench.gpu_memory prepare DIRECTORY` compiles each model for the batch that fits torch.compile and for twice
+that, with `memory_cap` 40 GiB, in bf16 with f32 state, with dropout 0.1, on any machine; no kernel is tuned for these
+shapes. `python -m bench.gpu_memory run DIRECTORY` measures on a GPU with more memory, and writes
+`bench/results/gpu_memory.json`: the median step, samples a second, the planned bytes, the bytes that dmc allocated, and
+what the device lacks while the step runs (with code and contexts). torch.compile's process may use 40 GiB; at twice its
+batch it runs out of memory, which is tried as well. dmc's losses are compared between the step under the cap and
+one that keeps everything, which also says what the cap costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.gpu_clock import clocked
+from bench.gpu_models import MODELS
+from bench.gpu_peers import CLIP, DECAY, RATE, peer
+from bench.gpu_step import start
+from bench.packed import PACKED, read_packed, write_packed
+from bench.record import write_record
+from tests.models.case import masked_batch, token_batch
+
+RESULTS = Path(__file__).parent / "results" / "gpu_memory.json"
+CAP, DROPOUT, COMPARED = 40 << 30, 0.1, 4
+# The batch that fits torch.compile in the cap, in steps of four: its peaks at two batches (`bench.memory_caps`).
+FITS = {"gpt2_355m": 28, "bert_large": 24}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system, at one batch. cap: bytes, 0 for none. planned, allocated: bytes, of dmc. device_bytes: see above."""
+
+    model: str
+    system: str
+    batch: int
+    cap: int
+    step_ms: float
+    samples_per_s: float
+    device_bytes: int
+    planned: int | None = None
+    allocated: int | None = None
+    losses: tuple[float, ...] = ()
+    error: str = ""
+
+
+def main() -> int:
+    """Prepares or measures; the exit code of `run` is 1 where a step of dmc does not fit, or differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("prepare", "run", "case"), help="case: one of `run`, in a process of its own")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--models", nargs="+", choices=tuple(FITS), default=tuple(FITS))
+    parser.add_argument("--case", nargs=4, metavar=("MODEL", "SYSTEM", "BATCH", "CAP"), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.mode == "prepare":
+        for model, batch, cap in _own_cases(options.models):
+            prepare(model, batch, cap, options.directory)
+        return 0
+    if options.mode == "case":
+        model, system, batch, cap = options.case
+        print(json.dumps(asdict(_case(model, system, int(batch), int(cap), options.directory))), flush=True)
+        return 0
+    results = [_apart(case, options.directory) for model in options.models for case in _cases(model)]
+    write_record(options.out, {"device": torch.cuda.get_device_name(), "cap": CAP, "results": results})
+    return 0 if all(_is_right(each, results) for each in results) else 1
+
+
+def _own_cases(models: list[str]) -> list[tuple[str, int, int]]:
+    """Model, batch and cap of each step of dmc: under the cap, and twice the batch without one."""
+    cases = [(model, times * FITS[model], CAP) for model in models for times in (1, 2)]
+    return [*cases, *((model, 2 * FITS[model], 0) for model in models)]
+
+
+def _cases(model: str) -> list[tuple[str, str, int, int]]:
+    own = [(model, "dmc", batch, cap) for _, batch, cap in _own_cases([model])]
+    return [*own, *((model, "compile", times * FITS[model], CAP) for times in (1, 2))]
+
+
+def batch_of(model: str, size: int) -> Mapping[str, torch.Tensor]:
+    """A batch of so many sequences."""
+    if model == "bert_large":
+        return masked_batch(0, size, 512, 30522, 103)
+    tokens, _ = token_batch(0, size, 1024, 50257)
+    return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+def _path(directory: Path, model: str, batch: int, cap: int) -> Path:
+    return directory / f"{model}-{batch}-{'capped' if cap else 'free'}{PACKED}"
+
+
+def prepare(model: str, batch: int, cap: int, directory: Path) -> None:
+    """Compiles one step."""
+    import dmc
+    from dmc.api import compile_artifact
+
+    begin, path = time.perf_counter(), _path(directory, model, batch, cap)
+    net = MODELS[model].build(DROPOUT)
+    for parameter in net.parameters():
+        # Memory that is never written takes up none.
+        parameter.data = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
+    artifact = compile_artifact(
+        net,
+        optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
+        example=batch_of(model, batch),
+        precision="bf16-mixed",
+        target="cuda",
+        machine="h200",
+        memory_cap=cap or None,
+        verify=False,
+    )
+    write_packed(artifact, path)
+    planned = artifact.job.programs[0].arenas["device"]
+    print(f"{path.name}: {planned / 1e9:.2f} GB, {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def _apart(case: tuple[str, str, int, int], directory: Path) -> dict[str, Any]:
+    """A case in a process of its own, whose memory nothing else has used."""
+    words = ["case", str(directory), "--case", *map(str, case)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.gpu_memory", *words], check=False, stdout=subprocess.PIPE, text=True
+    )
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        model, system, batch, cap = case
+        return asdict(Result(model, system, batch, cap, 0.0, 0.0, 0, error=f"exit code {done.returncode}"))
+    print(lines[-1], flush=True)
+    return json.loads(lines[-1])
+
+
+def _case(model: str, system: str, batch: int, cap: int, directory: Path) -> Result:
+    try:
+        return (_dmc if system == "dmc" else _torch)(model, batch, cap, directory)
+    except torch.cuda.OutOfMemoryError as error:
+        return Result(model, system, batch, cap, 0.0, 0.0, 0, error=f"out of memory: {str(error).splitlines()[0]}")
+    except Exception as error:
+        # Whatever it is, the other cases are measured; an error makes the run fail.
+        traceback.print_exc()
+        return Result(model, system, batch, cap, 0.0, 0.0, 0, error=str(error))
+
+
+def _dmc(model: str, batch: int, cap: int, directory: Path) -> Result:
+    import cupy
+
+    from dmc.runtime.step import Step
+
+    torch.cuda.init()
+    free, _ = torch.cuda.mem_get_info()
+    artifact = read_packed(_path(directory, model, batch, cap))
+    step = Step(artifact, "cuda")
+    state = step.state_dict()
+    state["model"].update(start(model))
+    step.load_state_dict({**state, "step": 0})
+    given = {name: value.numpy() for name, value in batch_of(model, batch).items()}
+    arrays = {spec.name: given[spec.name] for spec in step.signature.batch}
+    losses = tuple(float(step.call_flat(arrays)) for _ in range(COMPARED))
+    gc.collect()
+    allocated = cupy.get_default_memory_pool().used_bytes()
+    step_ms, _ = clocked(lambda _: step.call_flat(arrays))
+    left, _ = torch.cuda.mem_get_info()
+    planned = artifact.job.programs[0].arenas["device"]
+    rate = 1e3 * batch / step_ms
+    return Result(model, "dmc", batch, cap, step_ms, rate, free - left, planned, allocated, losses)
+
+
+def _torch(model: str, batch: int, cap: int, _: Path) -> Result:
+    _, total = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(cap / total)
+    step, net = peer("compile", model, DROPOUT)
+    values = start(model)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters(remove_duplicate=False):
+            parameter.copy_(torch.from_numpy(values[name]))
+    given = {name: value.cuda() for name, value in batch_of(model, batch).items()}
+    losses = tuple(float(step(given)) for _ in range(COMPARED))
+    step_ms, _ = clocked(lambda _: step(given))
+    peak = torch.cuda.max_memory_reserved()
+    return Result(model, "compile", batch, cap, step_ms, 1e3 * batch / step_ms, peak, losses=losses)
+
+
+def _is_right(result: Mapping[str, Any], results: list[dict[str, Any]]) -> bool:
+    """Whether a step of dmc fits its cap, allocates what was planned, and has the losses of the one that keeps all."""
+    if result["system"] != "dmc":
+        return True
+    if result["error"] or result["allocated"] is None:
+        return False
+    # What counts its own commands takes a few bytes beside the arena.
+    is_as_planned = 0 <= result["allocated"] - result["planned"] <= 1 << 16
+    others = [each for each in results if each["model"] == result["model"] and each["batch"] == result["batch"]]
+    agrees = all(each["losses"] == result["losses"] for each in others if each["system"] == "dmc")
+    return is_as_planned and agrees and (not result["cap"] or result["planned"] <= result["cap"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
