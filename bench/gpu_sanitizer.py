@@ -2,7 +2,8 @@
 
 `python -m bench.gpu_sanitizer prepare DIRECTORY` compiles them on any machine. On one with a GPU, CuPy and PyTorch,
 `compute-sanitizer --tool memcheck python -m bench.gpu_sanitizer run DIRECTORY` launches each once, and so do racecheck,
-initcheck and synccheck. Products are those that threads load: the copy engine's need large tensors.
+initcheck and synccheck. Products there are those that threads load: the copy engine's need large tensors, which
+`compute-sanitizer --tool racecheck dmc tune DIRECTORY/products.dmc` runs, all ways of the products of a step.
 """
 
 from __future__ import annotations
@@ -56,13 +57,39 @@ def main() -> int:
         ways = enumerate((*_by_hand(), *_generated()))
         found = [_compiled(options.directory, number, *each) for number, each in ways]
         (options.directory / _CASES).write_bytes(pickle.dumps(found))
-        print(f"{len(found)} ways")
+        products = _write_products(options.directory / "products")
+        print(f"{len(found)} ways; {products} of large products")
         return 0
     found = pickle.loads((options.directory / _CASES).read_bytes())
     for each in found:
         _launch(each, options.directory)
     print(f"launched {len(found)} ways")
     return 0
+
+
+def _write_products(path: Path) -> int:
+    """Compiles all ways of the products in a step of two layers, for `dmc tune`; returns how many there are."""
+    import torch
+    from torch import nn
+
+    import dmc
+    from dmc.api import compile_artifact
+    from dmc.cli.tune import write_candidates
+    from dmc.program.tuning import CANDIDATES
+
+    # No multiples of a tile; of 16 bytes, as the copy engine needs.
+    rows, width, hidden = 2120, 264, 2056
+    artifact = compile_artifact(
+        nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)),
+        loss=nn.functional.mse_loss,
+        optimizer=dmc.optim.SGD(lr=0.1),
+        example=(torch.zeros(rows, width), torch.zeros(rows, width)),
+        precision="bf16-mixed",
+        target="cuda",
+        verify=False,
+    )
+    found = write_candidates(artifact, path.with_suffix(CANDIDATES))
+    return sum(len(each.candidates) for each in found.tunables if each.kernel.startswith("matmul"))
 
 
 def _f32(*shape: int) -> TensorType:
