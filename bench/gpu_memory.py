@@ -3,10 +3,9 @@
 `python -m bench.gpu_memory prepare DIRECTORY` compiles each model for the batch that fits torch.compile and for twice
 that, with `memory_cap` 40 GiB, in bf16 with f32 state, with dropout 0.1, on any machine; no kernel is tuned for these
 shapes. `python -m bench.gpu_memory run DIRECTORY` measures on a GPU with more memory, and writes
-`bench/results/gpu_memory.json`: the median step, samples a second, the planned bytes, the bytes that dmc allocated, and
-what the device lacks while the step runs (with code and contexts). torch.compile's process may use 40 GiB; at twice its
-batch it runs out of memory, which is tried as well. dmc's losses are compared between the step under the cap and
-one that keeps everything, which also says what the cap costs.
+`bench/results/gpu_memory.json`: the median step, samples a second, the planned bytes, and what the device lacks while
+the step runs (with code and contexts). torch.compile's process may use 40 GiB. dmc's losses are compared between the
+step under the cap and one that keeps everything, which also says what the cap costs.
 """
 
 from __future__ import annotations

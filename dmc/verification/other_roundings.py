@@ -1,7 +1,8 @@
 """Eager with other roundings: how uncertain results are that were rounded on their way.
 
 What an operation gives is compared with what it gives in float64. Where they differ, it was rounded, and may as well be
-off by that much to the other side; where they do not, it is exact and stays. A NaN that an operation gives has either sign.
+off by that much to the other side; where they do not, it is exact and stays. A NaN that an operation gives has either
+sign.
 """
 
 from __future__ import annotations
