@@ -1,5 +1,5 @@
-"""Generated kernels in the cache on disk (`dmc.cache`), by the text of the region, the sources of `dmc.kernels`, and the
-version of MLIR.
+"""Generated kernels in the cache on disk (`dmc.cache`), by the text of the region, the sources of `dmc.kernels`, and
+MLIR's version.
 
 To write every candidate takes a tenth of the time of a compilation whose code is in the cache.
 """
