@@ -107,8 +107,12 @@ class _Merging:
     def run(self) -> None:
         heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
         heapq.heapify(heap)
+        last = None
         while heap:
-            bytes_, *pair = heapq.heappop(heap)
+            # Both kernels of a pair enter it.
+            if (entry := heapq.heappop(heap)) == last:
+                continue
+            bytes_, *pair = last = entry
             first, second = sorted(map(self.clusters.find, pair), key=self.clusters.order.__getitem__)
             if first == second:
                 continue
@@ -134,11 +138,9 @@ class _Merging:
     def _saved(self, first: int, second: int) -> int:
         """The bytes saved by fusing two kernels."""
         one, other = self.groups[first], self.groups[second]
-        small, large = sorted((one.reads, other.reads), key=len)
-        shared = sum(self._bytes(value) for value in small if value in large)
-        passed = [value for value in one.writes if value in other.reads]
+        passed = one.writes & other.reads
         gone = [value for value in passed if not self._is_wanted(value, first, second)]
-        return shared + sum(self._bytes(value) for value in (*passed, *gone))
+        return sum(map(self._bytes, (*(one.reads & other.reads), *passed, *gone)))
 
     def _bytes(self, value: ir.Value) -> int:
         if value not in self.sizes:

@@ -17,7 +17,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
-from dmc.walk import reads
+from dmc.walk import loop_kinds, reads
 
 Pairs = frozenset[tuple[int, int]]
 # On a kernel's body: the pairs [operand, result] that its chosen code allows; absent before code is chosen.
@@ -122,7 +122,7 @@ def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Va
     # Every iteration has its own index, the same in all results.
     if not written[0].is_permutation or any(each != written[0] for each in written):
         return None
-    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+    if any(kind != "parallel" for kind in loop_kinds(op)):
         return None
     inputs: dict[ir.Value, ir.Value] = {}
     for argument, operand, read in zip(block.arguments, op.operands, maps, strict=True):

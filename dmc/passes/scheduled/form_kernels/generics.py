@@ -8,7 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.walk import reads, walk
+from dmc.walk import loop_kinds, reads, walk
 
 _GENERIC = "linalg.generic"
 
@@ -187,4 +187,4 @@ def _is_identity(each: ir.AffineMap) -> bool:
 
 
 def _is_reduction(op: ir.Operation) -> bool:
-    return any("reduction" in str(each) for each in op.attributes["iterator_types"])
+    return "reduction" in loop_kinds(op)
