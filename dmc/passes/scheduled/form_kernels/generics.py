@@ -96,12 +96,14 @@ def _merged(ops: Sequence[ir.Operation]) -> None:
     inputs: dict[Operand, None] = {}
     outputs: list[Operand] = []
     kept: list[ir.Value] = []
+    # Generics that are merged have the same loops.
+    is_reduction = _is_reduction(ops[0])
     for op in ops:
         count = len(op.operands) - len(op.results)
         operands = list(zip(op.operands, _maps(op), strict=True))
         inputs |= dict.fromkeys(each for each in operands[:count] if each[0] not in own)
         for result, output in zip(op.results, operands[count:], strict=True):
-            if _is_reduction(op) or any(use.owner.operation not in members for use in result.uses):
+            if is_reduction or any(use.owner.operation not in members for use in result.uses):
                 kept.append(result)
                 outputs.append(output)
     generic = _create(ops[-1], list(inputs), outputs)
