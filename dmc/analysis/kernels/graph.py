@@ -87,7 +87,8 @@ def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
                 seen.add(operand)
                 yield operand
         seen.update(inner.results)
-        seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
+        if len(inner.regions):
+            seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
 
 
 def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
