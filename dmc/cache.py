@@ -1,7 +1,8 @@
 """What code generators made, kept on disk between processes.
 
 A result is a file, named by the digest of all that determines it: input, options, versions and, where code is for this
-machine, its processor. Results are what IREE and Triton return; what dmc proves of them, it proves each time.
+machine, its processor. Results are what IREE and Triton return, and the Triton sources that dmc writes; what dmc proves
+of them, it proves each time.
 """
 
 from __future__ import annotations

@@ -147,13 +147,13 @@ def run(
     first, *others = stages_between(from_form, to_form)
     texts: dict[str, str] = {}
     # Dumped before it is checked, so that a module that fails its first check can be inspected.
-    last = _keep(module, first.form, texts, dump_dir)
+    last = _keep(module, first.form, texts, dump_dir, is_verified=False)
     with _replayable(last, first):
         verify_form(module, first.form)
     for stage in others:
         with _replayable(last, stage), observer.stage(stage.form.name):
             _run_stage(module, stage, options, witness)
-            last = _keep(module, stage.form, texts, dump_dir)
+            last = _keep(module, stage.form, texts, dump_dir, is_verified=True)
     return texts
 
 
@@ -179,8 +179,10 @@ class _Kept:
     path: Path | None
 
 
-def _keep(module: ir.Module, form: Form, texts: dict[str, str], dump_dir: str | os.PathLike[str] | None) -> _Kept:
-    texts[stem(form)] = module.operation.get_asm(enable_debug_info=True)
+def _keep(
+    module: ir.Module, form: Form, texts: dict[str, str], dump_dir: str | os.PathLike[str] | None, is_verified: bool
+) -> _Kept:
+    texts[stem(form)] = module.operation.get_asm(enable_debug_info=True, assume_verified=is_verified)
     if dump_dir is None:
         return _Kept(form, None)
     path = Path(dump_dir) / f"{stem(form)}.mlir"

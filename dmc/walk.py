@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dmc._mlir import ir
+
+_LOOP_KIND = re.compile(r"iterator_type<(\w+)>")
 
 
 def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
@@ -29,6 +32,12 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
 def terminator_of(block: ir.Block) -> ir.Operation:
     """The last operation of a block; its operands are what leaves the block."""
     return block.operations[len(block.operations) - 1].operation
+
+
+def loop_kinds(op: ir.Operation) -> list[str]:
+    """The kinds of the loops of a `linalg.generic`: "parallel" or "reduction"."""
+    # To print all of them takes as long as to print one.
+    return _LOOP_KIND.findall(str(op.attributes["iterator_types"]))
 
 
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:

@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.amp import autocast_mode
 from torch.autograd.function import _SingleLevelFunction
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental import proxy_tensor
 from torch.nn.modules import module as nn_module
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -39,6 +40,11 @@ enter_autocast, exit_autocast = autocast_mode._enter_autocast, autocast_mode._ex
 # What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.
 ENTER_VMAP = predispatch._vmap_increment_nesting
 VMAP_NESTING = frozenset((ENTER_VMAP, predispatch._vmap_decrement_nesting))
+
+
+def compiled_when_called() -> AbstractContextManager[None]:
+    """Graphs made inside become Python code when they are first called, which most never are."""
+    return _use_lazy_graph_module(True)
 
 
 @contextmanager

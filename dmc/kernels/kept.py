@@ -41,11 +41,11 @@ def keep_code(problem: Problem, recipe: Recipe, loose: Collection[Buffer], answe
 def _parts(problem: Problem, recipe: Recipe, loose: Collection[Buffer]) -> list[str]:
     settings = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("TRITON_PTXAS")]
     ordered = sorted(loose, key=lambda each: (each.role, each.index))
-    return [metadata.version("triton"), _sources(), *settings, repr(problem), repr(recipe), repr(ordered)]
+    return [metadata.version("triton"), sources(), *settings, repr(problem), repr(recipe), repr(ordered)]
 
 
 @functools.cache
-def _sources() -> str:
+def sources() -> str:
     """The digest of all sources of `dmc.kernels`."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):

@@ -14,7 +14,8 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of_body
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.kernels.generated import Declined, generate
+from dmc.kernels.generated import Declined
+from dmc.kernels.generated.kept import generated
 from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
 from dmc.lowering.kernel_code import CodeLibrary
@@ -106,7 +107,7 @@ def _operands(types: Sequence[ir.Type]) -> tuple[Operand, ...]:
 
 def kernel_key(function: func.FuncOp, ways: Iterable[Taken] = ()) -> str:
     """A digest of a function's body and types, without its name, and of the labels of its candidates."""
-    _, _, text = function.operation.get_asm(use_local_scope=True).partition("\n")
+    _, _, text = function.operation.get_asm(use_local_scope=True, assume_verified=True).partition("\n")
     content = "\n".join([str(function.type), text, *(way.label for way in ways)])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
@@ -194,10 +195,10 @@ def _ways(function: func.FuncOp) -> list[Taken]:
         return [
             Taken(placed.problem, recipe, placed.operands, placed.results, label) for label, recipe in recipes.items()
         ]
-    generated = generate(function)
+    made = generated(function)
     reads, writes = tuple(_whole("read", function.type.inputs)), tuple(_whole("write", function.type.results))
-    labelled = zip(generated.recipes, generated.labels, strict=True)
-    return [Taken(generated.problem, recipe, reads, writes, label) for recipe, label in labelled]
+    labelled = zip(made.recipes, made.labels, strict=True)
+    return [Taken(made.problem, recipe, reads, writes, label) for recipe, label in labelled]
 
 
 def _whole(role: Literal["read", "write"], types: Sequence[ir.Type]) -> Iterator[Place]:

@@ -76,6 +76,10 @@ class PassManagerOptions:
     timing: bool = False
 
 
+# For what a pass runs itself: the module is verified after the pass.
+NESTED = PassManagerOptions(verify_each=False)
+
+
 def parse_pipeline(text: str) -> tuple[Element, ...]:
     """`builtin.module(dm-x{opt=1},canonicalize,func.func(cse))`, or the list inside it, as pipeline elements.
 

@@ -40,8 +40,11 @@ def effect_of(bindings: Sequence[Binding], ordered: Pairs) -> Effect:
     """The reads and writes of a dispatch. ordered: pairs of bindings, by index."""
     reads, writes = ([i for i, each in enumerate(bindings) if kind in each.access] for kind in "rw")
     places = [each.place for each in bindings]
-    loose = {(places[i], places[j]) for i in reads for j in writes if (i, j) not in ordered}
-    close = {(places[i], places[j]) for i in reads for j in writes if (i, j) in ordered}
+    # Of hundreds of pairs in a joined kernel, often none may alias.
+    known = frozenset(ordered)
+    pairs = [(i, j) for i in reads for j in writes] if known else []
+    loose = {(places[i], places[j]) for i, j in pairs if (i, j) not in known}
+    close = {(places[i], places[j]) for i, j in pairs if (i, j) in known}
     return Effect(tuple(places[i] for i in reads), tuple(places[j] for j in writes), frozenset(close - loose))
 
 

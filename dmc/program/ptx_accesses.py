@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
@@ -18,7 +19,7 @@ _INSTRUCTION = re.compile(_BEFORE + r"(?:@!?%?\w+\s+)?([a-z][\w.:]*)\s*(.*)", re
 _DIRECTIVE = re.compile(_BEFORE + r"(?:\.|$)")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,{}\[\]\s]+")
 # `tmp`: LLVM's name for the discarded half of a number, in its own scope.
-_REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)|\btmp\b")
+_REGISTER = re.compile(r"%(?:[a-z]+\d+|SPL?\b)|\btmp\b|__local_depot")
 _NAME = re.compile(r"[\w$.]+")
 # Instructions that only read at an address; any other with an address may write there.
 _READS = ("ld", "ldu", "ldmatrix", "tex", "tld4", "suld", "prefetch", "prefetchu", "mapa", "isspacep")
@@ -36,6 +37,8 @@ _MAP = re.compile(r"\.align\s+64\s+\.b8\s+([\w$.]+)\[128\]")
 _MAP_ALIGNMENT = 16
 # An entry's private stack frame: its name, and its stand-in among the parameters.
 _FRAME_NAME, _FRAME = "__local_depot", -1
+# Stands for the values that an entry stores in its own memory.
+_SPILLED = "spilled"
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,7 @@ def _declared(parameter: str) -> int:
     return int(match[1]) if match else 4
 
 
-@dataclass(frozen=True)
-class _Instruction:
+class _Instruction(NamedTuple):
     name: str
     operands: Sequence[str]
 
@@ -116,7 +118,7 @@ class _Instruction:
     @property
     def addresses(self) -> Sequence[str]:
         """Its operands that are, or may be, addresses."""
-        return [operand for operand in self.operands if operand.startswith("[") or self.kind == "call"]
+        return self.operands if self.kind == "call" else [each for each in self.operands if each.startswith("[")]
 
     @property
     def width(self) -> int:
@@ -149,35 +151,46 @@ def _instructions(body: str) -> Iterator[_Instruction]:
             yield _Instruction("unknown", ("[anywhere]",))
 
 
+class _Flow(NamedTuple):
+    """made: the registers to which an instruction gives values, computed from those in `read`, and from the pointers
+    and tensor maps in `given`."""
+
+    made: Sequence[str]
+    read: Sequence[str]
+    given: frozenset[int] = frozenset()
+
+
 @dataclass
 class _Body:
     """pointers: parameters by name; maps: those that are tensor maps, which are used by their own address.
 
-    sources: for each register, the pointers from which it may be computed. spilled: the pointers of values that the
-    entry stores in its own memory.
+    sources: for each register, the pointers from which it may be computed; likewise for the private stack frame's
+    address, and for the values that the entry stores in its own memory.
     """
 
     pointers: dict[str, int]
     instructions: Sequence[_Instruction]
     maps: frozenset[int]
-    sources: dict[str, set[int]] = field(default_factory=dict)
-    spilled: set[int] = field(default_factory=set)
+    sources: dict[str, set[int]] = field(default_factory=lambda: {_FRAME_NAME: {_FRAME}})
 
     def __post_init__(self) -> None:
+        flows = [flow for each in self.instructions if (flow := self._flow(each)) is not None]
+        stores = [each for each in self.instructions if each.kind == "st"]
         # Loops carry addresses backwards, so this iterates to a fixed point.
-        while sum(map(self._learns, self.instructions)):
+        while sum(map(self._learns, flows)) + sum(map(self._spills, stores)):
             pass
+        # Each with what it may access.
+        self._accesses = [(each, self._taken(_names(each.addresses))) for each in self.instructions if each.addresses]
 
     def cached(self) -> set[int]:
         """The pointers that are read without coherence with writes of the same launch."""
-        loads = (each for each in self.instructions if each.is_cached)
-        return set().union(*(self._taken(each.addresses) for each in loads)) - {_FRAME}
+        return set().union(*(taken for each, taken in self._accesses if each.is_cached)) - {_FRAME}
 
     def widths(self) -> dict[int, int]:
         """The size of the widest access through each pointer."""
         found: dict[int, int] = {}
-        for each in self.instructions:
-            for pointer in self._taken(each.addresses):
+        for each, taken in self._accesses:
+            for pointer in taken:
                 found[pointer] = max(found.get(pointer, 1), each.width)
         return found
 
@@ -185,48 +198,57 @@ class _Body:
         """The pointers that are written through, and whether all written addresses are known."""
         written: set[int] = set()
         is_known = True
-        for each in self.instructions:
-            if each.kind not in _READS and each.addresses and each.space not in _OWN and not _is_of_registers(each):
-                targets = self._taken(each.addresses)
-                is_known = is_known and (bool(targets) or each.kind == "call")
-                written |= targets - {_FRAME}
+        for each, taken in self._accesses:
+            if each.kind not in _READS and each.space not in _OWN and not _is_of_registers(each):
+                is_known = is_known and (bool(taken) or each.kind == "call")
+                written |= taken - {_FRAME}
         return written, is_known
 
-    def _learns(self, each: _Instruction) -> int:
-        """The number of new facts that the instruction adds about its results."""
-        if each.kind == "st":
-            is_own = each.space in _OWN or _FRAME in self._taken(each.addresses)
-            return _add(self.spilled, self._taken(each.operands[1:]) if is_own else set[int]())
-        # An instruction with an address first has no result.
+    def _flow(self, each: _Instruction) -> _Flow | None:
+        """How an instruction computes its results; None if it has none that may be an address."""
+        # An instruction with an address first has no result, and those of comparisons are not addresses.
         if not each.operands or each.operands[0].startswith("["):
-            return 0
-        made = self._loaded(each) if each.is_load else self._taken(each.operands[1:]) | self._mapped(each)
-        # Results of comparisons are not addresses.
-        registers = [name for name in _REGISTER.findall(each.operands[0]) if not name.startswith("%p")]
-        return sum(_add(self.sources.setdefault(name, set()), made) for name in registers)
+            return None
+        made = [name for name in _names(each.operands[:1]) if not name.startswith("%p")]
+        if each.is_load:
+            return self._loaded(made, each)
+        return _Flow(
+            made, _names(each.operands[1:]), self._named(each.operands[1:]) & self.maps if self.maps else self.maps
+        )
 
-    def _mapped(self, each: _Instruction) -> set[int]:
-        """The tensor maps whose address an instruction takes."""
-        return {self.pointers[name] for name in each.operands[1:] if name in self.pointers} & self.maps
+    def _loaded(self, made: Sequence[str], load: _Instruction) -> _Flow | None:
+        if load.space == "param" and (named := self._named(_NAME.findall(load.operands[1]))):
+            return _Flow(made, (), named)
+        return None if load.space in ("global", "const") else _Flow(made, (_SPILLED,))
 
-    def _loaded(self, load: _Instruction) -> set[int]:
-        if load.space == "param":
-            named = {self.pointers[name] for name in _NAME.findall(load.operands[1]) if name in self.pointers}
-            return named or self.spilled
-        return set() if load.space in ("global", "const") else self.spilled
+    def _named(self, names: Iterable[str]) -> frozenset[int]:
+        return frozenset(self.pointers[name] for name in names if name in self.pointers)
 
-    def _taken(self, operands: Sequence[str]) -> set[int]:
-        text = " ".join(operands)
-        found = set().union(*(self.sources.get(register, set[int]()) for register in _REGISTER.findall(text)))
-        return found | {_FRAME} if _FRAME_NAME in text else found
+    def _learns(self, flow: _Flow) -> int:
+        """The number of new facts about the results of an instruction."""
+        taken = self._taken(flow.read) | flow.given
+        # Most instructions compute numbers.
+        return sum(self._add(name, taken) for name in flow.made) if taken else 0
+
+    def _spills(self, store: _Instruction) -> int:
+        """The number of new facts about what the entry's own memory holds."""
+        is_own = store.space in _OWN or _FRAME in self._taken(_names(store.addresses))
+        return self._add(_SPILLED, self._taken(_names(store.operands[1:]))) if is_own else 0
+
+    def _taken(self, names: Iterable[str]) -> set[int]:
+        return set().union(*(self.sources[name] for name in names if name in self.sources))
+
+    def _add(self, name: str, taken: set[int]) -> int:
+        known = self.sources.setdefault(name, set())
+        count = len(known)
+        known |= taken
+        return len(known) - count
+
+
+def _names(operands: Iterable[str]) -> Sequence[str]:
+    """The registers that operands mention, and the private stack frame."""
+    return _REGISTER.findall(" ".join(operands))
 
 
 def _is_of_registers(each: _Instruction) -> bool:
     return each.name.startswith(("wmma.load", "wmma.mma"))
-
-
-def _add(known: set[int], more: set[int]) -> int:
-    """Adds `more` to `known`; returns the number of new ones."""
-    count = len(known)
-    known |= more
-    return len(known) - count

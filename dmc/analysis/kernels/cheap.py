@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmc._mlir import ir
+from dmc.walk import loop_kinds
 
 # A few dozen instructions for four bytes.
 _CHEAP = frozenset(
@@ -17,8 +18,9 @@ def is_cheap(op: ir.Operation) -> bool:
     """Whether an operation is an elementwise loop that cheaply computes one tensor."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
-    is_parallel = all("parallel" in str(each) for each in op.attributes["iterator_types"])
-    return is_parallel and all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
+    if any(kind != "parallel" for kind in loop_kinds(op)):
+        return False
+    return all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
 
 
 def cheap_reads(op: ir.Operation) -> list[ir.Value]:

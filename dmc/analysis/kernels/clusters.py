@@ -55,8 +55,9 @@ class Clusters:
 
     def _reached(self, start: int, end: int, edges: list[set[int]], within: range) -> list[int] | None:
         """The nodes reachable from `start` at places `within`, in order; None if an indirect path leads to `end`."""
+        order, first, stop = self.order, within.start, within.stop
         found: set[int] = set()
-        pending = [node for node in edges[start] if node != end and self.order[node] in within]
+        pending = [node for node in edges[start] if node != end and first <= order[node] < stop]
         while pending:
             node = pending.pop()
             if node in found:
@@ -64,7 +65,7 @@ class Clusters:
             found.add(node)
             if end in edges[node] or len(found) > BUDGET:
                 return None
-            pending += [each for each in edges[node] if self.order[each] in within and each not in found]
+            pending += [each for each in edges[node] if first <= order[each] < stop and each not in found]
         return sorted(found, key=self.order.__getitem__)
 
     def _degree(self, node: int) -> int:

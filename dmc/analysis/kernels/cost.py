@@ -9,7 +9,7 @@ from math import prod
 from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.graph import Graph
 from dmc.dialect.plan import element_bytes, type_bytes
-from dmc.walk import walk
+from dmc.walk import loop_kinds, walk
 
 REDUCTION = "reduction"
 _SLICES = ("tensor.extract_slice", "dm.all_slice")
@@ -60,7 +60,7 @@ def is_contraction(op: ir.Operation) -> bool:
         return True
     if op.name != "linalg.generic" or len(op.operands) != 3:
         return False
-    if not any(REDUCTION in str(each) for each in op.attributes["iterator_types"]):
+    if REDUCTION not in loop_kinds(op):
         return False
     names = [view.operation.name for view in op.regions[0].blocks[0].operations]
     return "arith.mulf" in names and "arith.addf" in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class _Merging:
         self.functions = {number for number in self.nodes if own and has_function(graph.ops[number])}
         self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
-        self.sizes: dict[ir.Value, int] = {}
+        self.bytes = functools.cache(_bytes)
         self.held = {graph.base(value) for value in graph.returned}
         # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
         self.apart: dict[tuple[int, int], str] = {}
@@ -105,10 +106,13 @@ class _Merging:
             self.groups[node] = Group([number], loops, reads, set(op.results), set() if is_product else set(reads))
 
     def run(self) -> None:
-        heap = [entry for node in sorted(self.groups) for entry in self._entries(node)]
-        heapq.heapify(heap)
+        heap = sorted(entry for node in self.groups for entry in self._entries(node))
+        last = None
         while heap:
-            bytes_, *pair = heapq.heappop(heap)
+            # Both kernels of a pair enter it.
+            if (entry := heapq.heappop(heap)) == last:
+                continue
+            bytes_, *pair = last = entry
             first, second = sorted(map(self.clusters.find, pair), key=self.clusters.order.__getitem__)
             if first == second:
                 continue
@@ -134,16 +138,9 @@ class _Merging:
     def _saved(self, first: int, second: int) -> int:
         """The bytes saved by fusing two kernels."""
         one, other = self.groups[first], self.groups[second]
-        small, large = sorted((one.reads, other.reads), key=len)
-        shared = sum(self._bytes(value) for value in small if value in large)
-        passed = [value for value in one.writes if value in other.reads]
+        passed = one.writes & other.reads
         gone = [value for value in passed if not self._is_wanted(value, first, second)]
-        return shared + sum(self._bytes(value) for value in (*passed, *gone))
-
-    def _bytes(self, value: ir.Value) -> int:
-        if value not in self.sizes:
-            self.sizes[value] = type_bytes(value.type)
-        return self.sizes[value]
+        return sum(map(self.bytes, (*(one.reads & other.reads), *passed, *gone)))
 
     def _is_wanted(self, value: ir.Value, first: int, second: int) -> bool:
         return value in self.held or not self.readers[value] <= {first, second}
@@ -291,6 +288,10 @@ class _Merging:
                     why = self._why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")
+
+
+def _bytes(value: ir.Value) -> int:
+    return type_bytes(value.type)
 
 
 def _is_float(type_: ir.Type) -> bool:

@@ -12,7 +12,7 @@ from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
-from dmc.walk import walk
+from dmc.walk import loop_kinds, walk
 
 
 class Kind(Enum):
@@ -87,7 +87,8 @@ def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
                 seen.add(operand)
                 yield operand
         seen.update(inner.results)
-        seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
+        if len(inner.regions):
+            seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
 
 
 def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
@@ -110,7 +111,7 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
 
 
 def _is_parallel(op: ir.Operation) -> bool:
-    return not any("reduction" in str(each) for each in op.attributes["iterator_types"])
+    return "reduction" not in loop_kinds(op)
 
 
 def _is_for_products(op: ir.Operation, inlined: set[ir.Operation]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir, linalg
-from dmc.analysis.kernels.cost import is_contraction, loop_sizes
+from dmc.analysis.kernels.cost import REDUCTION, is_contraction, loop_sizes
+from dmc.walk import loop_kinds
 
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
 # Parts of tensors taken or put together: index arithmetic in generated kernels, kernels of their own in IREE.
@@ -45,8 +46,7 @@ class Loops:
         """The loops of the fusion of two kernels, or why they cannot be fused."""
         if self.product and other.product:
             return "two products"
-        both = replace(
-            self,
+        both = Loops(
             sizes=self.sizes | other.sizes,
             product=self.product or other.product,
             rows=self.rows or other.rows,
@@ -83,7 +83,7 @@ def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
         return Loops(product=prod(op.results[0].type.shape))
     if op.name != "linalg.generic" or not all(_is_plain(each) for each in _maps(op)):
         return None
-    kinds = ["reduction" in str(each) for each in op.attributes["iterator_types"]]
+    kinds = [each == REDUCTION for each in loop_kinds(op)]
     sizes = loop_sizes(op)
     if not any(kinds):
         return Loops(sizes=frozenset((prod(sizes),)))

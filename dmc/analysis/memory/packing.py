@@ -68,27 +68,30 @@ def pack(blocks: Sequence[Block]) -> Packing:
 
 def place(blocks: Sequence[Block], order: Sequence[int]) -> Packing:
     """Places blocks one by one, in `order`, at the lowest offset free during their live range."""
-    count = len(blocks)
+    offsets = [0] * len(blocks)
     # The placed blocks, by increasing offset.
-    first, last, start, end = (np.zeros(count, dtype=np.int64) for _ in range(4))
-    offsets = [0] * count
+    columns = [np.zeros(len(blocks), dtype=np.int64) for _ in range(4)]
+    first, last, start, end = columns
     for placed, index in enumerate(order):
         block = blocks[index]
-        together = (first[:placed] <= block.last) & (last[:placed] >= block.first)
-        offset = _lowest_gap(start[:placed][together], end[:placed][together], block.bytes)
-        offsets[index] = offset
-        at = int(np.searchsorted(start[:placed], offset))
-        for column, value in ((first, block.first), (last, block.last), (start, offset), (end, offset + block.bytes)):
+        together = ((first[:placed] <= block.last) & (last[:placed] >= block.first)).nonzero()[0]
+        offset = _lowest_gap(start.take(together), end.take(together), block.bytes)
+        at = int(start[:placed].searchsorted(offset))
+        for column, value in zip(columns, (block.first, block.last, offset, offset + block.bytes), strict=True):
             column[at + 1 : placed + 1] = column[at:placed]
             column[at] = value
+        offsets[index] = offset
     return Packing(tuple(offsets), int(end.max(initial=0)))
 
 
 def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], size: int) -> int:
     """The lowest offset for `size` bytes outside the ranges [start, end), which are given by increasing start."""
-    behind = np.concatenate(([0], np.maximum.accumulate(end)))
-    gaps = np.flatnonzero(start - behind[:-1] >= size)
-    return int(behind[gaps[0]] if len(gaps) else behind[-1])
+    if not len(start) or start[0] >= size:
+        return 0
+    behind = np.maximum.accumulate(end)
+    fits = start[1:] >= behind[:-1] + size
+    gap = int(fits.argmax()) if len(fits) else 0
+    return int(behind[gap] if len(fits) and fits[gap] else behind[-1])
 
 
 def _orders(blocks: Sequence[Block]) -> list[list[int]]:

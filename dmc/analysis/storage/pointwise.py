@@ -9,7 +9,7 @@ A whole composite has no such loops: what the code chosen for it allows holds as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -17,7 +17,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
-from dmc.walk import reads
+from dmc.walk import loop_kinds, reads
 
 Pairs = frozenset[tuple[int, int]]
 # On a kernel's body: the pairs [operand, result] that its chosen code allows; absent before code is chosen.
@@ -34,7 +34,7 @@ def in_place_pairs(function: func.FuncOp) -> Pairs:
     *body, terminator = [view.operation for view in block.operations]
     if is_whole_composite(function):
         return _allowed(function, ())
-    read = [(op, _reads(op)) for op in body]
+    read = [_Reader.of(op) for op in body]
     pairs: set[tuple[int, int]] = set()
     for index, argument in enumerate(block.arguments):
         traced = _trace(argument, read)
@@ -71,69 +71,67 @@ class _Trace:
     readers: int
 
 
-def _trace(argument: ir.Value, body: list[tuple[ir.Operation, list[ir.Value]]]) -> _Trace | None:
-    """None if anything computed from `argument` is not elementwise. body: operations, with what they read."""
+@dataclass(frozen=True)
+class _Reader:
+    """An operation: what it reads, and for each result, from which of these it is computed element by element.
+
+    apart: what it reads in any other way.
+    """
+
+    op: ir.Operation
+    reads: Sequence[ir.Value]
+    sources: Sequence[Sequence[ir.Value]]
+    apart: frozenset[ir.Value]
+
+    @staticmethod
+    def of(op: ir.Operation) -> _Reader:
+        """An output of a `linalg.generic` whose old elements are unused is not read."""
+        if op.name == "linalg.generic":
+            return _generic(op)
+        values = list(reads(op))
+        if op.name in RESHAPES or (op.name.partition(".")[0] in ("arith", "math") and not len(op.regions)):
+            return _Reader(op, values, [values for _ in op.results], frozenset())
+        return _Reader(op, values, [[] for _ in op.results], frozenset(values))
+
+
+def _generic(op: ir.Operation) -> _Reader:
+    (block,) = op.regions[0].blocks
+    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
+    operands = zip(block.arguments, op.operands, maps, strict=True)
+    used = [(argument, operand, read) for argument, operand, read in operands if _is_used(argument)]
+    inside = [value for inner in block.operations for value in reads(inner)]
+    values = [operand for _, operand, _ in used] + inside
+    written = maps[len(maps) - len(op.results)]
+    # Every iteration has its own index, the same in all results.
+    has_index = written.is_permutation and all(each == written for each in maps[len(maps) - len(op.results) :])
+    if not has_index or any(kind != "parallel" for kind in loop_kinds(op)):
+        return _Reader(op, values, [[] for _ in op.results], frozenset(values))
+    inputs = {argument: operand for argument, operand, read in used if read == written}
+    apart = {operand for _, operand, read in used if read != written}
+    return _Reader(op, values, _inputs_of_results(block, inputs), frozenset(apart.union(inside)))
+
+
+def _trace(argument: ir.Value, body: Iterable[_Reader]) -> _Trace | None:
+    """None if anything computed from `argument` is not elementwise."""
     reached: dict[ir.Value, int] = {argument: 0}
     originals = {argument}  # The operand and reshapes of it.
     readers = 0
-    for position, (op, read) in enumerate(body):
-        taken = [value for value in read if value in reached]
+    for position, each in enumerate(body):
+        taken = [value for value in each.reads if value in reached]
         if not taken:
             continue
-        if op.name in RESHAPES:
-            reached[op.results[0]] = reached[taken[0]]
-            originals |= {op.results[0]} if taken[0] in originals else set()
+        if each.op.name in RESHAPES:
+            reached[each.op.results[0]] = reached[taken[0]]
+            originals |= {each.op.results[0]} if taken[0] in originals else set()
             continue
-        sources = _sources(op, taken)
-        if sources is None:
+        if not each.apart.isdisjoint(taken):
             return None
         bit = 1 << position
         readers |= bit if originals.intersection(taken) else 0
-        for result, values in zip(op.results, sources, strict=True):
-            if values:
+        for result, sources in zip(each.op.results, each.sources, strict=True):
+            if values := [value for value in sources if value in reached]:
                 reached[result] = _union(reached[value] | (bit if value in originals else 0) for value in values)
     return _Trace(reached, readers)
-
-
-def _reads(op: ir.Operation) -> list[ir.Value]:
-    """The op's reads; an output of a `linalg.generic` whose old elements are unused is not read."""
-    if op.name != "linalg.generic":
-        return list(reads(op))
-    (block,) = op.regions[0].blocks
-    used = [operand for operand, argument in zip(op.operands, block.arguments, strict=True) if _is_used(argument)]
-    return used + [value for inner in block.operations for value in reads(inner)]
-
-
-def _sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Value]] | None:
-    """For each result, those of `taken` that it reads elementwise.
-
-    None if one of `taken` is read in any other way.
-    """
-    if op.name == "linalg.generic":
-        return _generic_sources(op, taken)
-    is_arithmetic = op.name.partition(".")[0] in ("arith", "math") and not len(op.regions)
-    return [taken for _ in op.results] if is_arithmetic else None
-
-
-def _generic_sources(op: ir.Operation, taken: list[ir.Value]) -> list[list[ir.Value]] | None:
-    (block,) = op.regions[0].blocks
-    maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
-    written = maps[len(maps) - len(op.results) :]
-    # Every iteration has its own index, the same in all results.
-    if not written[0].is_permutation or any(each != written[0] for each in written):
-        return None
-    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
-        return None
-    inputs: dict[ir.Value, ir.Value] = {}
-    for argument, operand, read in zip(block.arguments, op.operands, maps, strict=True):
-        if operand not in taken or not _is_used(argument):
-            continue
-        if read != written[0]:
-            return None
-        inputs[argument] = operand
-    if any(value in taken for inner in block.operations for value in reads(inner)):
-        return None
-    return _inputs_of_results(block, inputs)
 
 
 def _inputs_of_results(block: ir.Block, inputs: Mapping[ir.Value, ir.Value]) -> list[list[ir.Value]]:

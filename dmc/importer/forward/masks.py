@@ -31,14 +31,18 @@ def recognise_masks(graph: fx.GraphModule) -> None:
     """Rewrites calls of `scaled_dot_product_attention` in place; a mask that only they read becomes unused."""
     changed = frozenset(written(graph.graph))
     known: Known = dict.fromkeys(changed)
+    # Layers share a mask, which may have an element for each pair of tokens.
+    kinds: dict[fx.Node, bool | None] = {}
     for node in graph.graph.find_nodes(op="call_function", target=_ATTENTION):
         given = {**dict(zip(_PARAMETERS, node.args, strict=False)), **node.kwargs}
         mask = given.get("attn_mask")
         # PyTorch refuses both at once.
         if not isinstance(mask, fx.Node) or given.get("is_causal", False):
             continue
-        value = _value(mask, known)
-        if value is not None and (is_causal := _is_causal(value)) is not None:
+        if mask not in kinds:
+            value = _value(mask, known)
+            kinds[mask] = None if value is None else _is_causal(value)
+        if (is_causal := kinds[mask]) is not None:
             given |= {"attn_mask": None, "dropout_p": given.get("dropout_p", 0.0), "is_causal": is_causal}
         elif (narrow := _narrowest(mask, known, changed)) is not mask:
             given |= {"attn_mask": narrow, "dropout_p": given.get("dropout_p", 0.0), "is_causal": False}

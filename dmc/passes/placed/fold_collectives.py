@@ -11,7 +11,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.labels import TENSOR, WHY, Label, label_of, put_label
-from dmc.passes.base import Pass, run_passes
+from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.walk import walk
 
 # Takes a collective and the one that produces its operand; returns the folded value, or None to keep both.
@@ -43,7 +43,7 @@ class FoldCollectives(Pass):
         count = _movements(module)
         while True:
             _label_alike(module.operation)
-            run_passes(module, ("cse",))
+            run_passes(module, ("cse",), NESTED)
             # Computations on two merged movements may now be equal, and so may later movements of their results.
             before, count = count, _movements(module)
             if count == before:

@@ -13,7 +13,7 @@ from dmc.analysis.sharding.ends import SHARDING, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding.pins import pins_in
 from dmc.analysis.sharding.propagation import propagate
 from dmc.analysis.sharding.table import table
-from dmc.passes.base import Pass, run_passes
+from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.step_function import find_step
 from dmc.walk import walk
 
@@ -97,4 +97,4 @@ def _open(module: ir.Module, composites: list[ir.Operation]) -> None:
         for old, new in zip(op.results, call.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
-    run_passes(module, ("inline{default-pipeline=}",))
+    run_passes(module, ("inline{default-pipeline=}",), NESTED)

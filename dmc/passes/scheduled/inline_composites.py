@@ -11,7 +11,7 @@ from dmc.analysis.requests.settings import target_of
 from dmc.dialect import CompositeOp, verify_symbols
 from dmc.errors import DmcError
 from dmc.lowering.composites import call_decomposition
-from dmc.passes.base import Pass, run_passes
+from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.shared.report import print_table
 from dmc.target import targets
 from dmc.walk import walk
@@ -56,7 +56,7 @@ class InlineComposites(Pass):
             if reason:
                 call_decomposition(op.opview)
         # Canonicalisation is left to the pipeline: here it would hide what this pass does.
-        run_passes(module, ("inline{default-pipeline=}", "symbol-dce"))
+        run_passes(module, ("inline{default-pipeline=}", "symbol-dce"), NESTED)
         for op in walk(module.operation):
             if op.name == func.CallOp.OPERATION_NAME:
                 callee = op.attributes["callee"]

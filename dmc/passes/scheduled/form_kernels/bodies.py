@@ -43,7 +43,7 @@ class SharedFunctions:
 
     def name(self, function: func.FuncOp, stem: str) -> str:
         """The name of a function created by `empty`, or of an existing equal one, which replaces it."""
-        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+        text = text_of(function)
         if text in self.by_text:
             function.operation.erase()
             return self.by_text[text]
@@ -57,12 +57,16 @@ class SharedFunctions:
 
 @dataclass
 class Bodies:
-    """Kernel bodies by what they compute; each is added to the module on first use."""
+    """Kernel bodies by what they compute; each is added to the module on first use.
+
+    names: by the text of a body whose generics are not merged yet: layers repeat, and merging takes longest.
+    """
 
     functions: SharedFunctions
     graph: Graph
     works: Mapping[int, Work]
     symbols: dm.Symbols
+    names: dict[str, str] = field(default_factory=dict)
 
     def get(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
         """The functions that compute `outline`: one, or one per member of the group whose slices it takes."""
@@ -76,7 +80,13 @@ class Bodies:
     def _get(self, outline: Outline, member: int) -> str:
         main = self.works[outline.members[dominant([self.works[i] for i in outline.members])]]
         function = self._build(outline, member, main.kind)
-        return self.functions.name(function, stem(self.graph, outline, main))
+        text = text_of(function)
+        if text in self.names:
+            function.operation.erase()
+        else:
+            merge_generics(function)
+            self.names[text] = self.functions.name(function, stem(self.graph, outline, main))
+        return self.names[text]
 
     def _build(self, outline: Outline, member: int, kind: str) -> func.FuncOp:
         inputs, outputs = ([value.type for value in values] for values in (outline.inputs, outline.outputs))
@@ -90,7 +100,6 @@ class Bodies:
                 if self.graph.kinds[number] is not Kind.CONSTANT or number in outline.members:
                     self._copy(number, values, member)
             func.ReturnOp([values[value] for value in outline.outputs], loc=location)
-        merge_generics(function)
         return function
 
     def _copy(self, number: int, values: dict[ir.Value, ir.Value], member: int) -> None:
@@ -111,6 +120,11 @@ class Bodies:
         number = self.graph.made_by[value]
         if value not in values or self.graph.ops[number].name not in SIMPLE:
             self._copy(number, values, member)
+
+
+def text_of(function: func.FuncOp) -> str:
+    """What a function computes, as text."""
+    return function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
 
 
 def stem(graph: Graph, outline: Outline, main: Work) -> str:

@@ -12,7 +12,7 @@ from dmc.analysis.kernels.fusion import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
-from dmc.passes.base import Pass, run_passes
+from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
 from dmc.passes.scheduled.form_kernels.generics import copy_with
 from dmc.passes.scheduled.form_kernels.outline import Outline, outline
@@ -42,7 +42,7 @@ class FormKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for loops and calls, which earlier passes must have removed."""
-        run_passes(module, ("convert-elementwise-to-linalg",))
+        run_passes(module, ("convert-elementwise-to-linalg",), NESTED)
         step = find_step(module)
         join_batches_first(step)
         shared = SharedFunctions(module)

@@ -8,7 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.walk import reads, walk
+from dmc.walk import loop_kinds, reads, walk
 
 _GENERIC = "linalg.generic"
 
@@ -96,12 +96,14 @@ def _merged(ops: Sequence[ir.Operation]) -> None:
     inputs: dict[Operand, None] = {}
     outputs: list[Operand] = []
     kept: list[ir.Value] = []
+    # Generics that are merged have the same loops.
+    is_reduction = _is_reduction(ops[0])
     for op in ops:
         count = len(op.operands) - len(op.results)
         operands = list(zip(op.operands, _maps(op), strict=True))
         inputs |= dict.fromkeys(each for each in operands[:count] if each[0] not in own)
         for result, output in zip(op.results, operands[count:], strict=True):
-            if _is_reduction(op) or any(use.owner.operation not in members for use in result.uses):
+            if is_reduction or any(use.owner.operation not in members for use in result.uses):
                 kept.append(result)
                 outputs.append(output)
     generic = _create(ops[-1], list(inputs), outputs)
@@ -187,4 +189,4 @@ def _is_identity(each: ir.AffineMap) -> bool:
 
 
 def _is_reduction(op: ir.Operation) -> bool:
-    return any("reduction" in str(each) for each in op.attributes["iterator_types"])
+    return "reduction" in loop_kinds(op)

@@ -28,6 +28,7 @@ from dmc.passes.scheduled.merge_products.side_by_side import (
     is_read_inside,
 )
 from dmc.passes.scheduled.merge_products.sums import leave_out, terms_of
+from dmc.walk import loop_kinds
 
 _ROWS, _COLUMNS = 0, 1
 
@@ -96,7 +97,7 @@ def _sums_rows(op: ir.Operation) -> bool:
     """Whether an operation reduces over the first of two dimensions."""
     if op.name != GENERIC or len(op.results) != 1:
         return False
-    return ["reduction" in str(each) for each in op.attributes["iterator_types"]] == [True, False]
+    return loop_kinds(op) == ["reduction", "parallel"]
 
 
 class _Merger:

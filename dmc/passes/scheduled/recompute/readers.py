@@ -31,7 +31,7 @@ def give_each_reader_its_own(block: ir.Block) -> None:
             roots[result] = _roots(op, result, roots)
     # Last first: a rematerialised value adds uses of its operands.
     for op in reversed(ops):
-        if _is_cheap(op) and op.results[0] not in roots[op.results[0]]:
+        if any(result not in roots[result] for result in op.results) and _is_cheap(op):
             _replace(op, block)
 
 

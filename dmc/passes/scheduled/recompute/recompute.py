@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of
 from dmc.analysis.requests.settings import target_of
-from dmc.passes.base import Pass, run_passes
+from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.recompute.cut import cut_of
 from dmc.passes.scheduled.recompute.readers import give_each_reader_its_own
 from dmc.passes.scheduled.recompute.regions import regions_of
@@ -45,7 +45,7 @@ class Recompute(Pass):
     def run(self, module: ir.Module) -> None:
         if not any(each.has_kernels for each in targets(target_of(module, self.target))):
             return
-        run_passes(module, ("convert-elementwise-to-linalg",))
+        run_passes(module, ("convert-elementwise-to-linalg",), NESTED)
         function = find_step(module)
         step = Step.of(function)
         words = [word for word in keeping_of(module) if not isinstance(word, Offload)]

@@ -52,7 +52,8 @@ class Step:
             backward.update(op.results if is_behind else ())
             for base in dict.fromkeys(map(base_of, read)):
                 (readers if is_behind else users).setdefault(base, []).append(op)
-        passed = {value: some for value, some in readers.items() if value not in backward | constants}
+        own = backward | constants
+        passed = {value: some for value, some in readers.items() if value not in own}
         return Step(ops, users, passed, depths, frozenset(constants))
 
     def is_join(self, op: ir.Operation) -> bool:
