@@ -32,7 +32,7 @@ class _Noisy(nn.Module):
 
 def _batch(seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(ROWS, WIDTH, generator=generator) for _ in range(2))
+    return torch.randn(ROWS, WIDTH, generator=generator), torch.randn(ROWS, WIDTH, generator=generator)
 
 
 def build() -> Case:

@@ -144,7 +144,7 @@ def _apart(case: tuple[str, str, int, int], directory: Path) -> dict[str, Any]:
 
 def _case(model: str, system: str, batch: int, cap: int, directory: Path) -> Result:
     try:
-        return (_dmc if system == "dmc" else _torch)(model, batch, cap, directory)
+        return _dmc(model, batch, cap, directory) if system == "dmc" else _torch(model, batch, cap)
     except torch.cuda.OutOfMemoryError as error:
         return Result(model, system, batch, cap, 0.0, 0.0, 0, error=f"out of memory: {str(error).splitlines()[0]}")
     except Exception as error:
@@ -173,7 +173,7 @@ def _dmc(model: str, batch: int, cap: int, directory: Path) -> Result:
     return Result(model, "dmc", batch, cap, step_ms, rate, free - left, planned, losses)
 
 
-def _torch(model: str, batch: int, cap: int, _: Path) -> Result:
+def _torch(model: str, batch: int, cap: int) -> Result:
     _, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction(cap / total)
     step, net = peer("compile", model, DROPOUT)

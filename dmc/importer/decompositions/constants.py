@@ -98,23 +98,22 @@ def _is_filled(tensor: Tensor) -> bool:
 def _replaced(node: fx.Node, filled: Tensor) -> fx.Node:
     number = filled.flatten()[0].item() if filled.numel() else 0
     with node.graph.inserting_before(node):
-        made = (_bytes if filled.dtype == torch.uint8 else _full)(node, list(filled.shape), number, filled.dtype)
+        if filled.dtype == torch.uint8:
+            made = _bytes(node, list(filled.shape), int(number))
+        else:
+            made = node.graph.call_function(aten.full.default, (list(filled.shape), number), {"dtype": filled.dtype})
     made.meta.update(node.meta)
     node.replace_all_uses_with(made)
     node.graph.erase_node(node)
     return made
 
 
-def _full(node: fx.Node, shape: list[int], number: Any, dtype: torch.dtype) -> fx.Node:
-    return node.graph.call_function(aten.full.default, (shape, number), {"dtype": dtype})
-
-
-def _bytes(node: fx.Node, shape: list[int], number: int, dtype: torch.dtype) -> fx.Node:
+def _bytes(node: fx.Node, shape: list[int], number: int) -> fx.Node:
     """A range of one number: torch-mlir folds other constants, and makes signed ones of bytes."""
     call, value = node.graph.call_function, node.meta["val"]
     place = {name: each for name, each in node.meta.items() if name != "tensor_meta"}
     one = call(aten.arange.start_step, (number, number + 1), {"dtype": torch.int64})
     one.meta.update({**place, "val": value.new_empty([1], dtype=torch.int64)})
-    cast = call(aten._to_copy.default, (one,), {"dtype": dtype})
+    cast = call(aten._to_copy.default, (one,), {"dtype": torch.uint8})
     cast.meta.update({**place, "val": value.new_empty([1])})
     return call(aten.expand.default, (cast, shape))
