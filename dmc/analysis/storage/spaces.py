@@ -1,0 +1,60 @@
+"""Where the arguments of `@step` are between steps.
+
+`dm.space`: on an argument, the memory space of state that is not on the device: `host`, which is allocated once, like
+the device's arena, and keeps its content from step to step. What the host passes anew in each step is in `pinned_host`,
+which exists once for each call in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dmc import dialect as dm
+from dmc._mlir import func, ir
+from dmc.errors import DmcError
+from dmc.program import Space
+from dmc.step_function import STATE_ROLES, Port, arguments, find_step
+
+DEVICE: Space = "device"
+PINNED_HOST: Space = "pinned_host"
+HOST: Space = "host"
+SPACE = "dm.space"
+
+
+def argument_spaces(step: func.FuncOp) -> tuple[Space, ...]:
+    """The memory space of each argument."""
+    ports = arguments(step)
+    attributes = step.operation.attributes.get("arg_attrs")
+    every = [{}] * len(ports) if attributes is None else list(attributes)
+    return tuple(_space(port, own) for port, own in zip(ports, every, strict=True))
+
+
+def put_in_host_memory(module: ir.Module, names: Collection[str]) -> None:
+    """States that these tensors of the state are in host memory between steps."""
+    if not names:
+        return
+    step = find_step(module)
+    with module.context:
+        given = zip(arguments(step), step.arg_attrs, strict=True)
+        moved = [_moved(own) if port.name in names else own for port, own in given]
+        step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(moved)
+
+
+def verify_spaces(module: ir.Module) -> None:
+    """Raises DmcError for an argument where the runtime does not keep, or put, one of its role."""
+    step = find_step(module)
+    for port, space in zip(arguments(step), argument_spaces(step), strict=True):
+        allowed = (DEVICE, HOST) if port.role in STATE_ROLES else (PINNED_HOST,)
+        if space not in allowed:
+            fact = f"argument {port.index} '{port.name}' of @step, a {port.role}, is in {space} memory"
+            raise DmcError(step.operation, fact, f"it may be in {' or '.join(allowed)} memory")
+
+
+def _space(port: Port, own: ir.DictAttr) -> Space:
+    if SPACE in own:
+        return dm.SpaceAttr(own[SPACE]).value
+    return DEVICE if port.role in STATE_ROLES else PINNED_HOST
+
+
+def _moved(own: ir.DictAttr) -> ir.DictAttr:
+    return ir.DictAttr.get({**{each.name: each.attr for each in own}, SPACE: dm.SpaceAttr.of(HOST)})
