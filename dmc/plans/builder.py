@@ -175,7 +175,8 @@ def plan() -> Recipe:
 def plan(mesh: Mesh | None = None) -> Recipe:
     """An empty plan over `mesh`: everything is replicated until rules say otherwise.
 
-    Without a mesh, a plan for one rank, which can say what is kept for the backward pass, and what waits in host memory.
+    Without a mesh, a plan for one rank, which can say what is kept for the backward pass, and what waits in host
+    memory.
     """
     return Recipe() if mesh is None else Plan(mesh=mesh)
 

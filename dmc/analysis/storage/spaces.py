@@ -40,6 +40,25 @@ def put_in_host_memory(module: ir.Module, names: Collection[str]) -> None:
         step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(moved)
 
 
+def moves_state(start: dm.StartOp) -> bool:
+    """Whether a start moves state that waits in host memory to the device, or back."""
+    return HOST in _path(start)
+
+
+def fetched(value: ir.Value) -> ir.Value:
+    """The state that waits in host memory, for the handle of its copy to the device; any other value itself."""
+    start = None if isinstance(value.owner, ir.Block) else value.owner.opview
+    if not isinstance(start, dm.StartOp) or start.input is None or _path(start)[:1] != (HOST,):
+        return value
+    return start.input
+
+
+def _path(start: dm.StartOp) -> tuple[str, ...]:
+    """From where and to where a start copies; empty for another movement."""
+    copy = dm.movement_of(start)
+    return (copy.source.value, copy.target.value) if isinstance(copy, dm.CopyOp) else ()
+
+
 def verify_spaces(module: ir.Module) -> None:
     """Raises DmcError for an argument where the runtime does not keep, or put, one of its role."""
     step = find_step(module)

@@ -9,7 +9,8 @@ from itertools import accumulate
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.passes.shared.starts import Lane, is_offloaded, lane_of, moves_state
+from dmc.analysis.storage.spaces import moves_state
+from dmc.passes.shared.starts import Lane, is_offloaded, lane_of
 
 # The new position of an operation: at that of the operation with this index, before (< 0) or after (> 0) it.
 Key = tuple[int, int]

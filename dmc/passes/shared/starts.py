@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.storage.spaces import DEVICE, HOST
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.errors import DmcError
 
 # The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.
@@ -43,12 +43,6 @@ def is_offloaded(value: ir.Value) -> bool:
     starts = [use.owner.opview for use in value.uses]
     movements = [dm.movement_of(each) for each in starts if isinstance(each, dm.StartOp)]
     return any(isinstance(each, dm.CopyOp) and each.target.value == DEVICE for each in movements)
-
-
-def moves_state(start: dm.StartOp) -> bool:
-    """Whether a start moves state that waits in host memory to the device, or back."""
-    copy = dm.movement_of(start)
-    return isinstance(copy, dm.CopyOp) and HOST in (copy.source.value, copy.target.value)
 
 
 def starts_of_returns(block: ir.Block) -> Iterator[dm.StartOp]:
