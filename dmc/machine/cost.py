@@ -47,6 +47,7 @@ def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) 
 
     Raises DmcError if the machine has no such path.
     """
+    # State that waits in host memory is in pinned memory, too.
     path = ">".join("pinned_host" if space == "host" else space for space in (source_space, target_space))
     copying = machine.device.copies.get(path)
     if copying is None:

@@ -11,8 +11,9 @@ from collections.abc import Collection
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.program import Space
+from dmc.program import Space, aligned
 from dmc.step_function import STATE_ROLES, Port, arguments, find_step
 
 DEVICE: Space = "device"
@@ -27,6 +28,12 @@ def argument_spaces(step: func.FuncOp) -> tuple[Space, ...]:
     attributes = step.operation.attributes.get("arg_attrs")
     every = [{}] * len(ports) if attributes is None else list(attributes)
     return tuple(_space(port, own) for port, own in zip(ports, every, strict=True))
+
+
+def waiting_bytes(step: func.FuncOp) -> int:
+    """The bytes of the arguments that wait in host memory."""
+    pairs = zip(arguments(step), argument_spaces(step), strict=True)
+    return sum(aligned(type_bytes(port.type)) for port, space in pairs if space == HOST)
 
 
 def put_in_host_memory(module: ir.Module, names: Collection[str]) -> None:
