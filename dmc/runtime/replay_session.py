@@ -202,11 +202,9 @@ class ReplaySession:
 
     def _allocated(self, programs: Sequence[Program]) -> dict[Space, Any]:
         """The arenas that all programs share, each as large as the largest needs it."""
-        found: dict[Space, Any] = {}
-        for space, allocate in ((DEVICE, self._device.allocate), (HOST, self._device.allocate_pinned)):
-            if size := max(each.arenas.get(space, 0) for each in programs):
-                found[space] = allocate(size)
-        return found
+        allocate: dict[Space, Any] = {DEVICE: self._device.allocate, HOST: self._device.allocate_pinned}
+        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in SHARED}
+        return {space: allocate[space](size) for space, size in sizes.items() if size}
 
     def _read(self, slot: Slot) -> np.ndarray:
         """A copy of the bytes of state; nothing may be using them."""

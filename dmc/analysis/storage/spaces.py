@@ -8,6 +8,7 @@ which exists once for each call in flight.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
@@ -77,9 +78,9 @@ def verify_spaces(module: ir.Module) -> None:
 
 
 def _space(port: Port, own: ir.DictAttr) -> Space:
-    if SPACE in own:
-        return dm.SpaceAttr(own[SPACE]).value
-    return DEVICE if port.role in STATE_ROLES else PINNED_HOST
+    otherwise = DEVICE if port.role in STATE_ROLES else PINNED_HOST
+    stated: Any = dm.SpaceAttr(own[SPACE]).value if SPACE in own else otherwise
+    return stated
 
 
 def _moved(own: ir.DictAttr) -> ir.DictAttr:
