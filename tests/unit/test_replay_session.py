@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.errors import DmcError
-from dmc.program import Collective, Command, Job, Lane, Move, Program, Range, Slot
+from dmc.program import Collective, Command, Job, Lane, Move, Program, Range, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from dmc.runtime.replay_session import ReplaySession
@@ -108,13 +108,18 @@ class Others:
             raise self.failure
 
 
-def _session(device: Device, peers: Any = None, is_captured: bool = True, *commands: Command) -> ReplaySession:
+def _session(
+    device: Device, peers: Any = None, is_captured: bool = True, *commands: Command, space: Space = "device"
+) -> ReplaySession:
+    """space: where the state is."""
     slots = (
-        Slot("w", "parameter", "f32", (4,), Range("device", 0, 16)),
+        Slot("w", "parameter", "f32", (4,), Range(space, 0, 16)),
         Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
         Slot("loss", "output", "f32", (), Range("pinned_host", 256, 4)),
     )
-    program = Program(0, {"device": 256, "pinned_host": 512}, (Lane("compute", "compute"),), slots, commands)
+    arenas: dict[Space, int] = {"device": 256, "pinned_host": 512}
+    arenas.setdefault(space, 256)
+    program = Program(0, arenas, (Lane("compute", "compute"),), slots, commands)
     signature = Signature(
         state=(StateSpec("w@0", "f32", (4,)),),
         controls=(),
@@ -219,6 +224,45 @@ def test_state_is_gathered_from_all_ranks() -> None:
     np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
     # Read when all 16 bytes of either rank have arrived.
     assert device.calls == ["record", "waits", ("all_gather", 16, "i8", 7), "record", "waits", "memcpy"]
+
+
+def test_state_in_host_memory_is_there_once_for_all_calls() -> None:
+    device, state, there = Device(), Range("host", 0, 16), Range("device", 64, 16)
+    turned = Range("device", 64, 8), Range("device", 72, 8), Range("device", 80, 8)
+    swap = (Move(0, turned[0], turned[2]), Move(0, turned[1], turned[0]), Move(0, turned[2], turned[1]))
+    session = _session(device, None, False, Move(0, state, there), *swap, Move(0, there, state), space="host")
+    device.calls.clear()
+    session.write_state([np.array([1, 2, 3, 4], np.float32)])
+    # The device copies nothing: what is in host memory is the host's.
+    assert device.calls == ["synchronize"]
+    held = session.read_state(0)
+    for expected in ([3, 4, 1, 2], [1, 2, 3, 4], [3, 4, 1, 2]):
+        _step(session)
+        device.calls.clear()
+        np.testing.assert_array_equal(session.read_state(0), expected)
+        assert device.calls == ["synchronize"]
+    np.testing.assert_array_equal(held, [1, 2, 3, 4])
+    session.close()
+
+
+def test_state_in_host_memory_is_gathered_from_the_device() -> None:
+    device = Device()
+    session = _session(device, Others(device), space="host")
+    device.calls.clear()
+    np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
+    moved = ["memcpyAsync", "synchronize", ("all_gather", 16, "i8", 7)]
+    assert device.calls == ["record", "waits", *moved, "record", "waits", "memcpy"]
+
+
+def test_host_memory_that_cannot_be_pinned_is_an_error() -> None:
+    device = Device()
+
+    def fails(length: int) -> None:
+        raise Failure("out of memory")
+
+    device.cuda.alloc_pinned_memory = fails
+    with pytest.raises(DmcError, match=r"cannot pin 256 bytes of host memory \(out of memory\)"):
+        _session(device, space="host")
 
 
 def test_commands_are_issued_one_by_one_on_request() -> None:
