@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_state_of_another_place_is_refused(context: Any, direction: int) -> None
     first = job.programs[0]
     chosen = _moves(first)[direction]
     swapped = 0
-    for one, other in zip(chosen, chosen[1:], strict=False):
+    for one, other in pairwise(chosen):
         moves = [first.commands[each] for each in (one, other)]
         assert all(isinstance(each, Move) for each in moves)
         if _length(first, one) == _length(first, other):

@@ -77,7 +77,8 @@ class Memory(bytearray):
 
 
 class Others:
-    """The other ranks of a rank 1. failure: of one of them. All they hold is zeros."""
+    """The other ranks of a rank 1. failure: of one of them. All they hold is zeros. apart: how far behind the target of
+    the last gather its source was."""
 
     def __init__(self, device: Device) -> None:
         self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
@@ -86,6 +87,7 @@ class Others:
 
     def _all_gather(self, source: int, target: int, *given: Any) -> None:
         self._device.calls.append(("all_gather", *given))
+        self.apart = source - target
         ctypes.memmove(target + given[0], source, given[0])
 
     def open(self, job: Job) -> Any:
@@ -246,10 +248,11 @@ def test_state_in_host_memory_is_there_once_for_all_calls() -> None:
 
 
 def test_state_in_host_memory_is_gathered_from_the_device() -> None:
-    device = Device()
-    session = _session(device, Others(device), space="host")
+    others = Others(device := Device())
+    session = _session(device, others, space="host")
     device.calls.clear()
     np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
+    assert others.apart == 16
     moved = ["memcpyAsync", "synchronize", ("all_gather", 16, "i8", 7)]
     assert device.calls == ["record", "waits", *moved, "record", "waits", "memcpy"]
 
