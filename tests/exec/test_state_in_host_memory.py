@@ -149,6 +149,11 @@ def test_several_shapes_share_it() -> None:
         )
         for plan in (None, dmc.plan().offload_optimizer())
     ]
+    # Each program puts it back in its place, from the device.
+    artifact = made[1].snapshot()
+    for job in (artifact.job, *(each.job for each in artifact.programs.values())):
+        moves = [each for each in job.programs[0].commands if isinstance(each, Move)]
+        assert {each.source.space for each in moves if each.target.space == "host"} == {"device"}
     made[1].load_state_dict(made[0].state_dict())
     batches = [tuple(each[: 64 - 32 * (number % 2)] for each in _batch(number)) for number in range(6)]
     assert train(made[0], batches) == train(made[1], batches)

@@ -9,7 +9,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.labels.buckets import packed_value
 from dmc.analysis.storage.pieces import is_view
-from dmc.analysis.storage.spaces import HOST, fetched
+from dmc.analysis.storage.spaces import fetched
 from dmc.analysis.storage.storages import Storages, value_bytes
 from dmc.dialect.labels import label_of
 from dmc.program.labels import GRADIENT
@@ -27,7 +27,7 @@ def find_gradients(step: func.FuncOp, storages: Storages) -> dict[int, str]:
     *_, terminator = storages.ops
     changes = [(old, terminator.operands[new.index]) for old, new in mutated_state(step)]
     state = {step.arguments[port.index] for port in arguments(step) if port.role in STATE_ROLES}
-    tracer = _Tracer(storages, state, {storages.places[_on_device(new, storages)].storage for _, new in changes})
+    tracer = _Tracer(storages, state, {storages.places[new].storage for _, new in changes})
     for old, new in changes:
         if old.role == "parameter":
             tracer.trace_update(new, old.name)
@@ -80,11 +80,6 @@ class _Tracer:
             return []
         operands = [each for each in value.owner.operands if value_bytes(each) == value_bytes(value)]
         return [each for each in dict.fromkeys(operands) if fetched(self.storages.of(each).value) not in self.state]
-
-
-def _on_device(new: ir.Value, storages: Storages) -> ir.Value:
-    """A new value of state where it is computed, also if it goes to host memory."""
-    return _origin(new) if storages.of(new).space == HOST else new
 
 
 def _origin(value: ir.Value) -> ir.Value:
