@@ -2,9 +2,10 @@
 
 `python -m bench.gpu_replay prepare DIRECTORY` plans each model once for CPU and GPU (`target="cpu+cuda"`): the demo
 GPT, BERT-small and the LSTM at the size of the benchmarks, and every model of the tests, small, with dropout, some of
-them in bf16-mixed or with gradient accumulation. It trains 20 steps on the CPU and leaves in DIRECTORY what the GPU
-machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples of the trained parameters of the CPU). It
-needs no GPU. Parameters are zero in the files, which so pack well; both machines draw the same ones.
+them in bf16-mixed or with gradient accumulation; and one that draws random numbers of every kind. It trains 20 steps on
+the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples
+of the trained parameters of the CPU). It needs no GPU. Parameters are zero in the files, which so pack well; both
+machines draw the same ones.
 
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
 more from the start, which must give the same bits, and so must IREE's runtime (`…_runtime`); compares with the CPU;
@@ -28,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from bench import drawing
 from bench.gpu_steps import (
     BATCHES,
     CLIP,
@@ -81,6 +83,7 @@ CASES: Mapping[str, Replay] = {
     # BatchNorm of so small a batch is chaotic: the losses of eager in f32 are 5e-7 off those in f64 in the second step,
     # 3e-4 in the fifth, 6e-3 in the nineteenth.
     "resnet_small": replace(_small("resnet"), steps=3),
+    "drawing": Replay(drawing.build),
     f"demo_gpt{IREE}": replace(_small("demo_gpt"), target="cpu+cuda:iree"),
     f"demo_gpt{IREE}{RUNTIME}": replace(_small("demo_gpt"), target="cpu+cuda:iree", executor="iree"),
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},

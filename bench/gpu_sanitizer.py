@@ -2,7 +2,8 @@
 
 `python -m bench.gpu_sanitizer prepare DIRECTORY` compiles them on any machine. On one with a GPU, CuPy and PyTorch,
 `compute-sanitizer --tool memcheck python -m bench.gpu_sanitizer run DIRECTORY` launches each once, and so do racecheck,
-initcheck and synccheck. Products are those that threads load: the copy engine's need large tensors.
+initcheck and synccheck. Products there are those that threads load. The copy engine's need large tensors: `… run
+DIRECTORY --products` launches each way of such a product once, and compares what they compute.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from bench.kernel_code import Compiled, written
 from dmc.kernels.code import compile_recipe
@@ -31,7 +34,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "product": {"m": 130, "n": 257, "k": 70},
 }
 _SCALAR, _SEED = TensorType("f32", ()), TensorType("i64", ())
-_CASES = "cases.pickle"
+_CASES, _PRODUCTS = "cases.pickle", "products.candidates"
 # So many candidates of each.
 _WAYS = 3
 
@@ -50,19 +53,62 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--products", action="store_true", help="of `run`: products loaded by the copy engine")
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.mode == "prepare":
         ways = enumerate((*_by_hand(), *_generated()))
         found = [_compiled(options.directory, number, *each) for number, each in ways]
         (options.directory / _CASES).write_bytes(pickle.dumps(found))
-        print(f"{len(found)} ways")
+        products = _write_products(options.directory / _PRODUCTS)
+        print(f"{len(found)} ways; {products} of a large product")
         return 0
+    if options.products:
+        return _run_products(options.directory / _PRODUCTS)
     found = pickle.loads((options.directory / _CASES).read_bytes())
     for each in found:
         _launch(each, options.directory)
     print(f"launched {len(found)} ways")
     return 0
+
+
+def _write_products(path: Path) -> int:
+    """Compiles the product of a layer, with GELU behind it, in all ways of the copy engine; returns how many."""
+    import torch
+    from torch import nn
+
+    import dmc
+    from dmc.api import compile_artifact
+    from dmc.cli.tune import write_candidates
+
+    # No multiples of a tile, but of 16 bytes, as the copy engine needs.
+    rows, width, hidden = 2120, 264, 2056
+    artifact = compile_artifact(
+        nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)),
+        loss=nn.functional.mse_loss,
+        optimizer=dmc.optim.SGD(lr=0.1),
+        example=(torch.zeros(rows, width), torch.zeros(rows, width)),
+        precision="bf16-mixed",
+        target="cuda",
+        verify=False,
+    )
+    found = write_candidates(artifact, path)
+    products = [(each, [way for way in each.candidates if "copied=1" in way.label]) for each in found.tunables]
+    kept = tuple(replace(each, candidates=tuple(ways)) for each, ways in products if ways)
+    path.write_bytes(replace(found, tunables=kept).to_bytes())
+    return sum(len(each.candidates) for each in kept)
+
+
+def _run_products(path: Path) -> int:
+    from dmc.program.tuning import Candidates
+    from dmc.runtime.cuda_streams import open_device
+    from dmc.runtime.tuner import compared
+
+    wrong = 0
+    for kernel, label, fact in compared(open_device(), Candidates.from_bytes(path.read_bytes(), str(path))):
+        print(f"{kernel} {label}: {fact or 'right'}", flush=True)
+        wrong += fact is not None
+    return int(wrong > 0)
 
 
 def _f32(*shape: int) -> TensorType:

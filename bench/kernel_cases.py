@@ -134,6 +134,8 @@ CASES: Mapping[str, Problem] = {
     **_named("gpt2_", _optimizer()),
     "gpt2_embedding_backward": _embedding(16384, 50257, 768),
     "gpt2_positions_backward": _embedding(16384, 1024, 768),
+    # Sorted by keys of 64 bits.
+    "large_embedding_backward": _embedding(65536, 50257, 768),
     "gpt2_loss_unaligned_both": _cross_entropy(16384, 50257, 50257)["_both"],
     **_named("llama_attention", _attention((4, 32, 2048, 64), 8, 0.0, True)),
     **_named("llama_add_norm", _add_norm("rms_norm", 8192, 2048, 0.0, "bf16")),

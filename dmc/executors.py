@@ -104,6 +104,8 @@ def _of_ranks(job: Job, count: Callable[[Program], int]) -> tuple[int, ...]:
     return found if any(found) else ()
 
 
+# So many of the kernels left to IREE are named.
+_NAMED = 3
 # Each form is verified. `dmc-opt` also verifies after each pass, a seventh of the passes' time.
 _OPTIONS = PassManagerOptions(verify_each=False)
 
@@ -155,11 +157,22 @@ class Builder:
         coded = built
         for target in targets(self._names):
             library = code_for(self.module, built.job.kernels, target)
+            self._note_slow(library, target)
             try:
                 coded = _with_code(coded, library, target, self.settings.executor)
             except CodegenError as error:
                 return self._again(built, next_ways(self.module, error, library, target))
         return coded
+
+    def _note_slow(self, library: CodeLibrary, target: Target) -> None:
+        """Where dmc has kernels of its own, IREE's take many times as long, and may need scratch memory."""
+        if not target.has_kernels or not library.kernels:
+            return
+        named, count = ", ".join(sorted(library.kernels)[:_NAMED]), len(library.kernels)
+        self.observer.note(
+            f"{count} {'kernel is' if count == 1 else 'kernels are'} left to IREE, whose code is slow on a GPU: {named}"
+            f"{', …' if count > _NAMED else ''} (why: dm-select-kernels{{reasons}})"
+        )
 
     def _again(self, built: Built, ways: Mapping[str, int]) -> Built:
         self.observer.note(f"IREE fails on {', '.join(ways)}: planning again, with other code for it")

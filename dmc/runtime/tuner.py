@@ -58,15 +58,30 @@ class Room:
         return aligned(self.scratch.end)
 
 
+def compared(device: Any, candidates: Candidates) -> Iterator[tuple[str, str, str | None]]:
+    """Kernel and label of each candidate, each launched once, and how its results differ from the first one's; None
+    where they are as good. For tools that watch what code does. Needs the device for itself.
+    """
+    code = _loaded(device, candidates.tunables, candidates)
+    for tunable in candidates.tunables:
+        for label, wrong in _Bench(device, code, tunable).compared():
+            yield tunable.kernel, label, wrong
+
+
 def tune(device: Any, candidates: Candidates) -> Iterator[tuple[str, Choice, list[str]]]:
     """The key and the choice of each kernel, and what was refused, as they are known. Needs the device for itself."""
     tunables = [_with_algorithms(device, each) for each in candidates.tunables]
-    kernels = {_name(tunable, each): each.steps for tunable in tunables for each in tunable.candidates}
-    code = DeviceCode(candidates.modules, kernels)
-    device.prepare(1, code)
+    code = _loaded(device, tunables, candidates)
     for tunable in tunables:
         choice, refused = _Bench(device, code, tunable).choose()
         yield tunable.key, choice, refused
+
+
+def _loaded(device: Any, tunables: Sequence[Tunable], candidates: Candidates) -> DeviceCode:
+    kernels = {_name(tunable, each): each.steps for tunable in tunables for each in tunable.candidates}
+    code = DeviceCode(candidates.modules, kernels)
+    device.prepare(1, code)
+    return code
 
 
 def _with_algorithms(device: Any, tunable: Tunable) -> Tunable:
@@ -123,6 +138,13 @@ class _Bench:
         label = best if times[best] < _GAIN * times[first.label] else first.label
         types = types_of(self._tunable.reads, self._tunable.writes)
         return Choice(self._tunable.kernel, types, label, times), refused
+
+    def compared(self) -> Iterator[tuple[str, str | None]]:
+        """The label of each candidate, and how its results differ from those of the first."""
+        first = self._tunable.candidates[0]
+        wanted = self._results(first)
+        for each in self._tunable.candidates:
+            yield each.label, None if each is first else self._difference(each, wanted)
 
     def _issue(self, candidate: Candidate, rooms: Sequence[Room]) -> None:
         name = _name(self._tunable, candidate)

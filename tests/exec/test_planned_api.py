@@ -13,7 +13,10 @@ from torch import nn
 import dmc
 from dmc.api import compile_artifact
 from dmc.errors import ArtifactError, DmcError
+from dmc.kernels.generated import Declined
+from dmc.lowering import native
 from dmc.machine import cost_table_hash, machine, write_machine
+from dmc.observer import RecordingObserver
 from dmc.program import Launch
 from dmc.runtime import Artifact, Step
 
@@ -100,6 +103,20 @@ def test_a_gpu_alone_is_planned_and_proven(tmp_path: Path) -> None:
     assert artifact.certificate.caps == {"device": 1 << 30}
     artifact.write(tmp_path / "step.dmc")
     assert Artifact.read(tmp_path / "step.dmc").code == artifact.code
+
+
+def test_kernels_that_are_left_to_iree_on_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def declined(_: Any) -> Any:
+        raise Declined("for the test")
+
+    for count in (0, 1):
+        observer = RecordingObserver()
+        artifact = compile_artifact(**_options(model=nn.Linear(8, 4), target="cuda", observer=observer))
+        left = [name for name, kernel in artifact.job.kernels.items() if kernel.implementation == "iree"]
+        found = [note for note in observer.notes if "left to IREE, whose code is slow on a GPU" in note]
+        assert (len(found), bool(left)) == (count, bool(count))
+        assert all(min(left) in note for note in found)
+        monkeypatch.setattr(native, "ways_of", declined)
 
 
 @pytest.mark.parametrize(

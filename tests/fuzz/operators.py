@@ -9,6 +9,9 @@ Filters and the weights of normalisations are finite: where one is not, the orde
 PyTorch chooses for itself, decides between NaN and infinity. So are operands whose NaN, or infinity, PyTorch's code for
 vectors and its code for what is left over take differently.
 
+What batch normalisation and `max_pool1d` read is contiguous: of a transposed tensor PyTorch lays out their results in
+one way on a CPU, and in another on a GPU, in `torch.export` and so in dmc.
+
 A hole in angle brackets is a constant; `constants.py` says which there are. What fails in eager is drawn anew.
 """
 

@@ -45,11 +45,16 @@ def softmax_cross_entropy(
 def softmax_cross_entropy_backward(
     dloss: Tensor, logits: Tensor, target: Tensor, logsumexp: Tensor, ignore_index: int, label_smoothing: float
 ) -> Tensor:
-    """The gradient [N, C] for `logits`: (softmax - target distribution) · dloss, zero for ignored targets."""
+    """The gradient [N, C] for `logits`: (softmax - target distribution) · dloss, zero for ignored targets.
+
+    As in PyTorch, an infinite dloss makes that of the target NaN: there it is softmax · dloss - dloss.
+    """
     classes = logits.shape[1]
     probability = (logits.float() - logsumexp.unsqueeze(1)).exp()
     hit = torch.arange(classes, device=logits.device) == target.unsqueeze(1)
-    wanted = torch.where(hit, 1.0 - label_smoothing + label_smoothing / classes, label_smoothing / classes)
+    rest = label_smoothing / classes
+    own = torch.where(dloss.isinf(), float("nan"), 1.0 - label_smoothing + rest)
+    wanted = torch.where(hit, own, rest)
     counted = (target != ignore_index).unsqueeze(1)
     gradient = (probability - wanted) * torch.where(counted, dloss, 0.0)
     return gradient.to(logits.dtype)

@@ -88,10 +88,12 @@ def _multi_margin(
     own = target.reshape(-1, 1) == torch.arange(rows.shape[1], device=x.device)
     picked = torch.where(own, rows, 0.0).sum(1, keepdim=True)
     over = _positive(margin - picked + rows)
+    active = (over > 0.0) & ~own
     over = over * over if p == 2 else over
     if weight is not None:
         over = over * torch.where(own, weight, 0.0).sum(1, keepdim=True)
     terms = torch.where(own, 0.0, over).sum(1) / rows.shape[1]
+    terms = terms + _no_slope(rows, active | (own & active.any(1, keepdim=True)))
     known = (target.reshape(-1) >= 0) & (target.reshape(-1) < rows.shape[1])
     terms = torch.where(known, terms, math.nan)
     if reduction == _MEAN:
@@ -108,7 +110,9 @@ def _multilabel_margin(random: Randomness, x: Tensor, target: Tensor, reduction:
     picked = torch.where(hit, rows.unsqueeze(1), 0.0).sum(2)
     over = _positive(1.0 - picked.unsqueeze(2) + rows.unsqueeze(1))
     against = counted.unsqueeze(2) & ~hit.any(1, keepdim=True)
+    active = against & (over > 0.0)
     terms = torch.where(against, over, 0.0).sum((1, 2)) / rows.shape[1]
+    terms = terms + _no_slope(rows, active.any(1) | (hit & active.any(2, keepdim=True)).any(1))
     if reduction == _MEAN:
         return terms.mean()
     return terms.sum() if reduction == _SUM else terms.reshape(x.shape[:-1])
@@ -117,6 +121,11 @@ def _multilabel_margin(random: Randomness, x: Tensor, target: Tensor, reduction:
 def _positive(x: Tensor) -> Tensor:
     # At zero the slope of `clamp` would be one.
     return torch.where(x > 0.0, x, 0.0)
+
+
+def _no_slope(rows: Tensor, sloped: Tensor) -> Tensor:
+    """Zero for each row. PyTorch multiplies all slopes, also those of zero, by a gradient that may not be finite."""
+    return torch.where(sloped, 0.0, rows.nan_to_num(0.0, 0.0, 0.0) * 0.0).sum(1)
 
 
 def _terms(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor]:

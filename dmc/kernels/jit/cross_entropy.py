@@ -66,15 +66,19 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
 
 
 @triton.jit
-def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, c: tl.constexpr):
-    """The gradient of a block of logits. It may replace them in place: a thread reads a logit before it writes
-    there."""
+def _slope(
+    logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, target, level, factor, own, c: tl.constexpr
+):
+    """The gradient of a block of logits. It may replace them in place: a thread reads a logit before it writes there.
+
+    own: the share of the target in its distribution.
+    """
     column = first + tl.arange(0, block)
     is_class = column < c.classes if masked else None
     mask = column < c.width if masked else None
     value = tl.load(logits + column, mask=is_class, eviction_policy="evict_first").to(tl.float32)
     rest: tl.constexpr = c.smoothing / c.classes
-    wanted = tl.where(column == target, 1.0 - c.smoothing + rest, rest)
+    wanted = tl.where(column == target, own, rest)
     change = (tl.exp2((value - level) * LOG2_E) - wanted) * factor
     if masked:
         change = tl.where(is_class, change, 0.0)
@@ -89,10 +93,12 @@ def _slope(logits, gradient, first, block: tl.constexpr, masked: tl.constexpr, t
 def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
     # As in PyTorch, a softmax that is NaN times no gradient is NaN.
     factor = tl.where(target == c.ignore_index, 0.0, factor)
+    # And softmax times an infinite gradient, less that gradient, is NaN.
+    own = tl.where(tl.abs(factor) == float("inf"), float("nan"), 1.0 - c.smoothing + c.smoothing / c.classes)
     for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
-        _slope(logits, gradient, first, c.block, False, target, level, factor, c)
+        _slope(logits, gradient, first, c.block, False, target, level, factor, own, c)
     if c.whole < c.width:
-        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, c)
+        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, own, c)
 
 
 @triton.jit

@@ -38,7 +38,7 @@ def _key(index, place, c: tl.constexpr):
     """The sort keys of occurrences, all distinct. Beyond the last one they are larger than all."""
     row = tl.where(place < c.occurrences, _row_of(index, place, c), c.rows + 1)
     if c.wide:
-        return row.to(tl.int64) * c.occurrences + place
+        row = row.to(tl.int64)
     return row * c.occurrences + place
 
 

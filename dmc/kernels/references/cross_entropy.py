@@ -35,7 +35,9 @@ def backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ..
     gradient -= smoothing / classes
     valid = (target >= 0) & (target < classes)
     place = torch.where(valid, target, 0).unsqueeze(1)
-    gradient.scatter_add_(1, place, torch.where(valid, smoothing - 1.0, 0.0).double().unsqueeze(1))
+    # PyTorch subtracts an infinite gradient from its part that softmax takes.
+    own = torch.where(dloss.isinf(), float("nan"), smoothing - 1.0).double()
+    gradient.scatter_add_(1, place, torch.where(valid, own, 0.0).unsqueeze(1))
     counted = (target != _ignored(problem)).unsqueeze(1)
     gradient *= torch.where(counted, dloss.double(), 0.0)
     return (pad(gradient, (0, problem.results[-1].shape[1] - classes)),)

@@ -10,7 +10,6 @@ from tests.fuzz.values import plain, weighed
 
 
 class Step(nn.Module):
-
     def __init__(self) -> None:
         super().__init__()
         self.p0 = nn.Parameter(plain([0, 0, 0, 0, 0, 0, 0, 0], (2, 4), torch.float32))
@@ -22,5 +21,5 @@ class Step(nn.Module):
         return loss, [v10, v11]
 
 
-INPUTS = (plain([1, 1, 1, 1, 1, 1, 1, 1], (2, 4), torch.uint8), )
+INPUTS = (plain([1, 1, 1, 1, 1, 1, 1, 1], (2, 4), torch.uint8),)
 OPTIMIZER = dmc.optim.SGD(lr=0.125)

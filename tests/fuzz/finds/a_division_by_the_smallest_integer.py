@@ -10,7 +10,6 @@ from tests.fuzz.values import plain, weighed
 
 
 class Step(nn.Module):
-
     def __init__(self) -> None:
         super().__init__()
         self.p0 = nn.Parameter(plain([1, 1], (1, 2), torch.float32))
@@ -21,5 +20,8 @@ class Step(nn.Module):
         return loss, [v6]
 
 
-INPUTS = (plain([1, 2147483647, -2147483648, 2, -3, -2147483648, 2, -1], (2, 2, 2), torch.int32), plain([1, 1], (1, 2), torch.int8), )
+INPUTS = (
+    plain([1, 2147483647, -2147483648, 2, -3, -2147483648, 2, -1], (2, 2, 2), torch.int32),
+    plain([1, 1], (1, 2), torch.int8),
+)
 OPTIMIZER = dmc.optim.SGD(lr=0.125)

@@ -26,6 +26,7 @@ from dmc.passes.scheduled.schedule.picks import frees_first
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.report import Limit, print_reasons
 
+_UNTOLD = 1e-3  # of a step's time: less than the timing model can tell
 _TRIES = 3  # at most this many caps are tried until dm-plan-memory can place the order under the requested one
 
 
@@ -36,9 +37,10 @@ class Schedule(Pass):
     `wait(start(%gradient)); kernel` becomes `start; kernel; wait`: movements overlap with kernels that do not depend on
     them. Candidates are the given order, that of FSDP, and several list schedules, each with its movements started and
     waited for as the cap allows. The timing model of one rank (`dmc/analysis/tasks/timeline.py`, costs of `machine`)
-    chooses, so the result is never slower than the input. algorithm: "asis" moves views only; "prefetch" gathers a
-    layer's parameters while the layer before it runs, like FSDP, for comparison; "frugal" runs what frees
-    memory as early as possible, without overlap that takes memory.
+    chooses, so the result is never slower than the input; among orders within 0.1 % of the fastest, the one that needs
+    least memory. algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it
+    runs, like FSDP, for comparison; "frugal" runs what frees memory as early as possible, without overlap that takes
+    memory.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. Over the cap,
     the orders that need the least memory are tried, too. Without a cap a list schedule takes no more memory than the
@@ -126,7 +128,7 @@ class _Candidate:
 
 
 def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
-    """The fastest candidate under the cap (ties: the smallest, then the first); if there is none, the smallest."""
+    """The smallest of the fastest candidates under the cap; if there is none, the smallest."""
     followers = graph.followers()
     layers = _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), followers))
     candidates = [given, layers, *_candidates(graph, graph.kernels(), followers, cap)]
@@ -136,7 +138,17 @@ def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
         fitting = [each for each in candidates if each.footprint.peak <= cap]
     if not fitting:
         return min(candidates, key=lambda each: each.footprint.peak)
-    return min(fitting, key=lambda each: (each.timeline.total, each.footprint.peak))
+    return _smallest_of_the_fastest(fitting, given.timeline.total)
+
+
+def _smallest_of_the_fastest(candidates: list[_Candidate], most: float) -> _Candidate:
+    """Among those that the timing model cannot tell from the fastest; none slower than `most`, if one is not."""
+    fastest = min(each.timeline.total for each in candidates)
+    limit = max(fastest, min(fastest * (1.0 + _UNTOLD), most))
+    return min(
+        (each for each in candidates if each.timeline.total <= limit),
+        key=lambda each: (each.footprint.peak, each.timeline.total),
+    )
 
 
 def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: int) -> Iterator[_Candidate]:
