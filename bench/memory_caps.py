@@ -32,7 +32,7 @@ from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import write_settings
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import timeline

@@ -18,6 +18,7 @@ from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import with_structure
 from dmc.analysis.storage.fixed import fix_state
+from dmc.analysis.storage.spaces import put_in_host_memory
 from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
@@ -126,10 +127,11 @@ def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, mac
     """Annotates `imported` with what a plan requests; None where that is not about placement."""
     if plan is None:
         return None
+    signature = imported.signature
     write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
+    put_in_host_memory(imported.module, plans.waiting_state(plan.rules, signature.state))
     if not isinstance(plan, Plan):
         return None
-    signature = imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
     write_plan(imported.module, resolved, signature, machine.name)
     return resolved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,10 +26,10 @@ from dmc.lowering.stream import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
 from dmc.passes.base import PassManagerOptions
-from dmc.program import Job, Space
+from dmc.program import Job, Program, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
-from dmc.program.offloading import offloaded_bytes
+from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.program.tuning import Table
 from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
@@ -89,14 +89,18 @@ class Built:
             certificate=self.certificate,
             statistics=self.statistics,
             requires=self.requires,
-            ledger=replace(ledger, offloaded=_offloaded(self.job)),
+            ledger=replace(
+                ledger,
+                offloaded=_of_ranks(self.job, offloaded_bytes),
+                fetched=_of_ranks(self.job, fetched_bytes),
+            ),
             code=self.code,
         )
 
 
-def _offloaded(job: Job) -> tuple[int, ...]:
-    """The bytes that each rank offloads; none for a step that does not."""
-    found = tuple(map(offloaded_bytes, job.programs))
+def _of_ranks(job: Job, count: Callable[[Program], int]) -> tuple[int, ...]:
+    """The bytes that are counted for each rank; none where all are 0."""
+    found = tuple(map(count, job.programs))
     return found if any(found) else ()
 
 

@@ -22,7 +22,7 @@ from dmc.machine import machine, machine_for
 from dmc.observer import Observer
 from dmc.program import Job, Launch
 from dmc.program.labels import RECOMPUTED
-from dmc.program.offloading import offloaded_bytes
+from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
 from dmc.target import targets
@@ -133,7 +133,8 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
         recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
         summary = summarise(simulate(job, machine(name)))
         size = max(each.arenas.get("device", 0) for each in job.programs)
-        return Fit(batch, size, recomputed, summary.step_ns, max(map(offloaded_bytes, job.programs)))
+        offloaded = max(offloaded_bytes(each) + fetched_bytes(each) for each in job.programs)
+        return Fit(batch, size, recomputed, summary.step_ns, offloaded)
 
     return plan, rows, step
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dmc._mlir import func, ir
 from dmc.analysis.ranks.replicas import verify_replicas
 from dmc.analysis.storage.pieces import is_view
+from dmc.analysis.storage.spaces import verify_spaces
 from dmc.dialect import (
     AllSliceOp,
     KernelOp,
@@ -186,7 +187,14 @@ def _verify_only_programs(module: ir.Module) -> None:
             raise DmcError(function.operation, f"@{symbol(function)} is public", "kernels must be private functions")
 
 
-_SIGNATURE = (_verify_one_public_step, _verify_static_shapes, _verify_names, _verify_roles, _verify_mutated_state)
+_SIGNATURE = (
+    _verify_one_public_step,
+    _verify_static_shapes,
+    _verify_names,
+    _verify_roles,
+    verify_spaces,
+    _verify_mutated_state,
+)
 
 # builtin is there for the module itself; func for @step, decompositions and calls to them.
 _TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf")

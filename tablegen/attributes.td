@@ -8,8 +8,9 @@ include "base.td"
 def Dm_SpaceAttr : Dm_WordAttr<"Space", "space", ["device", "pinned_host", "host"]> {
   let summary = "a memory space of one rank";
   let description = [{
-    `device` is the memory of the rank's device, `pinned_host` is host memory that the device can reach without a
-    staging copy, `host` is ordinary host memory.
+    `device` is the memory of the rank's device. `pinned_host` and `host` are host memory that the device can reach
+    without a staging copy: `pinned_host` exists once for each call in flight, `host` once, and keeps its content from
+    call to call.
 
     Example: `#dm.space<"pinned_host">`
   }];

@@ -13,13 +13,14 @@ import dmc.optim
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
+from dmc.analysis.storage.spaces import put_in_host_memory
 from dmc.dialect.placements import placement_of
 from dmc.dialect.transfers import SHARDING
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.passes.base import parse_pipeline, run_passes
-from dmc.plans import Plan, keeping, resolve
+from dmc.plans import Plan, keeping, resolve, waiting_state
 from dmc.step_function import arguments, find_step
 from tests.placements import part_of
 
@@ -70,6 +71,7 @@ def _imported(plan: Plan, context: Any, optimizer: Any, layers: int) -> tuple[ir
     module, signature = imported.module, imported.signature
     modules = [name for name, _ in model.named_modules()]
     write_keeping(module, keeping(plan.rules, modules))
+    put_in_host_memory(module, waiting_state(plan.rules, signature.state))
     write_plan(module, resolve(plan, signature.state, modules, signature.batch, 1), signature, "cpu")
     run_passes(module, parse_pipeline(PLACE))
     controls = {"lr": np.array([0.1], np.float32), "guard": np.array(0, np.int32)}

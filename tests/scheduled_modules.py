@@ -9,7 +9,7 @@ import numpy as np
 
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks

@@ -47,7 +47,8 @@ def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) 
 
     Raises DmcError if the machine has no such path.
     """
-    path = f"{source_space}>{target_space}"
+    # State that waits in host memory is in pinned memory, too.
+    path = ">".join("pinned_host" if space == "host" else space for space in (source_space, target_space))
     copying = machine.device.copies.get(path)
     if copying is None:
         hint = f"paths are {', '.join(machine.device.copies)}"

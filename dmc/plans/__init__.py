@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dmc.plans.builder import Plan, Recipe, recipe
-from dmc.plans.keeping import check_for_one_rank, keeping
+from dmc.plans.keeping import check_for_one_rank, keeping, waiting_state
 from dmc.plans.layers import check_layers
 from dmc.plans.megatron import megatron, megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
@@ -37,6 +37,7 @@ __all__ = [
     "megatron_t5",
     "recipe",
     "resolve",
+    "waiting_state",
     "zero1",
     "zero2",
     "zero3",

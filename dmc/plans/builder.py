@@ -13,6 +13,7 @@ from dmc.plans.rules import (
     ExpertParallel,
     Keep,
     Offload,
+    OffloadOptimizer,
     Recompute,
     Replicate,
     ReplicateInput,
@@ -117,6 +118,14 @@ class Recipe:
         """
         return self._with(Offload(pattern, recipe=self.name))
 
+    def offload_optimizer(self, pattern: str = "*") -> Self:
+        """Keeps the optimizer's state of the matching parameters in host memory, with the same bits.
+
+        A step copies each tensor of it to the device for the update, and its new value back, beside the kernels.
+        Numbers, such as a count of steps, stay on the device.
+        """
+        return self._with(OffloadOptimizer(pattern, recipe=self.name))
+
     def use(self, recipe: Recipe) -> Self:
         """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""
         # A caller without a type checker may well pass `dmc.plans.zero2` itself.
@@ -166,7 +175,8 @@ def plan() -> Recipe:
 def plan(mesh: Mesh | None = None) -> Recipe:
     """An empty plan over `mesh`: everything is replicated until rules say otherwise.
 
-    Without a mesh, a plan for one rank, which can say what is kept for the backward pass.
+    Without a mesh, a plan for one rank, which can say what is kept for the backward pass, and what waits in host
+    memory.
     """
     return Recipe() if mesh is None else Plan(mesh=mesh)
 

@@ -143,6 +143,14 @@ class Offload(Rule):
     pattern: str
 
 
+@dataclass(frozen=True)
+class OffloadOptimizer(Rule):
+    """The optimizer's state of every matching parameter waits in host memory between its uses."""
+
+    verb = "offload_optimizer"
+    pattern: str = "*"
+
+
 # The rules about what is kept for the backward pass.
 Keeping: TypeAlias = Recompute | Keep | Offload
 

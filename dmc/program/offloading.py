@@ -22,3 +22,10 @@ def _leaves(move: Move) -> bool:
 def offloaded_bytes(program: Program) -> int:
     """The bytes that a step moves to host memory, and back."""
     return sum(move.source.length for move in offloaded(program))
+
+
+def fetched_bytes(program: Program) -> int:
+    """The bytes of state that waits in host memory between steps, and that a step moves to the device, and back."""
+    state = {slot.range for slot in program.slots if slot.range.space == "host"}
+    moves = (command for command in program.commands if isinstance(command, Move))
+    return sum(move.source.length for move in moves if move.source in state)

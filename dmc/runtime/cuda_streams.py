@@ -113,8 +113,12 @@ class CudaStreams:
             raise DmcError("device 'cuda'", f"cannot allocate {length} bytes ({error})", hint) from error
 
     def allocate_pinned(self, length: int) -> Any:
-        """Pinned host memory: a buffer of bytes at address `.ptr`."""
-        return self._cuda.alloc_pinned_memory(length)
+        """Pinned host memory: a buffer of bytes at address `.ptr`. Raises DmcError if the host has no more of it."""
+        try:
+            return self._cuda.alloc_pinned_memory(length)
+        except self._runtime.CUDARuntimeError as error:
+            hint = "free host memory, raise its limit, or offload less"
+            raise DmcError("device 'cuda'", f"cannot pin {length} bytes of host memory ({error})", hint) from error
 
     @property
     def main(self) -> Any:

@@ -46,6 +46,7 @@ class Ledger(Movements, Report):
             ranks=tuple(data["ranks"]),
             bounds=tuple(Bound(**_with_tuples(bound, ("axes",))) for bound in data["bounds"]),
             offloaded=tuple(data.get("offloaded", ())),
+            fetched=tuple(data.get("fetched", ())),
         )
 
 

@@ -25,7 +25,7 @@ _NOTHING = "one rank: nothing is sent"
 def parts(movements: Movements, every: bool, exact: bool) -> list[RenderableType]:
     """What `Ledger.table` shows, one below the other."""
     size = partial(size_text, exact=exact)
-    host = [f"offloaded: {size(most)} to host memory and back, of each rank"] if (most := _offloaded(movements)) else []
+    host = list(_with_host(movements, size))
     if not movements.mesh:
         return [_NOTHING, *host]
     return [
@@ -43,8 +43,12 @@ def _head(movements: Movements, size: Size) -> str:
     return f"mesh {axes}: {size(movements.bytes)} in one step, at most {size(most)} from one rank"
 
 
-def _offloaded(movements: Movements) -> int:
-    return max(movements.offloaded, default=0)
+def _with_host(movements: Movements, size: Size) -> Iterator[str]:
+    """What ranks move to host memory and back, or the other way round."""
+    if most := max(movements.offloaded, default=0):
+        yield f"offloaded: {size(most)} to host memory and back, of each rank"
+    if most := max(movements.fetched, default=0):
+        yield f"optimizer state: {size(most)} from host memory and back, of each rank"
 
 
 def _movements(movements: Movements, every: bool, size: Size) -> Table:

@@ -13,7 +13,7 @@ from dmc.program import Await, Buffer, Job, Program, Range, Record
 from dmc.program.categories import CATEGORIES
 from dmc.program.labels import short
 from dmc.program.offloading import offloaded
-from dmc.runtime.rank_memory import DEVICE, RankMemory
+from dmc.runtime.rank_memory import DEVICE, HOST, RankMemory
 from dmc.runtime.report import Report
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:
         changes[buffer.first, columns[buffer.category]] += buffer.range.length
         changes[buffer.last + 1, columns[buffer.category]] -= buffer.range.length
     live = np.cumsum(changes, axis=0)[: max(len(program.commands), 1)]
-    moves = tuple(offloaded(program))
-    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program), moves)
+    waiting = tuple(buffer for buffer in program.buffers if buffer.range.space == HOST)
+    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program), tuple(offloaded(program)), waiting)
 
 
 def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:

@@ -22,8 +22,9 @@ def parts(ranks: Sequence[RankMemory], exact: bool) -> Iterator[RenderableType]:
     size = partial(size_text, exact=exact)
     for memory in ranks:
         yield head(memory, exact)
-        for made in (_categories, _kept, _modules, _largest):
-            yield made(memory, size)
+        for made in (_categories, _waiting, _kept, _modules, _largest):
+            if (shown := made(memory, size)) is not None:
+                yield shown
 
 
 def head(memory: RankMemory, exact: bool = False) -> str:
@@ -61,6 +62,17 @@ def _categories(memory: RankMemory, size: Size) -> Table:
     for name, used, most in rows(memory):
         share = f"{100 * used / memory.arena:.1f} %" if memory.arena else UNKNOWN
         made.add_row(name, size(used), share, UNKNOWN if most is None else size(most))
+    return made
+
+
+def _waiting(memory: RankMemory, size: Size) -> Table | None:
+    """None where no state waits."""
+    if not memory.waiting:
+        return None
+    made = table("optimizer state in host memory, by module", "size")
+    for module, used in memory.in_host_memory().items():
+        made.add_row(module, size(used))
+    made.add_row("all", size(sum(memory.in_host_memory().values())))
     return made
 
 

@@ -89,7 +89,8 @@ class Movements:
     """The movements of one step, in program order, and their sums.
 
     mesh: axis to number of ranks; empty for a step that was not compiled for a mesh. ranks: the bytes that each rank
-    sends. offloaded: the bytes that each rank moves to host memory and back.
+    sends. offloaded: the bytes that each rank moves to host memory and back. fetched: the bytes of optimizer state that
+    each rank moves from host memory and back.
     """
 
     mesh: Mapping[str, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Movements:
     ranks: tuple[int, ...] = ()
     bounds: tuple[Bound, ...] = ()
     offloaded: tuple[int, ...] = ()
+    fetched: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:

@@ -18,8 +18,9 @@ from dmc.runtime.variant import Executable
 class PlannedSession(Calls):
     """A loaded planned step of all ranks. On a CPU each lane of each rank is a device; on a GPU there is one lane.
 
-    Each rank has one device arena, which all programs share, and its other arenas once per call in flight, so that the
-    host fills those of the next call while one runs. All are allocated here; a call allocates nothing.
+    Each rank has one device arena, and one of host memory where state waits there, which all programs share, and pinned
+    memory once per call in flight, so that the host fills that of the next call while one runs. All are allocated here;
+    a call allocates nothing.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class PlannedSession(Calls):
             self._load(each.code, self._lanes[:count])
         self._state = Places(job.programs).of(signature.state)
         self._memory = shared_arenas(device, [each.job for each in programs])
-        # State outside the device arenas is not duplicated, so the next step's inputs must wait.
-        ahead = RUN_AHEAD if all(slot.range.space == SHARED for _, slot in self._state) else 1
+        # State outside the shared arenas is not duplicated, so the next step's inputs must wait.
+        ahead = RUN_AHEAD if all(slot.range.space in SHARED for _, slot in self._state) else 1
         self._programs = [_Planned(device, each, self._memory, ahead) for each in programs]
-        # The step after which the host last read device memory.
+        # The step after which the host last read the state.
         self._seen = 0
         self._open()
         self.write_state(state)

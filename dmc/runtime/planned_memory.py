@@ -19,8 +19,10 @@ from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
 
-# The arena that all steps share; other arenas exist once per step in flight.
-SHARED: Space = "device"
+DEVICE: Space = "device"
+HOST: Space = "host"
+# The arenas that all steps share, which hold the state; others exist once per step in flight.
+SHARED: tuple[Space, ...] = (DEVICE, HOST)
 
 # MLIR's integers are signless; the host's are not.
 _SIGNLESS = {"ui8": "i8"}
@@ -35,7 +37,7 @@ class Arena:
     def __init__(self, device: Device, name: str, space: Space, size: int) -> None:
         """Allocates at least one byte; the content is undefined. Raises DmcError if memory is exhausted."""
         self._device, size = device, max(size, 1)
-        is_on_device = space == SHARED
+        is_on_device = space == DEVICE
         self._buffer = _allocated(device, name, *(_DEVICE if is_on_device else _HOST), size)
         is_copied = is_on_device and not devices.is_mappable(self._buffer)
         self._mapped = _allocated(device, name, *_HOST, size) if is_copied else self._buffer
@@ -80,12 +82,16 @@ def arenas(device: Device, job: Job, spaces: Sequence[Space]) -> Arenas:
 
 
 def shared_arenas(device: Device, jobs: Sequence[Job]) -> Arenas:
-    """For each rank the arena that all calls of all programs share, as large as the largest needs it."""
-    sizes: dict[int, int] = {}
-    for program in [program for job in jobs for program in job.programs if SHARED in program.arenas]:
-        sizes[program.rank] = max(program.arenas[SHARED], sizes.get(program.rank, 0))
+    """For each rank the arenas that all calls of all programs share, as large as the largest needs them."""
+    sizes: dict[tuple[int, Space], int] = {}
+    for program in [program for job in jobs for program in job.programs]:
+        for space in SHARED:
+            if space in program.arenas:
+                key = (program.rank, space)
+                sizes[key] = max(program.arenas[space], sizes.get(key, 0))
     return {
-        (rank, SHARED): Arena(device, f"{SHARED} arena of rank {rank}", SHARED, size) for rank, size in sizes.items()
+        (rank, space): Arena(device, f"{space} arena of rank {rank}", space, size)
+        for (rank, space), size in sizes.items()
     }
 
 
@@ -103,7 +109,7 @@ class Places:
 
     def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
         if not byte_count(spec):
-            return rank, Slot(spec.name, "", spec.dtype, spec.shape, Range(SHARED, 0, 0))
+            return rank, Slot(spec.name, "", spec.dtype, spec.shape, Range(DEVICE, 0, 0))
         slot = self._slots.get((rank, spec.name.removesuffix(f"@{rank}")))
         if slot is None:
             raise ArtifactError("the plan", f"has no slot for {spec.name!r}", hint="compile the step again")
@@ -177,8 +183,7 @@ class Flight:
     """
 
     def __init__(self, device: Device, job: Job, shared: Arenas) -> None:
-        spaces: list[Space] = ["pinned_host", "host"]
-        self.memory = {**shared, **arenas(device, job, spaces)}
+        self.memory = {**shared, **arenas(device, job, ["pinned_host"])}
         self.entry = 0
         self._readings = Readings()
         self._wait, self._signal = iree.HalFence(1), iree.HalFence(1)

@@ -15,6 +15,7 @@ from dmc.program.categories import CATEGORIES
 from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
 DEVICE: Space = "device"
+HOST: Space = "host"
 _LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
 _NO_MODULE = "outside modules"
 
@@ -25,6 +26,7 @@ class RankMemory:
 
     arenas: bytes by memory space. buffers: those in device memory, by command. live: live bytes by command (rows) and
     category of `CATEGORIES` (columns). labels: a name for each command. moves: of what is offloaded, to host memory.
+    waiting: the buffers of state in host memory.
     """
 
     ranks: tuple[int, ...]
@@ -33,6 +35,7 @@ class RankMemory:
     live: NDArray[np.int64]
     labels: tuple[str, ...]
     moves: tuple[Move, ...] = ()
+    waiting: tuple[Buffer, ...] = ()
 
     @property
     def arena(self) -> int:
@@ -97,6 +100,10 @@ class RankMemory:
         for move in self.moves:
             found[module_of(move.label)] += move.source.length
         return dict(found.most_common())
+
+    def in_host_memory(self) -> dict[str, int]:
+        """Bytes of state by module that wait in host memory between steps, largest first."""
+        return _by_module(self.waiting)
 
 
 def module_of(label: str) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program import Job
+from dmc.program import Job, Program, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
+from dmc.runtime.planned_memory import DEVICE, HOST, SHARED, Places, PlannedReading, typed
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.signature import Signature
 from dmc.runtime.stamps import Stamps, own_ns
@@ -33,10 +33,10 @@ _PAUSE_S = 2e-5
 class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
-    The device arena, which all programs share, is allocated once, pinned host memory once per call in flight, so that
-    the host fills that of the next call while one runs. For each the program is captured once as a graph; from then on
-    a call is one graph launch, without allocations or host decisions. All programs begin and end on one stream, so
-    calls run in order.
+    The device arena, and pinned host memory for state that waits there, which all programs share, are allocated once,
+    pinned memory for inputs and outputs once per call in flight, so that the host fills that of the next call while one
+    runs. For each the program is captured once as a graph; from then on a call is one graph launch, without allocations
+    or host decisions. All programs begin and end on one stream, so calls run in order.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ReplaySession:
         self._device, self._peers = device, peers
         self._closed, self._rank = False, rank
         self._last = 0
-        self._state = slots_of(Places([job.programs[rank]]), signature.state, SHARED)
+        self._state = slots_of(Places([job.programs[rank]]), signature.state, *SHARED)
         devices = [device]
         for number, each in enumerate(programs):
             devices += [device.beside()] if number else []
@@ -70,12 +70,13 @@ class ReplaySession:
             # The marks of a step of several ranks have a lane of their own.
             lanes = len(each.job.programs[rank].lanes) + (peers is not None)
             devices[-1].prepare(lanes, each.code, channels)
-        self._arena = device.allocate(max(each.job.programs[rank].arenas[SHARED] for each in programs))
+        self._shared = self._allocated([each.job.programs[rank] for each in programs])
         self.write_state(state)
         self._capture: Capture = device.captured if is_captured else _as_is
         self._programs: list[Replayed] = []
+        bases: dict[Space, int] = {space: arena.ptr for space, arena in self._shared.items()}
         for own, each in zip(devices, programs, strict=True):
-            self._programs.append(Replayed(own, each, rank, self._arena.ptr, self._capture, peers is not None))
+            self._programs.append(Replayed(own, each, rank, bases, self._capture, peers is not None))
         if peers is not None:
             peers.follow(self._unfinished)
 
@@ -124,7 +125,7 @@ class ReplaySession:
         """A host copy of one state tensor after all queued steps."""
         self._drain()
         slot = self._state[index]
-        return typed(self._device.download(self._arena.ptr + slot.range.offset, slot.range.length), slot)
+        return typed(self._read(slot), slot)
 
     @property
     def device_name(self) -> str:
@@ -179,7 +180,11 @@ class ReplaySession:
         slot, ranks = self._state[index], self._peers.world.size
         length = slot.range.length
         room = self._device.allocate(ranks * length)
-        source, stream = self._arena.ptr + slot.range.offset, self._device.main.ptr
+        source, stream = self._shared[slot.range.space].ptr + slot.range.offset, self._device.main.ptr
+        if slot.range.space == HOST:
+            # What is gathered is in device memory: here it is this rank's part of the room.
+            source = room.ptr + self._peers.world.rank * length
+            self._device.upload(source, self._read(slot).tobytes())
         self._peers.everyone.all_gather(source, room.ptr, length, "i8", stream)
         self._drain()
         parts = self._device.download(room.ptr, ranks * length)
@@ -189,7 +194,27 @@ class ReplaySession:
         """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
         self._drain()
         for slot, array in zip(self._state, arrays, strict=True):
-            self._device.upload(self._arena.ptr + slot.range.offset, np.ascontiguousarray(array).tobytes())
+            data = np.ascontiguousarray(array).tobytes()
+            if slot.range.space == HOST:
+                self._in_host_memory(slot)[:] = np.frombuffer(data, np.uint8)
+            else:
+                self._device.upload(self._shared[DEVICE].ptr + slot.range.offset, data)
+
+    def _allocated(self, programs: Sequence[Program]) -> dict[Space, Any]:
+        """The arenas that all programs share, each as large as the largest needs it."""
+        allocate: dict[Space, Any] = {DEVICE: self._device.allocate, HOST: self._device.allocate_pinned}
+        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in SHARED}
+        return {space: allocate[space](size) for space, size in sizes.items() if size}
+
+    def _read(self, slot: Slot) -> np.ndarray:
+        """A copy of the bytes of state; nothing may be using them."""
+        if slot.range.space == HOST:
+            return self._in_host_memory(slot).copy()
+        return self._device.download(self._shared[DEVICE].ptr + slot.range.offset, slot.range.length)
+
+    def _in_host_memory(self, slot: Slot) -> np.ndarray:
+        """The bytes of state that waits there."""
+        return np.frombuffer(self._shared[HOST], np.uint8)[slot.range.offset : slot.range.end]
 
     def close(self) -> None:
         """Waits for queued work, then frees the memory; may be called twice."""
@@ -202,7 +227,7 @@ class ReplaySession:
         for flight in self._flights():
             flight.release()
         self._programs.clear()
-        del self._arena
+        self._shared.clear()
 
     def __del__(self) -> None:
         # An exception in the constructor leaves nothing to wait for.

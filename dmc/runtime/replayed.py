@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,12 +13,12 @@ from dmc.program import Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.calls import RUN_AHEAD
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, Readings, typed
+from dmc.runtime.planned_memory import Places, PlannedReading, Readings, typed
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.variant import Executable
 
-_HOST: Space = "pinned_host"
+_PINNED: Space = "pinned_host"
 Work: TypeAlias = Callable[..., None]
 # What makes of some work what launches it.
 Capture: TypeAlias = Callable[[Work], Callable[[], None]]
@@ -35,21 +35,21 @@ class Replayed:
         device: CudaStreams,
         own: Executable[DeviceCode],
         rank: int,
-        arena: int,
+        shared: Mapping[Space, int],
         capture: Capture,
         has_peers: bool,
     ) -> None:
-        """Allocates pinned memory, and captures. arena: the address of the device's. has_peers: whether others follow
-        its progress."""
+        """Allocates pinned memory, and captures. shared: the addresses of the arenas of all programs. has_peers:
+        whether others follow its progress."""
         self.program = program = own.job.programs[rank]
         places, signature = Places([program]), own.signature
-        self.inputs = slots_of(places, (*signature.controls, *signature.batch), _HOST)
-        self.outputs = slots_of(places, signature.outputs, _HOST)
+        self.inputs = slots_of(places, (*signature.controls, *signature.batch), _PINNED)
+        self.outputs = slots_of(places, signature.outputs, _PINNED)
         self.flights: list[Flight] = []
         self._calls = 0
         for _ in range(RUN_AHEAD):
-            host = device.allocate_pinned(program.arenas[_HOST])
-            bases: dict[Space, int] = {SHARED: arena, _HOST: host.ptr}
+            host = device.allocate_pinned(program.arenas[_PINNED])
+            bases: dict[Space, int] = {**shared, _PINNED: host.ptr}
             work, progress = partial(issue, program, own.code, bases, device), None
             if has_peers:
                 progress = Progress(device, program)
@@ -104,12 +104,12 @@ class Flight:
         self._progress = None
 
 
-def slots_of(places: Places, specs: Sequence[Any], space: Space) -> list[Slot]:
-    """The slots of tensors, all of which must be in this memory. Raises ArtifactError."""
+def slots_of(places: Places, specs: Sequence[Any], *spaces: Space) -> list[Slot]:
+    """The slots of tensors, all of which must be in one of these memories. Raises ArtifactError."""
     slots = [slot for _, slot in places.of(specs)]
     for slot in slots:
         # An empty tensor has no place.
-        if slot.range.length and slot.range.space != space:
-            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {space}"
+        if slot.range.length and slot.range.space not in spaces:
+            fact = f"has {slot.name!r} in {slot.range.space} memory, not in {' or '.join(spaces)}"
             raise ArtifactError("the plan", fact, hint="compile the step again")
     return slots

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dmc.program import Buffer, Collective, Command, Job, Launch, Move, Program, Range, accesses
+from dmc.program import Await, Buffer, Collective, Command, Job, Launch, Move, Program, Range, Record, accesses
 
 replace = msgspec.structs.replace
 
@@ -41,6 +41,14 @@ def without(program: Program, indices: Iterable[int]) -> Program:
     last = len(kept) - 1
     commands = tuple(program.commands[i] for i in kept)
     return replace(program, commands=commands, buffers=_moved(program.buffers, lambda i: min(new[i], last)))
+
+
+def without_event(program: Program, event: int) -> Program:
+    """The program in which nothing signals or awaits an event."""
+    commands = program.commands
+    return without(
+        program, [i for i, each in enumerate(commands) if isinstance(each, Record | Await) and each.event == event]
+    )
 
 
 def with_inserted(program: Program, index: int, command: Command) -> Program:

@@ -36,6 +36,7 @@ OF_GPT2: dict[str, Plan] = {
     "gpt2 sp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp", sequence_parallel=True)),
     "gpt2 dp2×tp2": dmc.plan(DP2_TP2).use(plans.data_parallel("dp")).use(plans.megatron_gpt2("tp")),
     "gpt2 offloaded": dmc.plan(DP2).use(plans.data_parallel("dp")).offload("*"),
+    "gpt2 state in host memory": dmc.plan(DP2).use(plans.zero2("dp")).offload_optimizer(),
     "gpt2 zero2×tp2": dmc.plan(DP2_TP2).use(plans.zero2("dp")).use(plans.megatron_gpt2("tp")),
 }
 NAMES = (*OF_MLP, *OF_GPT2)

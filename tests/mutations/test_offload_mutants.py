@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dmc.errors import ProofError
-from dmc.program import Await, Buffer, Move, Program, Range, Record
+from dmc.program import Buffer, Move, Program, Range, Record
 from dmc.proof import verify
 from dmc.proof.dataflow import check_dataflow
 from tests.mutations.check import refusal
-from tests.mutations.edits import on_all, replace, with_command, without
+from tests.mutations.edits import on_all, replace, with_command, without_event
 from tests.mutations.mutators import UNORDERED
 from tests.mutations.plans import planned_with_dataflow
 
@@ -23,13 +23,6 @@ def _events(program: Program, lane: str) -> list[int]:
     """The events that are recorded on lanes of a queue."""
     queues = [each.queue for each in program.lanes]
     return [each.event for each in program.commands if isinstance(each, Record) and queues[each.lane] == lane]
-
-
-def _without_event(program: Program, event: int) -> Program:
-    commands = program.commands
-    return without(
-        program, [i for i, each in enumerate(commands) if isinstance(each, Record | Await) and each.event == event]
-    )
 
 
 def _copies(program: Program) -> tuple[list[int], list[int]]:
@@ -51,7 +44,7 @@ def test_what_is_not_awaited_is_refused(context: Any) -> None:
     events = [*_events(first, "copy_out"), *_events(first, "copy_in")]
     assert len(events) > 4
     for event in events:
-        assert refusal(on_all(job, lambda program, event=event: _without_event(program, event))) in UNORDERED
+        assert refusal(on_all(job, lambda program, event=event: without_event(program, event))) in UNORDERED
 
 
 def test_another_value_from_the_host_is_refused(context: Any) -> None:

@@ -32,3 +32,33 @@ func.func @step(%a: tensor<4xf32> {dm.name = "a", dm.role = "buffer"}) -> (tenso
   %b = math.tanh %a : tensor<4xf32>
   return %b : tensor<4xf32>
 }
+
+// -----
+
+// State that waits in host memory, but does not go back there.
+func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+func.func @step(%a: tensor<4xf32> {dm.name = "a.m", dm.role = "optimizer", dm.space = #dm.space<"host">}) -> (tensor<4xf32> {dm.name = "a.m"}) {
+  %h, %t = "dm.start"(%a) ({
+  ^bb0(%x: tensor<4xf32>):
+    %c = "dm.copy"(%x) {source = #dm.space<"host">, target = #dm.space<"device">} : (tensor<4xf32>) -> tensor<4xf32>
+    "dm.yield"(%c) : (tensor<4xf32>) -> ()
+  }) {queue = #dm.queue<"copy_in">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<4xf32>) -> (!dm.handle<tensor<4xf32>>, !dm.token)
+  %y = "dm.wait"(%h) : (!dm.handle<tensor<4xf32>>) -> tensor<4xf32>
+  %b = "dm.kernel"(%y) {body = @twice} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error @+1 {{func.return: leaves the new value of 'a.m' in device memory; it waits in host memory}}
+  return %b : tensor<4xf32>
+}
+
+// -----
+
+// State that waits in host memory, read there.
+func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+func.func @step(%a: tensor<4xf32> {dm.name = "a.m", dm.role = "optimizer", dm.space = #dm.space<"host">}) -> (tensor<4xf32> {dm.name = "out"}) {
+  // expected-error @+1 {{dm.kernel: reads host memory}}
+  %b = "dm.kernel"(%a) {body = @twice} : (tensor<4xf32>) -> tensor<4xf32>
+  return %b : tensor<4xf32>
+}

@@ -111,3 +111,35 @@ func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf3
   %g = "dm.kernel"(%f) {body = @g, bytes = 64 : i64, dm.label = "g"} : (tensor<8xf32>) -> tensor<8xf32>
   return %y3, %n, %g, %v : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<2x4xf32>
 }
+
+// -----
+
+// State that goes back to host memory does not leave later.
+// CHECK-LABEL: func.func @step
+// CHECK: body = @f
+// CHECK-NEXT: dm.start
+// CHECK: queue = #dm.queue<"copy_in">
+// CHECK-NEXT: dm.wait
+// CHECK-NEXT: body = @g
+// CHECK-NEXT: dm.start
+// CHECK: queue = #dm.queue<"copy_out">
+// CHECK-NEXT: dm.wait
+// CHECK-NEXT: body = @e
+func.func @step(%x: tensor<8xf32>, %m: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %f = "dm.kernel"(%x) {body = @f, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+  %h0, %t0 = "dm.start"(%m) ({
+  ^bb0(%a: tensor<8xf32>):
+    %r = "dm.copy"(%a) {source = #dm.space<"host">, target = #dm.space<"device">} : (tensor<8xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"copy_in">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<8xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %y = "dm.wait"(%h0) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  %n = "dm.kernel"(%y) {body = @g, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+  %h1, %t1 = "dm.start"(%n) ({
+  ^bb0(%a: tensor<8xf32>):
+    %r = "dm.copy"(%a) {source = #dm.space<"device">, target = #dm.space<"host">} : (tensor<8xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"copy_out">, instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<8xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %z = "dm.wait"(%h1) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  %e = "dm.kernel"(%f) {body = @e, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+  return %e, %z : tensor<8xf32>, tensor<8xf32>
+}

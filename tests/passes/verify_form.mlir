@@ -39,3 +39,14 @@ func.func @step(%x: tensor<4xf32> {dm.name = "x", dm.role = "batch"}) -> (tensor
   %y = "dm.kernel"(%x) {body = @double} : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+// State may wait in host memory; an input is put in pinned memory.
+// expected-error @+1 {{func.func: argument 1 'x' of @step, a batch, is in host memory}}
+func.func @step(
+    %m: tensor<4xf32> {dm.name = "w.m", dm.role = "optimizer", dm.space = #dm.space<"host">},
+    %x: tensor<4xf32> {dm.name = "x", dm.role = "batch", dm.space = #dm.space<"host">})
+    -> (tensor<4xf32> {dm.name = "w.m"}, tensor<4xf32> {dm.name = "loss"}) {
+  return %m, %x : tensor<4xf32>, tensor<4xf32>
+}

@@ -119,8 +119,11 @@ def test_what_looks_like_markup_is_printed() -> None:
 
 def test_one_rank_says_so() -> None:
     assert Ledger().table() == "one rank: nothing is sent"
-    moved = Ledger(offloaded=(2000,))
-    assert moved.table().splitlines()[-1:] == ["offloaded: 2.00 kB to host memory and back, of each rank"]
+    moved = Ledger(offloaded=(2000,), fetched=(3000,))
+    assert [line for line in moved.table().splitlines() if line][1:] == [
+        "offloaded: 2.00 kB to host memory and back, of each rank",
+        "optimizer state: 3.00 kB from host memory and back, of each rank",
+    ]
     assert Ledger.from_json(json.loads(json.dumps(moved.to_json()))) == moved
 
 

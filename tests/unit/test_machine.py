@@ -19,7 +19,7 @@ def test_the_machines_of_the_contract_are_described() -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_a_description_is_complete(machine: Machine) -> None:
     device = machine.device
-    assert set(device.memories) == {"device", "pinned_host", "host"}
+    assert set(device.memories) == {"device", "pinned_host"}
     assert set(device.efficiency.shares) == {"matmul", "reduction", "elementwise", "other"}
     assert all(0 < share <= 1 for share in device.efficiency.shares.values())
     assert set(DTYPES) <= set(device.vector.rates)

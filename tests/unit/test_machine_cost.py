@@ -81,6 +81,8 @@ def test_a_move_has_a_latency_and_a_bandwidth() -> None:
     copying = DEVICE.copies["pinned_host>device"]
     took = move_ns(H200, "pinned_host", "device", int(1e-3 * copying.bandwidth))
     assert took == pytest.approx(1e6 + copying.latency_ns)
+    # State that waits in host memory is in pinned memory, too.
+    assert move_ns(H200, "host", "device", int(1e-3 * copying.bandwidth)) == took
 
 
 def test_what_is_not_described_is_refused() -> None:

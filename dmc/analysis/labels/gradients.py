@@ -9,6 +9,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.labels.buckets import packed_value
 from dmc.analysis.storage.pieces import is_view
+from dmc.analysis.storage.spaces import fetched
 from dmc.analysis.storage.storages import Storages, value_bytes
 from dmc.dialect.labels import label_of
 from dmc.program.labels import GRADIENT
@@ -78,7 +79,7 @@ class _Tracer:
         if isinstance(value.owner, ir.Block) or not isinstance(value.owner.opview, dm.KernelOp):
             return []
         operands = [each for each in value.owner.operands if value_bytes(each) == value_bytes(value)]
-        return [each for each in dict.fromkeys(operands) if self.storages.of(each).value not in self.state]
+        return [each for each in dict.fromkeys(operands) if fetched(self.storages.of(each).value) not in self.state]
 
 
 def _origin(value: ir.Value) -> ir.Value:

@@ -9,6 +9,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.labels.buckets import packed_value
 from dmc.analysis.labels.gradients import find_gradients
+from dmc.analysis.storage.spaces import moves_state
 from dmc.analysis.storage.storages import Storages
 from dmc.dialect.labels import kernel_label_of, label_of, module_path
 from dmc.program.labels import GRADIENT, SEPARATOR, short
@@ -41,6 +42,12 @@ def storage_labels(step: func.FuncOp, storages: Storages) -> list[Named]:
     for old, new in mutated_state(step):
         storage = storages.places[terminator.operands[new.index]].storage
         named.setdefault(storage, Named(f"new {old.name}", _category(old)))
+    for start in (op.opview for op in body if isinstance(op.opview, dm.StartOp) and moves_state(op.opview)):
+        # On the device, state that waits in host memory is what it is there.
+        handle, given = storages.places[start.handle].storage, storages.places[start.input].storage
+        known, other = (handle, given) if handle in named else (given, handle)
+        if known in named:
+            named.setdefault(other, named[known])
     for op in body:
         for value in op.results:
             if value in storages.places and storages.of(value).value == value:

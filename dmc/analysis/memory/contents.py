@@ -15,7 +15,8 @@ from dmc._mlir import func, ir
 from dmc.analysis.memory.attributes import ARENAS, COPIED, SCRATCH_OFFSET, stated_offset, stated_scratch_offset
 from dmc.analysis.memory.handles import told_movement
 from dmc.analysis.storage.pieces import is_view, piece_offset
-from dmc.analysis.storage.storages import DEVICE, PINNED_HOST, member_offsets, value_bytes
+from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST, argument_spaces
+from dmc.analysis.storage.storages import member_offsets, value_bytes
 from dmc.dialect.labels import place_of
 from dmc.dialect.movement import delivered, movement_of
 from dmc.errors import ProofError
@@ -66,9 +67,8 @@ class _Walk:
         self.lent: defaultdict[Space, IntervalMap[_Loans]] = defaultdict(lambda: IntervalMap(frozenset()))
         arenas = ir.DictAttr(self.step.operation.attributes[ARENAS])
         self.room = {named.name: ir.IntegerAttr(named.attr).value for named in arenas}
-        for port in arguments(self.step):
+        for port, space in zip(arguments(self.step), argument_spaces(self.step), strict=True):
             value = self.step.arguments[port.index]
-            space: Space = DEVICE if port.role in STATE_ROLES else PINNED_HOST
             self._make(self.step.operation, value, space, f"'{port.name}'")
 
     def visit(self, op: ir.Operation) -> None:

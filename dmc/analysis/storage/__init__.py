@@ -1,5 +1,6 @@
 """The memory that values of form scheduled need, and which of them share it, before addresses are assigned.
 
+* spaces: the memory space of each argument
 * fixed: addresses of state that another program has decided
 * pieces: views: results that alias a piece of their operand
 * storages: the storages of `@step`

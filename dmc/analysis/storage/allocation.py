@@ -125,7 +125,8 @@ class Sharing:
         (base,) = bases
         end, roots = base + self._allocations[outer].bytes, {root for root, _ in parts}
         others = (self._allocations[root] for root in self.roots() if root not in roots)
-        taken = ((own.fixed, own.fixed + own.bytes) for own in others if own.fixed is not None)
+        near = (own for own in others if own.space == self._allocations[outer].space)
+        taken = ((own.fixed, own.fixed + own.bytes) for own in near if own.fixed is not None)
         return base >= 0 and all(last <= base or first >= end for first, last in taken)
 
     def join(self, outer: int, inner: int, offset: int) -> None:

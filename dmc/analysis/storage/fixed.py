@@ -1,6 +1,6 @@
 """Addresses of state that are decided already, because another program has the same state in the same memory.
 
-`dm.fixed_offset`: on an argument of `@step`, the byte of the device's arena at which it begins.
+`dm.fixed_offset`: on an argument of `@step`, the byte of the arena of its memory space at which it begins.
 """
 
 from __future__ import annotations

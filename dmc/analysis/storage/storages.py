@@ -14,14 +14,12 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.fixed import fixed_offsets
 from dmc.analysis.storage.pieces import is_view, piece_offset
+from dmc.analysis.storage.spaces import DEVICE, HOST, argument_spaces
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.errors import DmcError
 from dmc.program import Space
-from dmc.step_function import STATE_ROLES, arguments
-
-DEVICE: Space = "device"
-PINNED_HOST: Space = "pinned_host"
+from dmc.step_function import arguments, mutated_state
 
 
 @dataclass(frozen=True)
@@ -75,16 +73,27 @@ class Storages:
 
 
 def storages(step: func.FuncOp) -> Storages:
-    """The storages of a step in form scheduled. Raises DmcError for an op that does not belong to that form."""
+    """The storages of a step in form scheduled. Raises DmcError for what does not belong to that form."""
     ops = tuple(view.operation for view in step.entry_block.operations)
     collector, fixed = _Collector(_waits(ops)), fixed_offsets(step)
-    for port in arguments(step):
-        space = DEVICE if port.role in STATE_ROLES else PINNED_HOST
+    for port, space in zip(arguments(step), argument_spaces(step), strict=True):
         collector.put(step.arguments[port.index], space, type_bytes(port.type), -1, -1)
         collector.storages[-1].fixed = fixed.get(step.arguments[port.index])
     for position, op in enumerate(ops):
         collector.visit(op, position)
-    return Storages(ops, tuple(collector.storages), collector.places)
+    found = Storages(ops, tuple(collector.storages), collector.places)
+    _check_return(step, found)
+    return found
+
+
+def _check_return(step: func.FuncOp, found: Storages) -> None:
+    """State that waits in host memory goes back there: nothing else would move it."""
+    *_, terminator = found.ops
+    for argument, result in mutated_state(step):
+        old, new = found.of(step.arguments[argument.index]), found.of(terminator.operands[result.index])
+        if old.space == HOST != new.space:
+            fact = f"leaves the new value of '{argument.name}' in {new.space} memory; it waits in {HOST} memory"
+            raise DmcError(terminator, fact, "copy it there (dm-copy-ports)")
 
 
 def value_bytes(value: ir.Value) -> int:

@@ -11,12 +11,14 @@ from dmc._mlir import func, ir
 from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.storage.pieces import is_view
 from dmc.analysis.storage.pointwise import in_place_pairs, is_whole_composite
+from dmc.analysis.storage.spaces import DEVICE, argument_spaces
 from dmc.analysis.tasks.costs import TaskCosts, moved_bytes
 from dmc.analysis.tasks.graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.tasks.storages import TaskStorages, aligned_bytes
 from dmc.errors import DmcError
+from dmc.program import Space
 from dmc.program.labels import short
-from dmc.step_function import HOST_ROLES, Port, arguments, find_step, functions, mutated_state, symbol
+from dmc.step_function import Port, arguments, find_step, functions, mutated_state, symbol
 
 _HINT = "a step contains only dm.kernel, dm.start, dm.wait, buckets and views: run dm-form-kernels and dm-async first"
 
@@ -47,14 +49,14 @@ class _Reader:
         self.tokens: dict[ir.Value, int] = {}
         self.messages: dict[str, int] = {}
         self.resident = 0
-        for port in arguments(step):
-            self._take(port)
+        for port, space in zip(arguments(step), argument_spaces(step), strict=True):
+            self._take(port, space)
 
-    def _take(self, port: Port) -> None:
+    def _take(self, port: Port, space: Space) -> None:
         argument = self.step.arguments[port.index]
         self.storages.make(argument, argument.type, is_fixed=True)
         self.behind[argument] = ()
-        if port.role not in HOST_ROLES:
+        if space == DEVICE:
             self.resident += aligned_bytes(argument.type)
 
     def read(self, op: ir.Operation) -> None:
@@ -89,7 +91,7 @@ class _Reader:
         label = _movement_name(op, movement)
         writes: tuple[int, ...] = ()
         if len(movement.operation.results):
-            on_host = isinstance(movement, dm.CopyOp) and movement.target.value != "device"
+            on_host = isinstance(movement, dm.CopyOp) and movement.target.value != DEVICE
             made = self.storages.make(view.handle, movement.operation.results[0].type, is_fixed=on_host)
             writes = (made,)
         lane = _lane(view, movement)
@@ -167,7 +169,8 @@ class _Reader:
         in_place: dict[int, int] = {}
         for argument, result in mutated_state(self.step):
             value, storage = terminator.operands[result.index], self.storages.of(terminator.operands[result.index])
-            if self.storages.is_fixed(storage):
+            # What goes back to host memory needs none of the device's, and overwrites the old value all the same.
+            if not self.behind[value]:
                 continue
             others = readers.get(self.storages.of(self.step.arguments[argument.index]), [])
             writers = self.behind[value]

@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.storage.spaces import moves_state
 from dmc.passes.shared.starts import Lane, is_offloaded, lane_of
 
 # The new position of an operation: at that of the operation with this index, before (< 0) or after (> 0) it.
@@ -74,7 +75,7 @@ def hoisted(order: Order, starts: bool) -> Moves:
     """Moves free operations that feed starts, and with `starts` these too, to just after the producers of their
     operands.
 
-    The starts of one lane keep their order. What is offloaded does not return earlier: it would not have left.
+    The starts of one lane keep their order. What waits in host memory does not return earlier: it would not have left.
     """
     keys: list[Key] = []
     stopped: dict[int, int] = {}
@@ -113,7 +114,7 @@ def sunk(order: Order) -> Moves:
     """Moves waits, and free operations that read them, to just before their first reader, or to the end if there is
     none.
 
-    What is offloaded does not leave later.
+    What waits in host memory does not leave later.
     """
     keys: list[Key] = [(i, 0) for i in range(len(order.ops))]
     stopped: dict[int, int] = {}
@@ -139,13 +140,17 @@ def _sinking(order: Order) -> list[bool]:
 
 
 def _returns(start: ir.Operation) -> bool:
-    """Whether a start moves back what is offloaded."""
-    return start.opview.input is not None and is_offloaded(start.opview.input)
+    """Whether a start moves back what waits in host memory."""
+    given = start.opview.input
+    return given is not None and (is_offloaded(given) or moves_state(start.opview))
 
 
 def _leaves(wait: ir.Operation) -> bool:
     """Whether a value has left device memory when a wait is done."""
-    return len(wait.results) > 0 and is_offloaded(wait.results[0])
+    if not len(wait.results):
+        return False
+    start = wait.opview.handle.owner
+    return is_offloaded(wait.results[0]) or (not isinstance(start, ir.Block) and moves_state(start.opview))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.errors import DmcError
 
 # The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.

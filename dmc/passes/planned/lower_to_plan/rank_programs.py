@@ -15,13 +15,14 @@ from dmc.analysis.commands.jobs import operand_of
 from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.memory.attributes import ARENAS, COPIED, stated_offset, stated_scratch_offset
 from dmc.analysis.storage.pieces import piece_offset
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.analysis.storage.storages import member_offsets, value_bytes
 from dmc.dialect.collectives import permute_sources_and_targets
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
-from dmc.step_function import HOST_ROLES, Port, arguments, mutated_state, outputs
+from dmc.step_function import Port, arguments, mutated_state, outputs
 
 COMPUTE = "compute"
 
@@ -33,8 +34,8 @@ def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, lis
     """
     lowering = _Lowering(mesh, rank)
     *body, terminator = (view.operation for view in step.entry_block.operations)
-    for port in arguments(step):
-        lowering.take(step, port)
+    for port, space in zip(arguments(step), argument_spaces(step), strict=True):
+        lowering.take(step, port, space)
     firsts: list[int] = []
     for op in body:
         firsts.append(len(lowering.commands))
@@ -62,11 +63,10 @@ class _Lowering:
     commands: list[Command] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
 
-    def take(self, step: func.FuncOp, port: Port) -> None:
+    def take(self, step: func.FuncOp, port: Port, space: Space) -> None:
         """An argument is in its slot; an empty one has none."""
         if not type_bytes(port.type):
             return
-        space: Space = "pinned_host" if port.role in HOST_ROLES else "device"
         argument = step.arguments[port.index]
         where = Range(space, stated_offset(argument), type_bytes(port.type))
         self.places[argument] = where

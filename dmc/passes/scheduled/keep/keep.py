@@ -8,7 +8,7 @@ from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.keeping import keeping_of
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.errors import MemoryCapError

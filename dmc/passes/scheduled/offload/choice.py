@@ -14,7 +14,7 @@ from math import inf
 
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE, waiting_bytes
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
@@ -55,7 +55,7 @@ class Choice:
         """Those that leave: the ones requested, and as many of the others as the cap requires."""
         largest = max((trip.bytes for trip in others), default=0)
         worth = [trip for trip in others if trip.bytes * _WORTH >= largest]
-        free = hidden(clock_of(self.graph()), worth, self.machine)
+        free = hidden(clock_of(self.graph()), worth, self.machine, waiting_bytes(find_step(self.module)))
         tries = [[*requested, *free[:count]] for count in range(len(free) + 1)]
         enough = bisect_left(tries, True, key=lambda trips: self._planned_bytes(trips) <= self.cap)
         tried = (tries[0], tries[min(enough, len(free))])

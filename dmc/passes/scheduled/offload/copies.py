@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.storage.storages import DEVICE, PINNED_HOST
+from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.machine import Machine, move_ns
 from dmc.passes.scheduled.offload.trips import Trip
 
@@ -40,11 +40,12 @@ def visits_of(clock: Sequence[float], trips: Sequence[Trip], machine: Machine) -
     return found
 
 
-def hidden(clock: Sequence[float], trips: Iterable[Trip], machine: Machine) -> list[Trip]:
-    """Of the trips those that together hide behind kernels, the longest first, as far as the host has memory."""
+def hidden(clock: Sequence[float], trips: Iterable[Trip], machine: Machine, waiting: int = 0) -> list[Trip]:
+    """Of the trips those that together hide behind kernels, the longest first, as far as the host has memory, of which
+    state takes `waiting` bytes."""
     found: list[Trip] = []
-    # Host memory is allocated for each of two calls in flight.
-    room = machine.device.memories[PINNED_HOST].bytes // 2
+    # Host memory is allocated for each of two calls in flight, but for state once.
+    room = (machine.device.memories[PINNED_HOST].bytes - waiting) // 2
     for trip in sorted(trips, key=lambda trip: (-trip.idle, trip.maker)):
         if trip.bytes <= room and all(each.is_hidden for each in visits_of(clock, [*found, trip], machine)):
             found.append(trip)

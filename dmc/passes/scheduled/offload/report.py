@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from dmc.analysis.storage.storages import DEVICE, PINNED_HOST
+from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.machine import Machine, move_ns
 from dmc.passes.scheduled.offload.trips import Trip

@@ -8,7 +8,7 @@ from itertools import count
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.storage.storages import DEVICE, PINNED_HOST
+from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import Label, kernel_label_of, put_label
 from dmc.passes.scheduled.offload.copies import Visit

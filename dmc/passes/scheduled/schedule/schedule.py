@@ -12,7 +12,7 @@ from dmc.analysis.memory.attributes import write_places
 from dmc.analysis.memory.peak import over_the_cap
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
-from dmc.analysis.storage.storages import DEVICE
+from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import Footprint, footprint
 from dmc.analysis.tasks.graph import Followers, TaskGraph, check_order

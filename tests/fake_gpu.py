@@ -1,0 +1,146 @@
+"""A GPU that only says what is asked of it, and the other ranks of a job: for tests of what replays a plan."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from dmc.errors import DmcError
+from dmc.program import Command, Job, Lane, Program, Range, Slot, Space
+from dmc.program.code import DeviceCode
+from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.signature import Signature, StateSpec, TensorSpec
+from dmc.runtime.world.launch import World
+
+
+class Failure(Exception):
+    """What CuPy raises."""
+
+
+class Device:
+    """CuPy, as far as a session needs it. calls: what was asked, by name. fails: whether waiting does."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.fails = False
+        asked = {"memcpyHostToDevice": 1, "memcpyDeviceToHost": 2, "CUDARuntimeError": Failure}
+        asked |= {name: self._copies(name) for name in ("memcpy", "memcpyAsync")} | {"memcpyDefault": 4}
+        stream = SimpleNamespace(ptr=7, synchronize=self._synchronize, wait_event=self._asked("wait_event"))
+        stream.begin_capture = self._asked("begin_capture")
+        stream.end_capture = lambda: SimpleNamespace(upload=self._asked("upload"), launch=self._asked("launch"))
+        module = SimpleNamespace(load=self._asked("load"))
+        event = SimpleNamespace(record=self._asked("record"), synchronize=self._synchronize, done=True)
+        self.cuda = SimpleNamespace(
+            runtime=SimpleNamespace(**asked),
+            Stream=lambda non_blocking: stream,
+            Event=lambda disable_timing=False: event,
+            get_elapsed_time=lambda begin, end: 2.0,
+            function=SimpleNamespace(Module=lambda: module),
+            Memory=Memory,
+            alloc_pinned_memory=Memory,
+        )
+
+    def _asked(self, name: str) -> Any:
+        return lambda *_: self.calls.append(name)
+
+    def _copies(self, name: str) -> Any:
+        def copy(target: int, source: int, length: int, *_: int) -> None:
+            self.calls.append(name)
+            ctypes.memmove(target, source, length)
+
+        return copy
+
+    def _synchronize(self) -> None:
+        self.calls.append("synchronize")
+        if self.fails:
+            raise Failure("illegal address")
+
+
+class Memory(bytearray):
+    """Memory of the device, or pinned."""
+
+    @property
+    def ptr(self) -> int:
+        return np.frombuffer(self, np.uint8).ctypes.data
+
+
+class Others:
+    """The other ranks of a rank 1. failure: of one of them. All they hold is zeros. apart: how far behind the target of
+    the last gather its source was."""
+
+    def __init__(self, device: Device) -> None:
+        self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
+        self.failure: DmcError | None = None
+        self.everyone = SimpleNamespace(all_gather=self._all_gather)
+
+    def _all_gather(self, source: int, target: int, *given: Any) -> None:
+        self._device.calls.append(("all_gather", *given))
+        self.apart = source - target
+        ctypes.memmove(target + given[0], source, given[0])
+
+    def open(self, job: Job) -> Any:
+        self._device.calls.append("open channels")
+        return SimpleNamespace(move=lambda *_: self._device.calls.append("move"))
+
+    def follow(self, unfinished: Any) -> None:
+        self.unfinished = unfinished
+
+    def begin(self, step: int) -> None:
+        self._device.calls.append(f"begin {step}")
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        self._device.calls.append("waits")
+        yield
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def session_on(
+    device: Device, peers: Any = None, is_captured: bool = True, *commands: Command, space: Space = "device"
+) -> ReplaySession:
+    """A session of one tensor of state, in a memory space, whose program has these commands."""
+    slots = (
+        Slot("w", "parameter", "f32", (4,), Range(space, 0, 16)),
+        Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
+        Slot("loss", "output", "f32", (), Range("pinned_host", 256, 4)),
+    )
+    arenas: dict[Space, int] = {"device": 256, "pinned_host": 512}
+    arenas.setdefault(space, 256)
+    program = Program(0, arenas, (Lane("compute", "compute"),), slots, commands)
+    signature = Signature(
+        state=(StateSpec("w@0", "f32", (4,)),),
+        controls=(),
+        batch=(TensorSpec("x@0", "f32", (2,)), TensorSpec("none@0", "f32", (0, 3))),
+        outputs=(TensorSpec("loss@0", "f32", ()),),
+        args={"tuple": []},
+        kwargs={"dict": {}},
+        aux=None,
+        learning_rates=(),
+    )
+    rank = 0 if peers is None else 1
+    programs = (program, replace(program, rank=1)) if rank else (program,)
+    job, code = Job({"rank": len(programs)}, (), {}, programs), DeviceCode({}, {})
+    kinds = ("state", "batch", "outputs")
+    specs = {kind: tuple(_of_rank(spec, rank) for spec in getattr(signature, kind)) for kind in kinds}
+    own = dataclasses.replace(signature, **specs)
+    return ReplaySession(CudaStreams(device, None), own, job, code, [np.ones(4, np.float32)], peers, is_captured)
+
+
+def _of_rank(spec: Any, rank: int) -> Any:
+    return dataclasses.replace(spec, name=spec.name.replace("@0", f"@{rank}"))
+
+
+def take_step(session: ReplaySession) -> int:
+    """Issues a step."""
+    return session.issue([], [np.ones(2, np.float32), np.ones((0, 3), np.float32)])[0]

@@ -1,0 +1,50 @@
+"""State that waits in host memory, on a GPU that only says what is asked of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmc.errors import DmcError
+from dmc.program import Move, Range
+from tests.fake_gpu import Device, Failure, Others, session_on, take_step
+
+
+def test_state_in_host_memory_is_there_once_for_all_calls() -> None:
+    device, state, there = Device(), Range("host", 0, 16), Range("device", 64, 16)
+    turned = Range("device", 64, 8), Range("device", 72, 8), Range("device", 80, 8)
+    swap = (Move(0, turned[0], turned[2]), Move(0, turned[1], turned[0]), Move(0, turned[2], turned[1]))
+    session = session_on(device, None, False, Move(0, state, there), *swap, Move(0, there, state), space="host")
+    device.calls.clear()
+    session.write_state([np.array([1, 2, 3, 4], np.float32)])
+    # The device copies nothing: what is in host memory is the host's.
+    assert device.calls == ["synchronize"]
+    held = session.read_state(0)
+    for expected in ([3, 4, 1, 2], [1, 2, 3, 4], [3, 4, 1, 2]):
+        take_step(session)
+        device.calls.clear()
+        np.testing.assert_array_equal(session.read_state(0), expected)
+        assert device.calls == ["synchronize"]
+    np.testing.assert_array_equal(held, [1, 2, 3, 4])
+    session.close()
+
+
+def test_state_in_host_memory_is_gathered_from_the_device() -> None:
+    others = Others(device := Device())
+    session = session_on(device, others, space="host")
+    device.calls.clear()
+    np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
+    assert others.apart == 16
+    moved = ["memcpyAsync", "synchronize", ("all_gather", 16, "i8", 7)]
+    assert device.calls == ["record", "waits", *moved, "record", "waits", "memcpy"]
+
+
+def test_host_memory_that_cannot_be_pinned_is_an_error() -> None:
+    device = Device()
+
+    def fails(length: int) -> None:
+        raise Failure("out of memory")
+
+    device.cuda.alloc_pinned_memory = fails
+    with pytest.raises(DmcError, match=r"cannot pin 256 bytes of host memory \(out of memory\)"):
+        session_on(device, space="host")
