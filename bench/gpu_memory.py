@@ -5,7 +5,8 @@
 shapes. `python -m bench.gpu_memory run DIRECTORY` measures on a GPU with more memory, and writes
 `bench/results/gpu_memory.json`: the median step, samples a second, the planned bytes, and what the device lacks while
 the step runs (with code and contexts). torch.compile's process may use 40 GiB. dmc's losses are compared between the
-step under the cap and one that keeps everything, which also says what the cap costs.
+step under the cap and one that keeps everything, which also says what the cap costs, and with one whose optimizer state
+waits in host memory.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ CAP, DROPOUT, COMPARED = 40 << 30, 0.1, 4
 _BESIDE = 512 << 20
 # Those tried with torch.compile: the larger does not fit, the smaller does. dmc takes the larger, and twice that.
 TRIED = {"gpt2_355m": (28, 24), "bert_large": (64, 56)}
+# dmc, with optimizer state that waits in host memory.
+WAITING = "dmc-waiting-state"
+SYSTEMS = ("dmc", WAITING, "compile")
 
 
 @dataclass(frozen=True)
@@ -61,34 +65,36 @@ def main() -> int:
     parser.add_argument("mode", choices=("prepare", "run", "case"), help="case: one of `run`, in a process of its own")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--models", nargs="+", choices=tuple(TRIED), default=tuple(TRIED))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--case", nargs=4, metavar=("MODEL", "SYSTEM", "BATCH", "CAP"), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.mode == "prepare":
-        for model, batch, cap in _own_cases(options.models):
-            prepare(model, batch, cap, options.directory)
+        for case in (each for model in options.models for each in _own_cases(model)):
+            if case[1] in options.systems:
+                prepare(*case, options.directory)
         return 0
     if options.mode == "case":
         model, system, batch, cap = options.case
         print(json.dumps(asdict(_case(model, system, int(batch), int(cap), options.directory))), flush=True)
         return 0
     results: list[dict[str, Any]] = []
-    for case in (each for model in options.models for each in _cases(model)):
+    for case in (each for model in options.models for each in _cases(model) if each[1] in options.systems):
         results.append(_apart(case, options.directory))
         write_record(options.out, {"device": torch.cuda.get_device_name(), "cap": CAP, "results": results})
     return 0 if all(_is_right(each, results) for each in results) else 1
 
 
-def _own_cases(models: list[str]) -> list[tuple[str, int, int]]:
-    """Model, batch and cap of each step of dmc: under the cap, and twice the batch without one."""
-    cases = [(model, times * TRIED[model][0], CAP) for model in models for times in (1, 2)]
-    return [*cases, *((model, 2 * TRIED[model][0], 0) for model in models)]
+def _own_cases(model: str) -> list[tuple[str, str, int, int]]:
+    """Model, system, batch and cap of each step of dmc."""
+    batch, _ = TRIED[model]
+    own = [("dmc", batch, CAP), ("dmc", 2 * batch, CAP), ("dmc", 2 * batch, 0), (WAITING, batch, 0)]
+    return [(model, *each) for each in own]
 
 
 def _cases(model: str) -> list[tuple[str, str, int, int]]:
-    own = [(model, "dmc", batch, cap) for _, batch, cap in _own_cases([model])]
-    return [*own, *((model, "compile", batch, CAP) for batch in TRIED[model])]
+    return [*_own_cases(model), *((model, "compile", batch, CAP) for batch in TRIED[model])]
 
 
 def batch_of(model: str, size: int) -> Mapping[str, torch.Tensor]:
@@ -99,16 +105,16 @@ def batch_of(model: str, size: int) -> Mapping[str, torch.Tensor]:
     return {"input_ids": tokens, "labels": tokens.clone()}
 
 
-def _path(directory: Path, model: str, batch: int, cap: int) -> Path:
-    return directory / f"{model}-{batch}-{'capped' if cap else 'free'}{PACKED}"
+def _path(directory: Path, model: str, system: str, batch: int, cap: int) -> Path:
+    return directory / f"{model}-{system}-{batch}-{'capped' if cap else 'free'}{PACKED}"
 
 
-def prepare(model: str, batch: int, cap: int, directory: Path) -> None:
+def prepare(model: str, system: str, batch: int, cap: int, directory: Path) -> None:
     """Compiles one step."""
     import dmc
     from dmc.api import compile_artifact
 
-    begin, path = time.perf_counter(), _path(directory, model, batch, cap)
+    begin, path = time.perf_counter(), _path(directory, model, system, batch, cap)
     net = MODELS[model].build(DROPOUT)
     for parameter in net.parameters():
         # Memory that is never written takes up none.
@@ -121,6 +127,7 @@ def prepare(model: str, batch: int, cap: int, directory: Path) -> None:
         target="cuda",
         machine="h200",
         memory_cap=cap or None,
+        plan=dmc.plan().offload_optimizer() if system == WAITING else None,
         verify=False,
     )
     write_packed(artifact, path)
@@ -144,7 +151,7 @@ def _apart(case: tuple[str, str, int, int], directory: Path) -> dict[str, Any]:
 
 def _case(model: str, system: str, batch: int, cap: int, directory: Path) -> Result:
     try:
-        return _dmc(model, batch, cap, directory) if system == "dmc" else _torch(model, batch, cap)
+        return _torch(model, batch, cap) if system == "compile" else _dmc(model, system, batch, cap, directory)
     except torch.cuda.OutOfMemoryError as error:
         return Result(model, system, batch, cap, 0.0, 0.0, 0, error=f"out of memory: {str(error).splitlines()[0]}")
     except Exception as error:
@@ -153,12 +160,12 @@ def _case(model: str, system: str, batch: int, cap: int, directory: Path) -> Res
         return Result(model, system, batch, cap, 0.0, 0.0, 0, error=str(error))
 
 
-def _dmc(model: str, batch: int, cap: int, directory: Path) -> Result:
+def _dmc(model: str, system: str, batch: int, cap: int, directory: Path) -> Result:
     from dmc.runtime.step import Step
 
     torch.cuda.init()
     free, _ = torch.cuda.mem_get_info()
-    artifact = read_packed(_path(directory, model, batch, cap))
+    artifact = read_packed(_path(directory, model, system, batch, cap))
     step = Step(artifact, "cuda")
     state = step.state_dict()
     state["model"].update(start(model))
@@ -170,7 +177,7 @@ def _dmc(model: str, batch: int, cap: int, directory: Path) -> Result:
     left, _ = torch.cuda.mem_get_info()
     planned = artifact.job.programs[0].arenas["device"]
     rate = 1e3 * batch / step_ms
-    return Result(model, "dmc", batch, cap, step_ms, rate, free - left, planned, losses)
+    return Result(model, system, batch, cap, step_ms, rate, free - left, planned, losses)
 
 
 def _torch(model: str, batch: int, cap: int) -> Result:
@@ -190,14 +197,14 @@ def _torch(model: str, batch: int, cap: int) -> Result:
 
 def _is_right(result: Mapping[str, Any], results: list[dict[str, Any]]) -> bool:
     """Whether a step of dmc fits its cap, takes what was planned, and has the losses of the one that keeps all."""
-    if result["system"] != "dmc":
+    if result["system"] == "compile":
         return True
     if result["error"]:
         return False
     # Beside the arena there are code, library handles and the context.
     is_as_planned = 0 <= result["device_bytes"] - result["planned"] <= _BESIDE
     others = [each for each in results if each["model"] == result["model"] and each["batch"] == result["batch"]]
-    agrees = all(each["losses"] == result["losses"] for each in others if each["system"] == "dmc")
+    agrees = all(each["losses"] == result["losses"] for each in others if each["system"] != "compile")
     return is_as_planned and agrees and (not result["cap"] or result["planned"] <= result["cap"])
 
 

@@ -16,22 +16,30 @@ def ordered_bindings(executable: Any) -> Pairs:
     stored in the other.
 
     Then elementwise code has read an element before it overwrites it. Where IREE recomputes a value, an operation may
-    read a buffer after another has overwritten it.
+    read a buffer after another has overwritten it. So may the copy that IREE makes of a loop's result that is one of
+    its operands, unchanged.
     """
     block = code_of(executable)
     buffers: dict[Any, int] = {}
     readers: dict[int, set[int]] = {}
     stores: list[tuple[int, Any]] = []
+    loads: list[tuple[int, Any]] = []
+    copied: set[Any] = set()
     for view in block.operations:
+        copied |= {load for value in _passed_on(view.operation) for load in _sources(value.owner.operation)}
         match view:
             case stream.BindingSubspanOp():
                 buffers[view.result] = ir.BlockArgument(view.binding).arg_number
             case iree_tensor_ext.DispatchTensorLoadOp():
                 readers.setdefault(buffers[view.source], set()).update(_users(view.result, block))
+                loads.append((buffers[view.source], view.operation))
             case iree_tensor_ext.DispatchTensorStoreOp():
                 stores.append((buffers[view.target], view.operation))
             case _:
                 continue
+    for read, load in loads:
+        if load in copied:
+            readers.pop(read, None)
     pairs: set[tuple[int, int]] = set()
     for written, store in stores:
         needed = _sources(store)
@@ -44,6 +52,16 @@ def code_of(executable: Any) -> Any:
     (module,) = [op for op in executable.regions[0].blocks[0].operations if op.operation.name == "builtin.module"]
     (function,) = list(module.operation.regions[0].blocks[0].operations)
     return function.operation.regions[0].blocks[0]
+
+
+def _passed_on(op: Any) -> list[Any]:
+    """The operands that a loop with several results gives as one of them."""
+    if op.name != "linalg.generic" or len(op.results) == 1:
+        return []
+    (body,) = op.regions[0].blocks
+    arguments = list(body.arguments)
+    yielded = [each for each in body.operations[len(body.operations) - 1].operands if each in arguments]
+    return [op.operands[arguments.index(each)] for each in yielded]
 
 
 def _users(value: Any, block: Any) -> set[Any]:
