@@ -4,9 +4,9 @@
 `memory_cap` 40 GiB, in bf16 with f32 state, with dropout 0.1, on any machine; no kernel is tuned for these
 shapes. `python -m bench.gpu_memory run DIRECTORY` measures on a GPU with more memory, and writes
 `bench/results/gpu_memory.json`: the median step, samples a second, the planned bytes, and what the device lacks while
-the step runs (with code and contexts). torch.compile's process may use 40 GiB. dmc's losses are compared between the
-step under the cap and one that keeps everything, which also says what the cap costs, and with one whose optimizer state
-waits in host memory.
+the step runs (with code and libraries, without the context); of torch.compile, which may use 40 GiB, what its allocator
+reserves. dmc's losses are compared between the step under the cap and one that keeps everything, which also says what
+the cap costs, and with those of a step whose optimizer state waits in host memory.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def main() -> int:
 def _own_cases(model: str) -> list[tuple[str, str, int, int]]:
     """Model, system, batch and cap of each step of dmc."""
     batch, _ = TRIED[model]
-    own = [("dmc", batch, CAP), ("dmc", 2 * batch, CAP), ("dmc", 2 * batch, 0), (WAITING, batch, 0)]
-    return [(model, *each) for each in own]
+    own = [("dmc", batch, CAP), ("dmc", 2 * batch, CAP), ("dmc", 2 * batch, 0)]
+    return [(model, *each) for each in (*own, (WAITING, batch, CAP), (WAITING, batch, 0))]
 
 
 def _cases(model: str) -> list[tuple[str, str, int, int]]:

@@ -111,7 +111,8 @@ def _rows(step: Any, rate: float) -> list[Row]:
     (program,) = artifact.job.programs
     launches = [command for command in program.commands if isinstance(command, Launch)]
     # The memory of the step that was run holds a batch.
-    bases: dict[Space, int] = {"device": session._arena.ptr, "pinned_host": session._flights()[0]._memory.ptr}
+    bases: dict[Space, int] = {space: arena.ptr for space, arena in session._shared.items()}
+    bases["pinned_host"] = session._flights()[0]._memory.ptr
     best = np.full(len(launches), np.inf)
     for _ in range(ROUNDS):
         streams: Any = _Timed(session._device, cupy.cuda)

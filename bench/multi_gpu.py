@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from msgspec import structs
 
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS
@@ -234,27 +233,21 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
         other.close()
         return measured.step_ms
 
-    result = replace(result, exposed_ms=result.step_ms - alone(_without_movements(artifact.job)))
+    result = replace(result, exposed_ms=result.step_ms - alone(artifact.job.where(_is_own)))
     if not apart:
         return result
     movements_ms = alone(artifact.job.only(Collective, Record, Await))
     return replace(result, movements_ms=movements_ms, serial_ms=alone(in_one_lane(artifact.job)))
 
 
-def _without_movements(job: Any) -> Any:
-    """The job without movements between ranks, but for those of integers: what a kernel takes may depend on them.
+def _is_own(command: Any) -> bool:
+    """Whether a command is no movement between ranks, or one of integers: what a kernel takes may depend on these.
 
-    These are small. Without the tokens of the other ranks all rows of an embedding's gradient would be one.
+    Without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
     from dmc.program import Collective
 
-    def stays(command: Any) -> bool:
-        return not isinstance(command, Collective) or command.dtype.startswith("i")
-
-    programs = (
-        structs.replace(each, commands=tuple(filter(stays, each.commands)), buffers=()) for each in job.programs
-    )
-    return structs.replace(job, programs=tuple(programs))
+    return not isinstance(command, Collective) or command.dtype.startswith("i")
 
 
 def _peer(

@@ -70,8 +70,8 @@ def compile(
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); by default that of `plan`, or one rank. On a CPU all of them
     run in this process, as a rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
-    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), and what of the forward pass
-    is kept for the backward pass, and whether optimizer state waits in host memory (also without a mesh:
+    plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), what of the forward pass is
+    kept for the backward pass, and whether optimizer state waits in host memory (also without a mesh:
     `dmc.plan().recompute("h.*").keep("h.*.attn").offload_optimizer()`). The results do not depend on it.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:

@@ -106,6 +106,7 @@ def _of_ranks(job: Job, count: Callable[[Program], int]) -> tuple[int, ...]:
 
 # So many of the kernels left to IREE are named.
 _NAMED = 3
+_WHY = '`dmc-opt -p "dm-select-kernels{reasons}"` on form scheduled says why'
 # Each form is verified. `dmc-opt` also verifies after each pass, a seventh of the passes' time.
 _OPTIONS = PassManagerOptions(verify_each=False)
 
@@ -157,11 +158,11 @@ class Builder:
         coded = built
         for target in targets(self._names):
             library = code_for(self.module, built.job.kernels, target)
-            self._note_slow(library, target)
             try:
                 coded = _with_code(coded, library, target, self.settings.executor)
             except CodegenError as error:
                 return self._again(built, next_ways(self.module, error, library, target))
+            self._note_slow(library, target)
         return coded
 
     def _note_slow(self, library: CodeLibrary, target: Target) -> None:
@@ -171,7 +172,7 @@ class Builder:
         named, count = ", ".join(sorted(library.kernels)[:_NAMED]), len(library.kernels)
         self.observer.note(
             f"{count} {'kernel is' if count == 1 else 'kernels are'} left to IREE, whose code is slow on a GPU: {named}"
-            f"{', …' if count > _NAMED else ''} (why: dm-select-kernels{{reasons}})"
+            f"{', …' if count > _NAMED else ''}; {_WHY}"
         )
 
     def _again(self, built: Built, ways: Mapping[str, int]) -> Built:

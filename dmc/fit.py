@@ -33,14 +33,14 @@ _TRIES = 8  # plans at most
 @dataclass(frozen=True)
 class Fit:
     """A batch that fits. bytes: the device memory of a rank. recomputed: kernels that run again. ns: predicted.
-    offloaded: bytes that wait in host memory.
+    on_host: bytes of activations and optimizer state that wait in host memory.
     """
 
     batch: int
     bytes: int
     recomputed: int
     ns: float
-    offloaded: int = 0
+    on_host: int = 0
 
     @property
     def per_sample_ns(self) -> float:
@@ -133,8 +133,8 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
         recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
         summary = summarise(simulate(job, machine(name)))
         size = max(each.arenas.get("device", 0) for each in job.programs)
-        offloaded = max(offloaded_bytes(each) + fetched_bytes(each) for each in job.programs)
-        return Fit(batch, size, recomputed, summary.step_ns, offloaded)
+        on_host = max(offloaded_bytes(each) + fetched_bytes(each) for each in job.programs)
+        return Fit(batch, size, recomputed, summary.step_ns, on_host)
 
     return plan, rows, step
 

@@ -40,6 +40,11 @@ def loop_kinds(op: ir.Operation) -> list[str]:
     return _LOOP_KIND.findall(str(op.attributes["iterator_types"]))
 
 
+def is_parallel(op: ir.Operation) -> bool:
+    """Whether every loop of a `linalg.generic` is parallel."""
+    return all(kind == "parallel" for kind in loop_kinds(op))
+
+
 def reads(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
     """The operands of the operation and of those nested in it."""
     if not len(op.operation.regions):

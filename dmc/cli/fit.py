@@ -68,10 +68,10 @@ def _print(search: Search, cap: int) -> None:
     from rich.table import Table
 
     console = Console(width=columns(_WIDE), highlight=False, markup=False, emoji=False)
-    table = Table("batch", "device memory", "kernels again", "offloaded", "ms a step", "µs a sample", box=None)
+    table = Table("batch", "device memory", "kernels again", "on the host", "ms a step", "µs a sample", box=None)
     for each in search.fits:
         times = (f"{each.ns / 1e6:.3f}", f"{each.per_sample_ns / 1e3:.2f}")
-        table.add_row(str(each.batch), size_text(each.bytes), str(each.recomputed), size_text(each.offloaded), *times)
+        table.add_row(str(each.batch), size_text(each.bytes), str(each.recomputed), size_text(each.on_host), *times)
     console.print(table)
     if search.refused is not None:
         batch, needed = search.refused

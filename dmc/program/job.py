@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import msgspec
@@ -97,13 +97,15 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     def only(self, *kinds: type[Command]) -> Job:
         """The job with the commands of these kinds alone; buffers, which count commands, are gone."""
-        programs = tuple(
-            msgspec.structs.replace(
-                program, commands=tuple(each for each in program.commands if isinstance(each, kinds)), buffers=()
-            )
+        return self.where(lambda command: isinstance(command, kinds))
+
+    def where(self, stays: Callable[[Command], bool]) -> Job:
+        """The job with those commands alone that `stays` accepts; buffers, which count commands, are gone."""
+        programs = (
+            msgspec.structs.replace(program, commands=tuple(filter(stays, program.commands)), buffers=())
             for program in self.programs
         )
-        return msgspec.structs.replace(self, programs=programs)
+        return msgspec.structs.replace(self, programs=tuple(programs))
 
     def state_apart(self, other: Job) -> str | None:
         """The first tensor of the state, on any rank, whose place, type or shape is not that of `other`; None if both

@@ -10,7 +10,7 @@ from dmc.program import Job
 from dmc.program.devices import device_count
 from dmc.runtime.calls import RUN_AHEAD, Calls
 from dmc.runtime.device import Device
-from dmc.runtime.planned_memory import SHARED, Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
+from dmc.runtime.planned_memory import Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
 from dmc.runtime.signature import Signature
 from dmc.runtime.variant import Executable
 
@@ -47,9 +47,7 @@ class PlannedSession(Calls):
             self._load(each.code, self._lanes[:count])
         self._state = Places(job.programs).of(signature.state)
         self._memory = shared_arenas(device, [each.job for each in programs])
-        # State outside the shared arenas is not duplicated, so the next step's inputs must wait.
-        ahead = RUN_AHEAD if all(slot.range.space in SHARED for _, slot in self._state) else 1
-        self._programs = [_Planned(device, each, self._memory, ahead) for each in programs]
+        self._programs = [_Planned(device, each, self._memory) for each in programs]
         # The step after which the host last read the state.
         self._seen = 0
         self._open()
@@ -113,11 +111,11 @@ class PlannedSession(Calls):
 class _Planned:
     """One program: where its inputs and outputs are, and its calls in flight."""
 
-    def __init__(self, device: Device, program: Executable[bytes], memory: Arenas, ahead: int) -> None:
+    def __init__(self, device: Device, program: Executable[bytes], memory: Arenas) -> None:
         places, signature = Places(program.job.programs), program.signature
         self.inputs = [*places.of(signature.controls), *places.of(signature.batch)]
         self.outputs = places.of(signature.outputs)
-        self.flights = [Flight(device, program.job, memory) for _ in range(ahead)]
+        self.flights = [Flight(device, program.job, memory) for _ in range(RUN_AHEAD)]
         self._calls = 0
 
     def next(self) -> Flight:

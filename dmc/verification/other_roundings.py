@@ -1,7 +1,7 @@
 """Eager with other roundings: how uncertain results are that were rounded on their way.
 
 What an operation gives is compared with what it gives in float64. Where they differ, it was rounded, and may as well be
-off by that much to the other side; where they do not, it is exact and stays. A NaN that an operation gives has either
+off by that much to either side; where they do not, it is exact and stays. A NaN that an operation gives has either
 sign.
 """
 
@@ -50,12 +50,11 @@ class OtherRoundings(TorchDispatchMode):
     def _round(self, found: Tensor, exact: Tensor) -> None:
         wide = found.double()
         error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
-        # Twice: as far on the other side of the exact result.
-        error, unit = 2.0 * error, wide.abs() * torch.finfo(found.dtype).eps
+        unit = wide.abs() * torch.finfo(found.dtype).eps
         signs = self._signs(found)
         # What sign a NaN has is left open.
         other = torch.where(wide.isnan(), wide.copysign(signs), wide)
-        found.copy_(torch.where(error > 0.0, wide + signs * torch.maximum(error, unit), other))
+        found.copy_(torch.where(error > 0.0, exact + signs * torch.maximum(error, unit), other))
 
     def _round_difference(self, found: Tensor, dy: Tensor, y: Tensor, dim: int) -> None:
         """The gradient of a softmax is y · (dy - Σ y · dy). Attention takes the sum from its results, as FlashAttention

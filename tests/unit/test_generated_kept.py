@@ -28,6 +28,21 @@ def test_kernels_are_kept(context: Any, name: str, tmp_path: Path, monkeypatch: 
         assert kept.generated(function) == expected
 
 
+@pytest.mark.parametrize("part", ["sources", "version"])
+def test_kernels_of_other_versions_are_made_again(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    module = shaped("rows", **SIZES["rows"])
+    function = regions_of(module)["region"]
+    with using(Cache(tmp_path)):
+        kept.generated(function)
+        owner = kept if part == "sources" else kept.metadata
+        monkeypatch.setattr(owner, part, lambda *_: "another")
+        monkeypatch.setattr(kept, "generate", _unmade)
+        with pytest.raises(AssertionError, match="made again"):
+            kept.generated(function)
+
+
 def test_reasons_are_kept(context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = region("(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> { return %x : tensor<4xcomplex<f32>> }")
     function = regions_of(module)["region"]

@@ -147,8 +147,27 @@ COMPUTED_TWICE = """
   STORE %z, %bz, WHOLE"""
 
 
+TWO_RESULTS = """
+  %r:2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+      iterator_types = ["parallel"]} ins(%x : KIND) outs(%e, %e : KIND, KIND) {
+  ^bb0(%i: f32, %o: f32, %p: f32):
+    %s = math.exp %i : f32
+    %t = math.sin %s : f32
+    linalg.yield %t, SECOND : f32, f32 } -> (KIND, KIND)
+  STORE %r#0, %by, WHOLE
+  STORE %r#1, %bz, WHOLE"""
+COMPUTED, PASSED_ON = TWO_RESULTS.replace("SECOND", "%s"), TWO_RESULTS.replace("SECOND", "%i")
+NONE: set[tuple[int, int]] = set()
+
+
 @pytest.mark.parametrize(
-    ("body", "pairs"), [(ONE_AFTER_THE_OTHER, {(0, 1), (0, 2)}), (COMPUTED_TWICE, set[tuple[int, int]]())]
+    ("body", "pairs"),
+    [
+        (ONE_AFTER_THE_OTHER, {(0, 1), (0, 2)}),
+        (COMPUTED_TWICE, NONE),
+        (COMPUTED, {(0, 1), (0, 2)}),
+        (PASSED_ON, NONE),
+    ],
 )
 def test_what_a_dispatch_has_read_when_it_writes(body: str, pairs: set[tuple[int, int]]) -> None:
     with ir.Context():

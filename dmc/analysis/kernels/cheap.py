@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmc._mlir import ir
-from dmc.walk import loop_kinds
+from dmc.walk import is_parallel
 
 # A few dozen instructions for four bytes.
 _CHEAP = frozenset(
@@ -18,7 +18,7 @@ def is_cheap(op: ir.Operation) -> bool:
     """Whether an operation is an elementwise loop that cheaply computes one tensor."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
-    if any(kind != "parallel" for kind in loop_kinds(op)):
+    if not is_parallel(op):
         return False
     return all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
 

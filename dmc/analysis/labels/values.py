@@ -10,7 +10,7 @@ from dmc.analysis.labels.updates import gradients
 from dmc.dialect.labels import Label
 from dmc.program.labels import GRADIENT
 from dmc.step_function import arguments, results
-from dmc.walk import loop_kinds
+from dmc.walk import is_parallel
 
 # Operations that contribute no elements of their own.
 _EMPTY = ("tensor.empty", "linalg.fill", "arith.constant")
@@ -62,7 +62,7 @@ def _made_of(value: ir.Value) -> Iterator[ir.Value]:
 def _is_elementwise(op: ir.Operation) -> bool:
     if op.name != "linalg.generic":
         return False
-    return all(kind == "parallel" for kind in loop_kinds(op))
+    return is_parallel(op)
 
 
 def _is_read_once(value: ir.Value) -> bool:

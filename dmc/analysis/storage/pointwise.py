@@ -17,7 +17,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
-from dmc.walk import loop_kinds, reads
+from dmc.walk import is_parallel, reads
 
 Pairs = frozenset[tuple[int, int]]
 # On a kernel's body: the pairs [operand, result] that its chosen code allows; absent before code is chosen.
@@ -104,7 +104,7 @@ def _generic(op: ir.Operation) -> _Reader:
     written = maps[len(maps) - len(op.results)]
     # Every iteration has its own index, the same in all results.
     has_index = written.is_permutation and all(each == written for each in maps[len(maps) - len(op.results) :])
-    if not has_index or any(kind != "parallel" for kind in loop_kinds(op)):
+    if not has_index or not is_parallel(op):
         return _Reader(op, values, [[] for _ in op.results], frozenset(values))
     inputs = {argument: operand for argument, operand, read in used if read == written}
     apart = {operand for _, operand, read in used if read != written}

@@ -116,4 +116,4 @@ def _bytes(node: fx.Node, shape: list[int], number: int) -> fx.Node:
     one.meta.update({**place, "val": value.new_empty([1], dtype=torch.int64)})
     cast = call(aten._to_copy.default, (one,), {"dtype": torch.uint8})
     cast.meta.update({**place, "val": value.new_empty([1])})
-    return call(aten.expand.default, (cast, shape))
+    return call(aten.expand.default, (cast, shape)) if shape else call(aten.view.default, (cast, shape))

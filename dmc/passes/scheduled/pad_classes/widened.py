@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.kernels.layouts import permutation
-from dmc.walk import loop_kinds
+from dmc.walk import is_parallel
 
 MATMUL, TRANSPOSE = "linalg.matmul", "linalg.transpose"
 
@@ -61,7 +61,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
     """Whether an operation is elementwise with one result."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
-    if any(kind != "parallel" for kind in loop_kinds(op)):
+    if not is_parallel(op):
         return False
     if any(view.operation.name == "linalg.index" for view in op.regions[0].blocks[0].operations):
         return False
