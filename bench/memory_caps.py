@@ -32,7 +32,6 @@ from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import write_settings
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import timeline
@@ -42,6 +41,7 @@ from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.machine import machine
 from dmc.passes.base import parse_pipeline, run_passes
+from dmc.program import DEVICE
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from tests.models.case import image_batch

@@ -9,7 +9,6 @@ import numpy as np
 
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
@@ -17,6 +16,7 @@ from dmc.errors import MemoryCapError
 from dmc.interpreter import spmd
 from dmc.interpreter.dtypes import Array
 from dmc.machine import machine
+from dmc.program import DEVICE
 from dmc.step_function import find_step
 from tests.random_scheduled import random_scheduled
 

@@ -7,7 +7,7 @@ import re
 
 from dmc.errors import DmcError
 from dmc.machine.machine import Machine
-from dmc.program import Kernel
+from dmc.program import HOST, PINNED_HOST, Kernel
 from dmc.program.sizes import element_bytes
 
 _NS = 1e9
@@ -48,7 +48,7 @@ def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) 
     Raises DmcError if the machine has no such path.
     """
     # State that waits in host memory is in pinned memory, too.
-    path = ">".join("pinned_host" if space == "host" else space for space in (source_space, target_space))
+    path = ">".join(PINNED_HOST if space == HOST else space for space in (source_space, target_space))
     copying = machine.device.copies.get(path)
     if copying is None:
         hint = f"paths are {', '.join(machine.device.copies)}"

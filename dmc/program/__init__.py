@@ -3,6 +3,9 @@
 from dmc.program.job import Channel, Job, Kernel, Operand
 from dmc.program.program import (
     ALIGNMENT,
+    DEVICE,
+    HOST,
+    PINNED_HOST,
     Await,
     Buffer,
     Collective,
@@ -23,6 +26,9 @@ from dmc.program.program import (
 
 __all__ = [
     "ALIGNMENT",
+    "DEVICE",
+    "HOST",
+    "PINNED_HOST",
     "Await",
     "Buffer",
     "Channel",

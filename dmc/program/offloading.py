@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dmc.program.program import Move, Program
+from dmc.program.program import DEVICE, HOST, Move, Program
 
 
 def offloaded(program: Program) -> Iterator[Move]:
@@ -16,7 +16,7 @@ def offloaded(program: Program) -> Iterator[Move]:
 
 
 def _leaves(move: Move) -> bool:
-    return move.source.space == "device" and move.target.space != "device"
+    return move.source.space == DEVICE != move.target.space
 
 
 def offloaded_bytes(program: Program) -> int:
@@ -26,6 +26,6 @@ def offloaded_bytes(program: Program) -> int:
 
 def fetched_bytes(program: Program) -> int:
     """The bytes of state that waits in host memory between steps, and that a step moves to the device, and back."""
-    state = {slot.range for slot in program.slots if slot.range.space == "host"}
+    state = {slot.range for slot in program.slots if slot.range.space == HOST}
     moves = (command for command in program.commands if isinstance(command, Move))
     return sum(move.source.length for move in moves if move.source in state)

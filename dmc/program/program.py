@@ -12,6 +12,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Space = Literal["device", "pinned_host", "host"]
+# The device's memory; host memory that it reaches, once for each call in flight; and such that keeps its content.
+DEVICE: Space = "device"
+PINNED_HOST: Space = "pinned_host"
+HOST: Space = "host"
 Queue = Literal["compute", "comm", "copy_in", "copy_out"]
 CollectiveKind = Literal[
     "all_gather", "all_reduce", "all_to_all", "broadcast", "permute", "recv", "reduce_scatter", "send"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from dmc.program import Await, Buffer, Job, Program, Range, Record
+from dmc.program import DEVICE, HOST, Await, Buffer, Job, Program, Range, Record
 from dmc.program.categories import CATEGORIES
 from dmc.program.labels import short
 from dmc.program.offloading import offloaded
-from dmc.runtime.rank_memory import DEVICE, HOST, RankMemory
+from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.report import Report
 
 if TYPE_CHECKING:

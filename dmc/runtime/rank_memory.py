@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.program import Buffer, Move, Space
+from dmc.program import DEVICE, Buffer, Move, Space
 from dmc.program.categories import CATEGORIES
 from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
-DEVICE: Space = "device"
-HOST: Space = "host"
 _LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
 _NO_MODULE = "outside modules"
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program import Job, Program, Slot, Space
+from dmc.program import DEVICE, HOST, Job, Program, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import DEVICE, HOST, SHARED, Places, PlannedReading, typed
+from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.signature import Signature
 from dmc.runtime.stamps import Stamps, own_ns

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmc.errors import ArtifactError
-from dmc.program import Slot, Space
+from dmc.program import PINNED_HOST, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.calls import RUN_AHEAD
 from dmc.runtime.cuda_streams import CudaStreams
@@ -18,7 +18,6 @@ from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
 from dmc.runtime.variant import Executable
 
-_PINNED: Space = "pinned_host"
 Work: TypeAlias = Callable[..., None]
 # What makes of some work what launches it.
 Capture: TypeAlias = Callable[[Work], Callable[[], None]]
@@ -43,13 +42,13 @@ class Replayed:
         whether others follow its progress."""
         self.program = program = own.job.programs[rank]
         places, signature = Places([program]), own.signature
-        self.inputs = slots_of(places, (*signature.controls, *signature.batch), _PINNED)
-        self.outputs = slots_of(places, signature.outputs, _PINNED)
+        self.inputs = slots_of(places, (*signature.controls, *signature.batch), PINNED_HOST)
+        self.outputs = slots_of(places, signature.outputs, PINNED_HOST)
         self.flights: list[Flight] = []
         self._calls = 0
         for _ in range(RUN_AHEAD):
-            host = device.allocate_pinned(program.arenas[_PINNED])
-            bases: dict[Space, int] = {**shared, _PINNED: host.ptr}
+            host = device.allocate_pinned(program.arenas[PINNED_HOST])
+            bases: dict[Space, int] = {**shared, PINNED_HOST: host.ptr}
             work, progress = partial(issue, program, own.code, bases, device), None
             if has_peers:
                 progress = Progress(device, program)

@@ -12,9 +12,8 @@ from dmc.analysis.memory.attributes import stated_offset, stated_scratch_offset
 from dmc.analysis.memory.plan import kept_allocations, scratch_of
 from dmc.analysis.storage.allocation import Allocation, Sharing
 from dmc.analysis.storage.sharing import share
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.storage.storages import Storage
-from dmc.program import Space
+from dmc.program import DEVICE, Space
 from dmc.program.labels import short
 
 

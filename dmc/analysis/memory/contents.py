@@ -15,12 +15,12 @@ from dmc._mlir import func, ir
 from dmc.analysis.memory.attributes import ARENAS, COPIED, SCRATCH_OFFSET, stated_offset, stated_scratch_offset
 from dmc.analysis.memory.handles import told_movement
 from dmc.analysis.storage.pieces import is_view, piece_offset
-from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST, argument_spaces
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.analysis.storage.storages import member_offsets, value_bytes
 from dmc.dialect.labels import place_of
 from dmc.dialect.movement import delivered, movement_of
 from dmc.errors import ProofError
-from dmc.program import Range
+from dmc.program import DEVICE, PINNED_HOST, Range
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
 from dmc.step_function import STATE_ROLES, arguments, mutated_state

@@ -8,8 +8,8 @@ from dmc._mlir import func
 from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.memory.buffers import Held, buffers_of
 from dmc.analysis.memory.packing import Block, live_bytes
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.errors import MemoryCapError
+from dmc.program import DEVICE
 from dmc.program.labels import short
 
 UNKNOWN = "-"

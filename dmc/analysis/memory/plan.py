@@ -10,8 +10,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.memory.packing import Block, lower_bound, pack
 from dmc.analysis.storage.allocation import Sharing
 from dmc.analysis.storage.sharing import share
-from dmc.analysis.storage.spaces import DEVICE, HOST, PINNED_HOST
-from dmc.program import aligned
+from dmc.program import DEVICE, HOST, PINNED_HOST, aligned
 from dmc.step_function import STATE_ROLES, Port, arguments, outputs
 
 _SPACES = (DEVICE, PINNED_HOST, HOST)

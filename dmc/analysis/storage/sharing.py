@@ -13,10 +13,10 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.allocation import Sharing
 from dmc.analysis.storage.pointwise import Pairs, in_place_pairs
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.storage.state import join_state
 from dmc.analysis.storage.storages import member_offsets, storages, value_bytes
 from dmc.dialect.movement import movement_of
+from dmc.program import DEVICE
 from dmc.step_function import functions, symbol
 
 

@@ -14,12 +14,9 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.program import Space, aligned
+from dmc.program import DEVICE, HOST, PINNED_HOST, Space, aligned
 from dmc.step_function import STATE_ROLES, Port, arguments, find_step
 
-DEVICE: Space = "device"
-PINNED_HOST: Space = "pinned_host"
-HOST: Space = "host"
 SPACE = "dm.space"
 
 

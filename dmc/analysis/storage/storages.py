@@ -14,11 +14,11 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.storage.fixed import fixed_offsets
 from dmc.analysis.storage.pieces import is_view, piece_offset
-from dmc.analysis.storage.spaces import DEVICE, HOST, argument_spaces
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.errors import DmcError
-from dmc.program import Space
+from dmc.program import DEVICE, HOST, Space
 from dmc.step_function import arguments, mutated_state
 
 

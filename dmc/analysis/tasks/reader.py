@@ -11,12 +11,12 @@ from dmc._mlir import func, ir
 from dmc.analysis.labels.storages import label_of_op
 from dmc.analysis.storage.pieces import is_view
 from dmc.analysis.storage.pointwise import in_place_pairs, is_whole_composite
-from dmc.analysis.storage.spaces import DEVICE, argument_spaces
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.analysis.tasks.costs import TaskCosts, moved_bytes
 from dmc.analysis.tasks.graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.tasks.storages import TaskStorages, aligned_bytes
 from dmc.errors import DmcError
-from dmc.program import Space
+from dmc.program import DEVICE, Space
 from dmc.program.labels import short
 from dmc.step_function import Port, arguments, find_step, functions, mutated_state, symbol
 

@@ -10,8 +10,8 @@ from dmc.analysis.memory.attributes import write_places
 from dmc.analysis.memory.peak import over_the_cap
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import memory_cap_of
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.passes.base import Pass
+from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 

@@ -8,10 +8,10 @@ from functools import reduce
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.storage.spaces import DEVICE, HOST, PINNED_HOST, argument_spaces
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.dialect.labels import Label, put_label
 from dmc.passes.base import Pass
-from dmc.program import Space
+from dmc.program import DEVICE, HOST, PINNED_HOST, Space
 from dmc.step_function import HOST_ROLES, arguments, find_step, mutated_state, outputs
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.errors import DmcError
+from dmc.program import DEVICE
 
 # The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.
 Lane = tuple[str, str]

@@ -21,7 +21,7 @@ from dmc.dialect.collectives import permute_sources_and_targets
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
-from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
+from dmc.program import PINNED_HOST, Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
 from dmc.step_function import Port, arguments, mutated_state, outputs
 
 COMPUTE = "compute"
@@ -96,7 +96,7 @@ class _Lowering:
             self.commands.append(Move(self.lane(COMPUTE), source, slot, argument.name))
         for port in outputs(step):
             where = self.places[terminator.operands[port.index]]
-            if where.space != "pinned_host":
+            if where.space != PINNED_HOST:
                 fact = f"output '{port.name}' is in {where.space} memory, which the host does not read"
                 raise DmcError(terminator, fact, "run dm-copy-ports")
             type_ = operand_of(port.type)

@@ -8,7 +8,6 @@ from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.keeping import keeping_of
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.errors import MemoryCapError
@@ -22,6 +21,7 @@ from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, wanted
 from dmc.passes.shared.starts import starts_of_returns
 from dmc.passes.shared.trials import copy_of
+from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 _TRIES = 6  # at most this many choices are planned until one fits,

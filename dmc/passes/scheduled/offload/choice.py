@@ -14,7 +14,7 @@ from math import inf
 
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.storage.spaces import DEVICE, waiting_bytes
+from dmc.analysis.storage.spaces import waiting_bytes
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
@@ -26,6 +26,7 @@ from dmc.passes.scheduled.offload.copies import hidden, visits_of
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
 from dmc.passes.shared.trials import copy_of
+from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 _SPREAD = ",dm-hoist-start,dm-sink-wait"  # What runs between dm-keep and dm-schedule.

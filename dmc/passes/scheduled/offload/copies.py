@@ -10,9 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.machine import Machine, move_ns
 from dmc.passes.scheduled.offload.trips import Trip
+from dmc.program import DEVICE, PINNED_HOST
 
 
 @dataclass(frozen=True)

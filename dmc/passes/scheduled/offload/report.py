@@ -6,11 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.machine import Machine, move_ns
 from dmc.passes.scheduled.offload.trips import Trip
 from dmc.passes.shared.report import print_table, starred
+from dmc.program import DEVICE, PINNED_HOST
 
 HEAD = ("results of", "values", "bytes", "µs not touched", "µs of copies", "decision")
 

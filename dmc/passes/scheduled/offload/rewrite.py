@@ -8,12 +8,12 @@ from itertools import count
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.storage.spaces import DEVICE, PINNED_HOST
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import Label, kernel_label_of, put_label
 from dmc.passes.scheduled.offload.copies import Visit
 from dmc.passes.scheduled.offload.trips import Trip, task_at
 from dmc.passes.shared.second_copies import SecondCopies, base_of, erase_unread, views_in
+from dmc.program import DEVICE, PINNED_HOST
 
 
 def rewrite(graph: TaskGraph, visits: Sequence[Visit]) -> None:

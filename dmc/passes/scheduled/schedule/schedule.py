@@ -12,7 +12,6 @@ from dmc.analysis.memory.attributes import write_places
 from dmc.analysis.memory.peak import over_the_cap
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
-from dmc.analysis.storage.spaces import DEVICE
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import Footprint, footprint
 from dmc.analysis.tasks.graph import Followers, TaskGraph, check_order
@@ -25,6 +24,7 @@ from dmc.passes.scheduled.schedule.movements import place_movements
 from dmc.passes.scheduled.schedule.picks import frees_first
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.report import Limit, print_reasons
+from dmc.program import DEVICE
 
 _UNTOLD = 1e-3  # of a step's time: less than the timing model can tell
 _TRIES = 3  # at most this many caps are tried until dm-plan-memory can place the order under the requested one
