@@ -22,19 +22,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from bench.gpu_clock import clocked
-from bench.gpu_models import MODELS
+from bench.gpu_models import MODELS, empty, labelled
 from bench.gpu_peers import CLIP, DECAY, RATE, peer
-from bench.gpu_step import start
+from bench.gpu_step import load, start
 from bench.packed import PACKED, read_packed, write_packed
 from bench.record import write_record
-from tests.models.case import masked_batch, token_batch
+from tests.models.case import masked_batch
 
 RESULTS = Path(__file__).parent / "results" / "gpu_memory.json"
 CAP, DROPOUT, COMPARED = 40 << 30, 0.1, 4
+# At most so many bytes of code and libraries are beside the arena.
 _BESIDE = 512 << 20
 # Those tried with torch.compile: the larger does not fit, the smaller does. dmc takes the larger, and twice that.
 TRIED = {"gpt2_355m": (28, 24), "bert_large": (64, 56)}
@@ -101,8 +101,7 @@ def batch_of(model: str, size: int) -> Mapping[str, torch.Tensor]:
     """A batch of so many sequences."""
     if model == "bert_large":
         return masked_batch(0, size, 512, 30522, 103)
-    tokens, _ = token_batch(0, size, 1024, 50257)
-    return {"input_ids": tokens, "labels": tokens.clone()}
+    return labelled(0, size, 1024, 50257)
 
 
 def _path(directory: Path, model: str, system: str, batch: int, cap: int) -> Path:
@@ -115,12 +114,8 @@ def prepare(model: str, system: str, batch: int, cap: int, directory: Path) -> N
     from dmc.api import compile_artifact
 
     begin, path = time.perf_counter(), _path(directory, model, system, batch, cap)
-    net = MODELS[model].build(DROPOUT)
-    for parameter in net.parameters():
-        # Memory that is never written takes up none.
-        parameter.data = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
     artifact = compile_artifact(
-        net,
+        empty(MODELS[model].build(DROPOUT)),
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=batch_of(model, batch),
         precision="bf16-mixed",
@@ -184,10 +179,7 @@ def _torch(model: str, batch: int, cap: int) -> Result:
     _, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction(cap / total)
     step, net = peer("compile", model, DROPOUT)
-    values = start(model)
-    with torch.no_grad():
-        for name, parameter in net.named_parameters(remove_duplicate=False):
-            parameter.copy_(torch.from_numpy(values[name]))
+    load(net, start(model))
     given = {name: value.cuda() for name, value in batch_of(model, batch).items()}
     losses = tuple(float(step(given)) for _ in range(COMPARED))
     step_ms, _ = clocked(lambda _: step(given))
@@ -201,7 +193,6 @@ def _is_right(result: Mapping[str, Any], results: list[dict[str, Any]]) -> bool:
         return True
     if result["error"]:
         return False
-    # Beside the arena there are code, library handles and the context.
     is_as_planned = 0 <= result["device_bytes"] - result["planned"] <= _BESIDE
     others = [each for each in results if each["model"] == result["model"] and each["batch"] == result["batch"]]
     agrees = all(each["losses"] == result["losses"] for each in others if each["system"] != "compile")

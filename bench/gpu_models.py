@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from torch import nn
@@ -45,9 +46,7 @@ def _gpt2(layers: int, width: int, heads: int) -> Model:
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config, **dropouts)).train()
 
     weights = 12 * layers * width**2 + 50257 * width
-    return Model(
-        build, lambda seed: _labelled(seed, 16, 1024, 50257), _flops(weights, 16384, layers, width, 1024, True)
-    )
+    return Model(build, lambda seed: labelled(seed, 16, 1024, 50257), _flops(weights, 16384, layers, width, 1024, True))
 
 
 def _bert_large(dropout: float) -> nn.Module:
@@ -82,7 +81,8 @@ def _vit(dropout: float) -> nn.Module:
     return transformers.ViTForImageClassification(transformers.ViTConfig(**options)).train()
 
 
-def _labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[str, torch.Tensor]:
+def labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[str, torch.Tensor]:
+    """Random tokens, i64[batch, length], which are their own labels."""
     tokens, _ = token_batch(seed, batch, length, vocabulary)
     return {"input_ids": tokens, "labels": tokens.clone()}
 
@@ -90,6 +90,13 @@ def _labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[st
 def _images(seed: int) -> Mapping[str, torch.Tensor]:
     images, labels = image_batch(seed, 128, 224, 1000)
     return {"pixel_values": images, "labels": labels}
+
+
+def empty(net: nn.Module) -> nn.Module:
+    """The model with parameters of zero, which take up no memory until they are written, and pack well."""
+    for parameter in net.parameters():
+        parameter.data = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
+    return net
 
 
 MODELS: Mapping[str, Model] = {
@@ -102,7 +109,7 @@ MODELS: Mapping[str, Model] = {
     ),
     "llama_1b": Model(
         _llama,
-        lambda seed: _labelled(seed, 4, 2048, 32000),
+        lambda seed: labelled(seed, 4, 2048, 32000),
         _flops(22 * (2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 5632) + 32000 * 2048, 8192, 22, 2048, 2048, True),
         dropout=0.0,
     ),

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from bench.gpu_clock import clocked
-from bench.gpu_models import MODELS
+from bench.gpu_models import MODELS, empty
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
 from bench.packed import PACKED, load_packed, write_packed
 from bench.record import write_record
@@ -116,12 +116,8 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
     from dmc.cli.tune import write_candidates
 
     begin = time.perf_counter()
-    net = MODELS[model].build(dropout)
-    for parameter in net.parameters():
-        # Memory that is never written takes up none.
-        parameter.data = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
     artifact = compile_artifact(
-        net,
+        empty(MODELS[model].build(dropout)),
         loss=MODELS[model].loss,
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=MODELS[model].batch(0),
@@ -205,7 +201,7 @@ def _peer(system: str, model: str, dropout: float, batches: Batches) -> Result:
     begin = time.perf_counter()
     step, net = peer(system, model, dropout)
     if system != "hand":
-        _load(net, start(model))
+        load(net, start(model))
     pinned = [{name: value.pin_memory() for name, value in batch.items()} for batch in batches]
 
     def run(index: int) -> torch.Tensor:
@@ -245,7 +241,8 @@ def start(model: str) -> Mapping[str, np.ndarray]:
     return found
 
 
-def _load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:
+def load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:
+    """Copies values into the parameters of these names."""
     with torch.no_grad():
         for name, parameter in net.named_parameters(remove_duplicate=False):
             parameter.copy_(torch.from_numpy(values[name]))

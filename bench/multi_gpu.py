@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from bench.gpu_clock import clocked
-from bench.gpu_models import MODELS
+from bench.gpu_models import MODELS, empty
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.gpu_step import start
 from bench.multi_gpu_peers import MODEL, PEERS, mean, peer_step
@@ -108,12 +108,9 @@ def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path) 
     path, begin = _path(directory, plan, ranks, batch, dropout), time.perf_counter()
     if path.exists():
         return
-    net = MODELS[MODEL].build(dropout)
-    for parameter in net.parameters():
-        parameter.data.zero_()
     mesh, ways = dmc.Mesh(dp=ranks), {"dp": dmc.plans.data_parallel, "zero2": dmc.plans.zero2}
     artifact = compile_artifact(
-        net,
+        empty(MODELS[MODEL].build(dropout)),
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=batch_of(0, ranks * batch),
         precision="bf16-mixed",

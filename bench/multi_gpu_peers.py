@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, RATE
-from bench.gpu_step import start
+from bench.gpu_step import load, start
 
 MODEL = "gpt2_124m"
 # The systems, and which plan each is an example of.
@@ -33,7 +32,7 @@ def peer_step(system: str, ranks: int, dropout: float) -> Step:
     if ranks > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
     net = MODELS[MODEL].build(dropout).cuda()
-    _load(net, start(MODEL))
+    load(net, start(MODEL))
     run: Any = net
     if ranks > 1 and system == "ddp":
         run = torch.compile(DistributedDataParallel(net, gradient_as_bucket_view=True))
@@ -58,9 +57,3 @@ def peer_step(system: str, ranks: int, dropout: float) -> Step:
         return loss.detach()
 
     return step
-
-
-def _load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:
-    with torch.no_grad():
-        for name, parameter in net.named_parameters(remove_duplicate=False):
-            parameter.copy_(torch.from_numpy(values[name]))

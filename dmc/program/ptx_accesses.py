@@ -212,9 +212,8 @@ class _Body:
         made = [name for name in _names(each.operands[:1]) if not name.startswith("%p")]
         if each.is_load:
             return self._loaded(made, each)
-        return _Flow(
-            made, _names(each.operands[1:]), self._named(each.operands[1:]) & self.maps if self.maps else self.maps
-        )
+        operands = each.operands[1:]
+        return _Flow(made, _names(operands), self._named(operands) & self.maps)
 
     def _loaded(self, made: Sequence[str], load: _Instruction) -> _Flow | None:
         if load.space == "param" and (named := self._named(_NAME.findall(load.operands[1]))):

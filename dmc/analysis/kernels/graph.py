@@ -12,7 +12,7 @@ from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
-from dmc.walk import loop_kinds, walk
+from dmc.walk import is_parallel, walk
 
 
 class Kind(Enum):
@@ -102,16 +102,12 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
         hint = "run dm-unroll-loops and dm-inline-composites first"
         raise DmcError(op, "cannot be part of a kernel: a step must be straight-line code here", hint)
     makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view(op)
-    is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and _is_parallel(op))
+    is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and is_parallel(op))
     if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
         return Kind.CONSTANT
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR
     return Kind.VIEW if is_view(op) else Kind.COMPUTE
-
-
-def _is_parallel(op: ir.Operation) -> bool:
-    return "reduction" not in loop_kinds(op)
 
 
 def _is_for_products(op: ir.Operation, inlined: set[ir.Operation]) -> bool:

@@ -93,7 +93,7 @@ def _multi_margin(
     if weight is not None:
         over = over * torch.where(own, weight, 0.0).sum(1, keepdim=True)
     terms = torch.where(own, 0.0, over).sum(1) / rows.shape[1]
-    terms = terms + _no_slope(rows, active | (own & active.any(1, keepdim=True)))
+    terms = terms + _zero_slopes(rows, active | (own & active.any(1, keepdim=True)))
     known = (target.reshape(-1) >= 0) & (target.reshape(-1) < rows.shape[1])
     terms = torch.where(known, terms, math.nan)
     if reduction == _MEAN:
@@ -112,7 +112,7 @@ def _multilabel_margin(random: Randomness, x: Tensor, target: Tensor, reduction:
     against = counted.unsqueeze(2) & ~hit.any(1, keepdim=True)
     active = against & (over > 0.0)
     terms = torch.where(against, over, 0.0).sum((1, 2)) / rows.shape[1]
-    terms = terms + _no_slope(rows, active.any(1) | (hit & active.any(2, keepdim=True)).any(1))
+    terms = terms + _zero_slopes(rows, active.any(1) | (hit & active.any(2, keepdim=True)).any(1))
     if reduction == _MEAN:
         return terms.mean()
     return terms.sum() if reduction == _SUM else terms.reshape(x.shape[:-1])
@@ -123,8 +123,9 @@ def _positive(x: Tensor) -> Tensor:
     return torch.where(x > 0.0, x, 0.0)
 
 
-def _no_slope(rows: Tensor, sloped: Tensor) -> Tensor:
-    """Zero for each row. PyTorch multiplies all slopes, also those of zero, by a gradient that may not be finite."""
+def _zero_slopes(rows: Tensor, sloped: Tensor) -> Tensor:
+    """Zero for each row, with slopes of zero where there is none. PyTorch multiplies these, too, by a gradient that may
+    not be finite."""
     return torch.where(sloped, 0.0, rows.nan_to_num(0.0, 0.0, 0.0) * 0.0).sum(1)
 
 

@@ -8,7 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.walk import loop_kinds, reads, walk
+from dmc.walk import is_parallel, reads, walk
 
 _GENERIC = "linalg.generic"
 
@@ -66,7 +66,7 @@ def _key(op: ir.Operation) -> object:
     if op.name != _GENERIC or not all(isinstance(value.type, ir.RankedTensorType) for value in op.operands):
         return None
     written = _maps(op)[len(op.operands) - len(op.results) :]
-    is_reduction = _is_reduction(op)
+    is_reduction = not is_parallel(op)
     if any(each != written[0] for each in written[1:]):
         return None
     arguments = list(op.regions[0].blocks[0].arguments)[len(op.operands) - len(op.results) :]
@@ -97,7 +97,7 @@ def _merged(ops: Sequence[ir.Operation]) -> None:
     outputs: list[Operand] = []
     kept: list[ir.Value] = []
     # Generics that are merged have the same loops.
-    is_reduction = _is_reduction(ops[0])
+    is_reduction = not is_parallel(ops[0])
     for op in ops:
         count = len(op.operands) - len(op.results)
         operands = list(zip(op.operands, _maps(op), strict=True))
@@ -186,7 +186,3 @@ def _maps(op: ir.Operation) -> list[ir.AffineMap]:
 
 def _is_identity(each: ir.AffineMap) -> bool:
     return each == ir.AffineMap.get_identity(each.n_dims)
-
-
-def _is_reduction(op: ir.Operation) -> bool:
-    return "reduction" in loop_kinds(op)
