@@ -60,7 +60,8 @@ class Room:
 
 def compared(device: Any, candidates: Candidates) -> Iterator[tuple[str, str, str | None]]:
     """Kernel and label of each candidate, each launched once, and how its results differ from the first one's; None
-    where they are as good. For tools that watch what code does. Needs the device for itself.
+    where they are as good. For tools that watch what code does. Needs the device for itself. Raises DmcError for a
+    candidate that does not launch.
     """
     code = _loaded(device, candidates.tunables, candidates)
     for tunable in candidates.tunables:

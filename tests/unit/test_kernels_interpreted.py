@@ -275,6 +275,22 @@ def test_the_gradient_of_ignored_rows_is_that_of_pytorch(targets: list[int]) -> 
     assert_right(wanted, (torch.ones([]), logits, target))
 
 
+@pytest.mark.parametrize("factor", [math.inf, -math.inf, math.nan])
+def test_the_gradient_by_one_that_is_not_finite_is_that_of_pytorch(factor: float) -> None:
+    _, backward, both = cross_entropy(4, 40, "f32", ignore_index=-100)
+    dloss, logits, target, level = implementation_of(backward).sample(backward, Draws.of(0))
+    dloss, target = torch.full_like(dloss, factor), torch.tensor([3, 39, -100, 0])
+    leaf = logits.clone().requires_grad_()
+    functional.cross_entropy(leaf, target, reduction="sum").backward(torch.tensor(factor))
+    assert leaf.grad is not None and leaf.grad[0, 3].isnan()
+    for wanted, operands in ((backward, (dloss, logits, target, level)), (both, (dloss, logits, target))):
+        recipe_of = implementation_of(wanted)
+        recipe = recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0])
+        *_, made = interpret(wanted, recipe, operands)
+        torch.testing.assert_close(made, leaf.grad, equal_nan=True)
+        assert_right(wanted, operands)
+
+
 def test_updates_of_many_tensors() -> None:
     tensors, copies = (f32(3, 700), f32(5)), (TensorType("bf16", (3, 700)), TensorType("bf16", (5,)))
     scalars = (SCALAR, SCALAR, TensorType("i1", ()), SCALAR, SCALAR)

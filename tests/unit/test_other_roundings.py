@@ -82,6 +82,16 @@ def test_exact_operations_are_left_alone() -> None:
     assert not torch.equal(changed, values.exp())
 
 
+def test_an_error_may_be_on_either_side_of_the_exact_result() -> None:
+    values = torch.tensor([1e8, 1.0, -1e8])
+    assert (float(values.sum()), float(values.double().sum())) == (0.0, 1.0)
+    found: set[float] = set()
+    for seed in range(8):
+        with OtherRoundings(seed):
+            found.add(float(values.sum()))
+    assert found == {0.0, 2.0}
+
+
 def test_only_the_given_types_are_rounded_otherwise() -> None:
     values = torch.tensor([1.0, 2.0, 5.0])
     with OtherRoundings(0, NARROW):

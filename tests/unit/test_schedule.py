@@ -43,6 +43,19 @@ def test_a_schedule_means_the_same_and_is_never_worse(seed: int) -> None:
             np.testing.assert_array_equal(result, reference)
 
 
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", [20, 36, 50, 64, 92, 115])
+def test_memory_under_a_cap_buys_time(seed: int) -> None:
+    """In each of these modules an order that is faster by less than 0.1 % takes more memory than the one given."""
+    module = random_module(seed, 10 + seed % 60)
+    Schedule(machine=MACHINE).run(module)
+    before = graph_of(module)
+    Schedule(machine=MACHINE, memory_cap=1 << 40).run(module)
+    after = graph_of(module)
+    assert timeline(before, before.order).total <= 1.001 * timeline(after, after.order).total
+    assert footprint(after, after.order).peak <= footprint(before, before.order).peak
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), percent=st.integers(60, 200))
 def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:

@@ -178,8 +178,17 @@ def test_margins() -> None:
         _same_by_rule(aten.multilabel_margin_loss.default, x, several, reduction)
 
 
-def _same_by_rule(target: Any, x: Tensor, *options: Any) -> None:
-    assert_same(lambda each: by_rule(target, each, *options), lambda each: target(each, *options), x)
+@pytest.mark.parametrize("factor", [NAN, INF])
+def test_margins_by_gradients_that_are_not_finite(factor: float) -> None:
+    x = torch.tensor([[-2.0, 0.0, 1.0], [0.5, 3.0, -1.0], [INF, 0.0, 1.0]])
+    target, several = torch.tensor([2, 1, 1]), torch.tensor([[2, -1, 0], [1, 0, -1], [0, 1, -1]])
+    for p in (1, 2):
+        _same_by_rule(aten.multi_margin_loss.default, x, target, p, 0.5, factor=factor)
+    _same_by_rule(aten.multilabel_margin_loss.default, x, several, factor=factor)
+
+
+def _same_by_rule(target: Any, x: Tensor, *options: Any, factor: float = 1.0) -> None:
+    assert_same(lambda each: by_rule(target, each, *options) * factor, lambda each: target(each, *options) * factor, x)
 
 
 def test_a_leaky_unit_at_rest() -> None:

@@ -24,7 +24,7 @@ from dmc.lowering.native import kernel_key, native_kernels, ways_of
 from dmc.program import Job, Kernel, Operand
 from dmc.program.code import Binding, DeviceCode, Dispatch, Matrix, Place, Product
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Choice, Table, Tunable, algorithm_of, label_of
-from dmc.runtime.tuner import difference, drawn, tune
+from dmc.runtime.tuner import compared, difference, drawn, tune
 from dmc.target import CUDA
 
 COUNT = 1000
@@ -105,6 +105,14 @@ def test_the_fastest_that_is_right_is_chosen() -> None:
     assert choice.types == "1000xf32 -> 1000xf32"
     assert [each.partition(":")[0] for each in refused] == ["wrong", "short", "refused"]
     assert "differs by 5.0e-01" in refused[0] and "not finite" in refused[1] and "does not launch" in refused[2]
+
+
+def test_candidates_are_compared_by_one_launch_each() -> None:
+    device = Device({})
+    found = list(compared(device, Candidates((_tunable("first", "other", "wrong"),), {})))
+    assert [each[:2] for each in found] == [("doubled", label) for label in ("first", "other", "wrong")]
+    assert [fact for _, _, fact in found] == [None, None, "result 0 differs by 5.0e-01"]
+    assert device.issued == ["first", "other", "wrong"]
 
 
 def test_each_launch_takes_the_next_of_several_sets() -> None:
