@@ -50,6 +50,7 @@ class Bytes(nn.Module):
         made += [a // divisor, a % divisor, torch.div(a, divisor, rounding_mode="trunc"), a**2, a**3]
         made += [*_arithmetic(u, v), *_comparisons(u, v), *_sums(u, v), (u + a).int(), u >> 3]
         made += [each.int() for each in (short, short * short, -short, short + u, short * a, short - a.int())]
+        made += [torch.full_like(u, 200), torch.zeros_like(u) + v, torch.full((), 200, dtype=torch.uint8)]
         # The gradient of a power computes with its exponent.
         return ((self.scale ** shift[:6]) * u[:6].float()).sum(), made
 
