@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn import functional
 
 from dmc.errors import DmcError
-from dmc.kernels.implementation import Candidate, candidate, implementation_of
+from dmc.kernels.implementation import candidate, implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
+from tests.interpreted_kernels import FEW, SCALAR, SEED, assert_right, f32
 from tests.triton_interpreter import interpret
-
-# Norm of the error ÷ norm of the reference; a narrow result is rounded once, and what it is made of may be, too.
-TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 6e-3}
-# Where the exact gradient is zero, as that of scores of a single column.
-FLOOR = 1e-6
-SCALAR, SEED = TensorType("f32", ()), TensorType("i64", ())
-# A few examples of many shapes: the interpreter is slow.
-FEW = settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
-
-
-def f32(*shape: int) -> TensorType:
-    return TensorType("f32", shape)
-
-
-def assert_right(wanted: Problem, operands: tuple[Tensor, ...] | None = None, tuned: Candidate | None = None) -> None:
-    """Interprets the first candidate and compares every result with the reference: where it is NaN or infinite, too."""
-    implementation = implementation_of(wanted)
-    operands = implementation.sample(wanted, Draws.of(0)) if operands is None else operands
-    recipe = implementation.recipe(wanted, tuned or implementation.candidates(wanted)[0])
-    made = interpret(wanted, recipe, operands)
-    for result, exact in zip(made, implementation.reference(wanted, operands), strict=True):
-        assert result.shape == exact.shape
-        finite = exact.isfinite()
-        torch.testing.assert_close(result[~finite].double(), exact[~finite], equal_nan=True)
-        error = (result[finite].double() - exact[finite]).norm()
-        assert error <= TOLERANCE[result.dtype] * exact[finite].norm() + FLOOR, (str(wanted), float(error))
 
 
 def attention(
@@ -205,90 +178,6 @@ def test_normalisation_of_rows_that_are_not_finite() -> None:
     operands[0][1, 3] = math.inf
     operands[0][2, 0] = math.nan
     assert_right(wanted, operands)
-
-
-def cross_entropy(rows: int, classes: int, dtype: str, **options: Parameter) -> tuple[Problem, ...]:
-    logits, target, level = TensorType(dtype, (rows, classes), (classes + 5, 1)), TensorType("i64", (rows,)), f32(rows)
-    options = {"ignore_index": 1, "label_smoothing": 0.0, **options}
-    name = "softmax_cross_entropy"
-    return (
-        problem(name, (logits, target), (SCALAR, level), **options),
-        problem(f"{name}_backward", (SCALAR, logits, target, level), (logits,), **options),
-        problem(f"{name}_both", (SCALAR, logits, target), (SCALAR, level, logits), **options),
-    )
-
-
-@FEW
-@given(
-    st.integers(2, 7), st.sampled_from([3, 4096, 5000]), st.sampled_from(["f32", "bf16"]), st.sampled_from([0.0, 0.1])
-)
-def test_cross_entropy(rows: int, classes: int, dtype: str, smoothing: float) -> None:
-    for each in cross_entropy(rows, classes, dtype, label_smoothing=smoothing):
-        assert_right(each)
-
-
-@pytest.mark.parametrize(("classes", "width"), [(3, 64), (4096, 4160), (4099, 4160)])
-def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, width: int) -> None:
-    for wanted in cross_entropy(3, classes, "bf16", label_smoothing=0.1)[1:]:
-        results = (*wanted.results[:-1], TensorType("bf16", (3, width)))
-        assert_right(replace(wanted, results=results))
-        recipe_of, given = implementation_of(wanted), implementation_of(wanted).sample(wanted, Draws.of(0))
-        padded = replace(wanted, results=results)
-        made = interpret(padded, recipe_of.recipe(padded, recipe_of.candidates(padded)[0]), given)[-1]
-        plain = interpret(wanted, recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0]), given)[-1]
-        assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
-
-
-def test_the_gradient_replaces_the_logits_only_where_each_element_has_the_place_of_its_logit() -> None:
-    _, wanted, _ = cross_entropy(3, 4100, "f32")
-    kernel = implementation_of(wanted)
-    given, recipe = kernel.sample(wanted, Draws.of(0)), kernel.recipe(wanted, kernel.candidates(wanted)[0])
-    (apart,) = interpret(wanted, recipe, given)
-    (in_place,) = interpret(wanted, recipe, given, recipe.in_place)
-    assert recipe.in_place == ((0, 1),) and torch.equal(in_place, apart)
-    narrow = TensorType("bf16", (3, 4100), wanted.operands[1].strides)
-    for result in (TensorType("f32", (3, 4100)), TensorType("bf16", (3, 4105), (8210, 1)), narrow):
-        assert not kernel.recipe(replace(wanted, results=(result,)), kernel.candidates(wanted)[0]).in_place
-
-
-def test_cross_entropy_of_targets_out_of_range_and_rows_that_are_not_finite() -> None:
-    forward, _, both = cross_entropy(5, 40, "f32", ignore_index=-100)
-    logits, target = implementation_of(forward).sample(forward, Draws.of(0))
-    logits[0], logits[1, 3], logits[2, :7] = -math.inf, math.inf, -math.inf
-    target[:] = torch.tensor([2, 3, 9, 40, -100])
-    assert_right(forward, (logits, target))
-    assert_right(both, (torch.ones([]), logits, target))
-
-
-@pytest.mark.parametrize("targets", [[-100, -100, 3, -100], [-100] * 4], ids=["one", "none"])
-def test_the_gradient_of_ignored_rows_is_that_of_pytorch(targets: list[int]) -> None:
-    *_, wanted = cross_entropy(4, 40, "f32", ignore_index=-100)
-    _, logits, _ = implementation_of(wanted).sample(wanted, Draws.of(0))
-    logits[0, 3], logits[1, 5], target = math.inf, math.nan, torch.tensor(targets)
-    leaf = logits.clone().requires_grad_()
-    functional.cross_entropy(leaf, target, reduction="sum").backward()
-    recipe_of = implementation_of(wanted)
-    recipe = recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0])
-    *_, made = interpret(wanted, recipe, (torch.ones([]), logits, target))
-    assert leaf.grad is not None and leaf.grad[:2].isnan().all()
-    torch.testing.assert_close(made, leaf.grad, equal_nan=True)
-    assert_right(wanted, (torch.ones([]), logits, target))
-
-
-@pytest.mark.parametrize("factor", [math.inf, -math.inf, math.nan])
-def test_the_gradient_by_one_that_is_not_finite_is_that_of_pytorch(factor: float) -> None:
-    _, backward, both = cross_entropy(4, 40, "f32", ignore_index=-100)
-    dloss, logits, target, level = implementation_of(backward).sample(backward, Draws.of(0))
-    dloss, target = torch.full_like(dloss, factor), torch.tensor([3, 39, -100, 0])
-    leaf = logits.clone().requires_grad_()
-    functional.cross_entropy(leaf, target, reduction="sum").backward(torch.tensor(factor))
-    assert leaf.grad is not None and leaf.grad[0, 3].isnan()
-    for wanted, operands in ((backward, (dloss, logits, target, level)), (both, (dloss, logits, target))):
-        recipe_of = implementation_of(wanted)
-        recipe = recipe_of.recipe(wanted, recipe_of.candidates(wanted)[0])
-        *_, made = interpret(wanted, recipe, operands)
-        torch.testing.assert_close(made, leaf.grad, equal_nan=True)
-        assert_right(wanted, operands)
 
 
 def test_updates_of_many_tensors() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-import dmc.kernels
 from dmc import dialect
 from dmc._mlir import func, ir
 from dmc.analysis.requests.settings import write_settings
@@ -270,35 +268,6 @@ def test_equal_kernels_are_timed_once_and_short_ones_never(context: None) -> Non
     for kernels, names in ((long, ["one_0", "one_1"]), ({"one_1": replace(long["one_1"], traffic=(1 << 20) - 1)}, [])):
         found = candidates_of(module, Job({"rank": 1}, (), kernels, ()))
         assert [each.kernel for each in found.tunables] == names
-
-
-def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tuning.json"
-    with pytest.raises(ArtifactError, match="holds no tuning table"):
-        Table.read(path)
-    Table({"key": Choice("k", "", "fast", {"fast": 1.0})}, "a GPU").write(path)
-    assert Table.read(path).choices["key"].label == "fast"
-    text = json.loads(path.read_text())
-    path.write_text(json.dumps(text).replace('"label": "fast"', '"label": "slow"'))
-    with pytest.raises(ArtifactError, match=r"holds no tuning table .*'slow' was not measured"):
-        Table.read(path)
-    for other, fact in (({"schema": 99}, "is of schema 99"), ({"architecture": "sm_80"}, "for sm_80, expected")):
-        path.write_text(json.dumps({**text, **other}))
-        with pytest.raises(ArtifactError, match=fact):
-            Table.read(path)
-
-
-def test_choices_of_the_later_table_go_first() -> None:
-    ours, users = (Choice("k", "", label, {label: 1.0}) for label in ("ours", "users"))
-    joined = Table({"both": ours, "one": ours}).joined(Table({"both": users, "other": users}))
-    assert joined.choices == {"both": users, "one": ours, "other": users}
-
-
-def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
-    paths = sorted((Path(dmc.kernels.__file__).parent / "tuned").glob("*.json"))
-    assert [path.stem for path in paths] == ["h100", "h200"]
-    for choice in (choice for path in paths for choice in Table.read(path).choices.values()):
-        assert choice.us[choice.label] < 1.03 * min(choice.us.values()), choice
 
 
 def test_candidates_are_compiled_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

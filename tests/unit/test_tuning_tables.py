@@ -1,0 +1,41 @@
+"""The files that hold what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dmc.kernels
+from dmc.errors import ArtifactError
+from dmc.program.tuning import Choice, Table
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.json"
+    with pytest.raises(ArtifactError, match="holds no tuning table"):
+        Table.read(path)
+    Table({"key": Choice("k", "", "fast", {"fast": 1.0})}, "a GPU").write(path)
+    assert Table.read(path).choices["key"].label == "fast"
+    text = json.loads(path.read_text())
+    path.write_text(json.dumps(text).replace('"label": "fast"', '"label": "slow"'))
+    with pytest.raises(ArtifactError, match=r"holds no tuning table .*'slow' was not measured"):
+        Table.read(path)
+    for other, fact in (({"schema": 99}, "is of schema 99"), ({"architecture": "sm_80"}, "for sm_80, expected")):
+        path.write_text(json.dumps({**text, **other}))
+        with pytest.raises(ArtifactError, match=fact):
+            Table.read(path)
+
+
+def test_choices_of_the_later_table_go_first() -> None:
+    ours, users = (Choice("k", "", label, {label: 1.0}) for label in ("ours", "users"))
+    joined = Table({"both": ours, "one": ours}).joined(Table({"both": users, "other": users}))
+    assert joined.choices == {"both": users, "one": ours, "other": users}
+
+
+def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
+    paths = sorted((Path(dmc.kernels.__file__).parent / "tuned").glob("*.json"))
+    assert [path.stem for path in paths] == ["h100", "h200"]
+    for choice in (choice for path in paths for choice in Table.read(path).choices.values()):
+        assert choice.us[choice.label] < 1.03 * min(choice.us.values()), choice
