@@ -81,16 +81,14 @@ class Forward(fx.Interpreter):
 
     def _laid_out(self, n: fx.Node, result: Any) -> Any:
         """A result that lies in memory as eager's, and is a copy where eager's is."""
-        recorded = n.meta.get("val")
+        recorded, first = n.meta.get("val"), n.args[0] if n.args else None
+        is_made = rule_of(n.target) is not None or makes_tensors(n.target)
+        is_view = not is_made and isinstance(first, fx.Node)
+        if is_view and copied_in_eager(result, self.env[first], recorded, first.meta.get("val")):
+            return as_in_eager(result.clone(), recorded)
         # Dropout that is off, and the like, which export takes for a copy.
-        if any(result is self.env[each] for each in n.all_input_nodes):
-            return result
-        if rule_of(n.target) is not None or makes_tensors(n.target):
-            return as_in_eager(result, recorded)
-        first = n.args[0] if n.args else None
-        if isinstance(first, fx.Node) and copied_in_eager(result, self.env[first], recorded, first.meta.get("val")):
-            return result.clone()
-        return result
+        is_operand = any(result is self.env[each] for each in n.all_input_nodes)
+        return as_in_eager(result, recorded) if is_made and not is_operand else result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Composites, regions of another mode, and deferred Python calls, each in its own way."""
