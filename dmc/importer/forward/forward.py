@@ -83,9 +83,10 @@ class Forward(fx.Interpreter):
         """A result that lies in memory as eager's, and is a copy where eager's is."""
         recorded, first = n.meta.get("val"), n.args[0] if n.args else None
         is_made = rule_of(n.target) is not None or makes_tensors(n.target)
-        is_view = not is_made and isinstance(first, fx.Node)
-        if is_view and copied_in_eager(result, self.env[first], recorded, first.meta.get("val")):
-            return as_in_eager(result.clone(), recorded)
+        if isinstance(first, fx.Node) and not is_made:
+            operand, recorded_operand = self.env[first], first.meta.get("val")
+            copies = copied_in_eager(result, operand, recorded, recorded_operand)
+            return as_in_eager(result.clone(), recorded) if copies else result
         # Dropout that is off, and the like, which export takes for a copy.
         is_operand = any(result is self.env[each] for each in n.all_input_nodes)
         return as_in_eager(result, recorded) if is_made and not is_operand else result
