@@ -8,11 +8,13 @@ roundings on the way, says how far a right result may be.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from dmc.verification.other_means import OtherMeans
 from dmc.verification.other_roundings import OtherRoundings
 from tests.fuzz.train import Case, Mode, Trace, by_eager, case_of
 
@@ -72,6 +74,7 @@ def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequen
     if close == CLOSE[torch.float32] and _is_exact(difference, [*wide, *others], expected):
         return False
     eps = close[0] / 50
+    others += [_with_other_roundings(text, mode, seed, OtherMeans(seed)) for seed in range(RUNS)]
     others += [*rounded, *(by_eager(perturbed(case_of(text), eps, seed), mode) for seed in range(RUNS))]
     comparable = _begun_alike(actual, expected, close)
     return all(
@@ -104,9 +107,9 @@ def _in_float64(text: str, mode: Mode) -> list[list[Trace]]:
         return []
 
 
-def _with_other_roundings(text: str, mode: Mode, seed: int) -> list[Trace]:
+def _with_other_roundings(text: str, mode: Mode, seed: int, means: OtherMeans | None = None) -> list[Trace]:
     case = case_of(text)
-    with OtherRoundings(seed):
+    with means or nullcontext(), OtherRoundings(seed):
         return by_eager(case, mode)
 
 
