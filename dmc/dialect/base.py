@@ -6,6 +6,7 @@ read an annotation in a class as a field of the op or attribute; other annotatio
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dmc._mlir import ext, ir
@@ -20,6 +21,18 @@ ir._globals.append_dialect_search_prefix("dmc.dialect")  # pyright: ignore[repor
 
 class DM(ext.Dialect, name="dm"):
     """The dialect; `dmc.dialect.load` loads it into a context."""
+
+    _definitions: ClassVar[bytes] = b""
+
+    @classmethod
+    def _emit_module(cls) -> ir.Module:
+        """The definitions for IRDL, in bytecode after the first time: they are long (`runs.GROUPS`), and always the
+        same."""
+        if not cls._definitions:
+            bytecode = BytesIO()
+            super()._emit_module().operation.write_bytecode(bytecode)
+            cls._definitions = bytecode.getvalue()
+        return ir.Module.parse(cls._definitions)
 
 
 class NoMemoryEffect(ext.Pure.NoMemoryEffect):

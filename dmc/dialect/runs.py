@@ -16,7 +16,7 @@ from typing import Any
 from dmc._mlir import ir
 from dmc.dialect.rules import Violation
 
-# Loading the dialect into a context takes about 5 ms for every 100.
+# Loading the dialect into a context for the first time takes about 5 ms for every 100.
 GROUPS = 256
 
 

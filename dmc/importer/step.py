@@ -21,6 +21,7 @@ from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.python.sharing import check_sharing
+from dmc.importer.torch_internals import without_trace_log
 from dmc.importer.update import Update, first_value, trace_update
 from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
 
@@ -50,6 +51,7 @@ class ImportedStep:
     modules: tuple[str, ...]
 
 
+@without_trace_log()
 def import_step(
     model: nn.Module,
     loss: Loss | None,

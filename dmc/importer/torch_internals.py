@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -45,6 +47,18 @@ VMAP_NESTING = frozenset((ENTER_VMAP, predispatch._vmap_decrement_nesting))
 def compiled_when_called() -> AbstractContextManager[None]:
     """Graphs made inside become Python code when they are first called, which most never are."""
     return _use_lazy_graph_module(True)
+
+
+@contextmanager
+def without_trace_log() -> Generator[None]:
+    """PyTorch describes every tensor that it traces, with a stack of frames, for a log kept on request only."""
+    log = logging.getLogger("torch.__trace")
+    handlers = log.handlers
+    log.handlers = handlers if os.environ.get("TORCH_TRACE") else []
+    try:
+        yield
+    finally:
+        log.handlers = handlers
 
 
 @contextmanager

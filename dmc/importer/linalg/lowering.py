@@ -89,13 +89,26 @@ class TorchModule:
         if use.key not in self.decompositions:
             name = f"{use.composite.name}_{len(self.decompositions)}"
             self.decompositions[use.key] = name
-            names = [argument for argument in use.composite.arguments if argument not in use.parameters]
-
-            def definition(*flat: torch.Tensor) -> Any:
-                return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
-
-            self.add(trace(definition, use.examples()).graph, name)
+            self.add(_definition(use), name)
         return self.decompositions[use.key]
+
+
+# The decompositions that this process traced, by the keys of their uses: many steps have the same.
+_DEFINITIONS: dict[str, fx.Graph] = {}
+_KEPT = 512
+
+
+def _definition(use: Use) -> fx.Graph:
+    if use.key not in _DEFINITIONS:
+        if len(_DEFINITIONS) == _KEPT:
+            _DEFINITIONS.clear()
+        names = [argument for argument in use.composite.arguments if argument not in use.parameters]
+
+        def definition(*flat: torch.Tensor) -> Any:
+            return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
+
+        _DEFINITIONS[use.key] = trace(definition, use.examples()).graph
+    return _DEFINITIONS[use.key]
 
 
 class _NodeImporter(GraphNodeImporter):
