@@ -51,10 +51,12 @@ class OtherRoundings(TorchDispatchMode):
         wide = found.double()
         error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
         unit = wide.abs() * torch.finfo(found.dtype).eps
-        signs = self._signs(found)
+        signs, step = self._signs(found), torch.maximum(error, unit)
         # What sign a NaN has is left open.
         other = torch.where(wide.isnan(), wide.copysign(signs), wide)
-        found.copy_(torch.where(error > 0.0, exact + signs * torch.maximum(error, unit), other))
+        # A number of either sign may be zero.
+        may_vanish = (step >= exact.abs()) & (self._signs(found) > 0)
+        found.copy_(torch.where(error > 0.0, torch.where(may_vanish, 0.0, exact + signs * step), other))
 
     def _round_difference(self, found: Tensor, dy: Tensor, y: Tensor, dim: int) -> None:
         """The gradient of a softmax is y · (dy - Σ y · dy). Attention takes the sum from its results, as FlashAttention

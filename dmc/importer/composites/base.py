@@ -8,8 +8,9 @@ as the composite's decomposition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -93,6 +94,55 @@ def _kind(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def differentiable(name: str, setup: SetupContext, backward: Backward) -> None:
-    """Gives the composite `name` its backward pass, itself made of composites."""
+def differentiable(name: str, setup: SetupContext, backward: Backward, is_linear: bool = False) -> None:
+    """Gives the composite `name` its backward pass, itself made of composites.
+
+    A gradient that is differentiated again is that of the definition: what `setup` saves of the results has no gradient
+    of its own. is_linear: `backward` reads none, and is differentiable itself.
+    """
+    definition = REGISTRY[name].definition
+
+    def setup_both(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        setup(ctx, inputs, output)
+        constant = {id(each) for each in ctx.non_differentiable or ()}
+        ctx.arguments, ctx.varies = inputs, [id(each) not in constant for each in pytree.tree_leaves(output)]
+
+    def either(ctx: Any, *gradients: Any) -> Any:
+        if is_linear or not torch.is_grad_enabled():
+            return backward(ctx, *gradients)
+        return gradients_of(definition, ctx.arguments, compress(gradients, ctx.varies), ctx.varies)
+
+    torch.library.register_autograd(f"{NAMESPACE}::{name}", either, setup_context=setup_both, lib=LIBRARY)
+
+
+def differentiable_by_definition(name: str) -> None:
+    """Lets the composite `name`, a gradient, be differentiated again."""
+    definition = REGISTRY[name].definition
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.arguments = inputs
+
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients_of(definition, ctx.arguments, gradients)
+
     torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup, lib=LIBRARY)
+
+
+def gradients_of(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    gradients: Iterable[torch.Tensor],
+    varies: Sequence[bool] | None = None,
+) -> tuple[torch.Tensor | None, ...]:
+    """The gradient of each argument of `function`, itself differentiable, from those of its results. varies: which
+    results have one."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # A tensor may be several arguments.
+        own = [each.view_as(each) if isinstance(each, torch.Tensor) else each for each in arguments]
+        results = pytree.tree_leaves(function(*own))
+        results = results if varies is None else list(compress(results, varies))
+        wanted = [each for each in own if isinstance(each, torch.Tensor) and each.requires_grad]
+        found = torch.autograd.grad(results, wanted, list(gradients), create_graph=again, allow_unused=True)
+    by_identity = dict(zip(map(id, wanted), found, strict=True))
+    return tuple(by_identity.get(id(each)) for each in own)

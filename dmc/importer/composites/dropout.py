@@ -41,4 +41,4 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return torch.ops.dmc.dropout(dy, seed, draw, ctx.p), None, None, None
 
 
-differentiable("dropout", _setup, _backward)
+differentiable("dropout", _setup, _backward, is_linear=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.composites.base import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable, differentiable_by_definition
 
 
 @composite("embedding(Tensor weight, Tensor index, int padding_index) -> Tensor")
@@ -73,4 +73,5 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return torch.ops.dmc.embedding_backward(dy, index, ctx.rows, ctx.padding_index), None, None
 
 
-differentiable("embedding", _setup, _backward)
+differentiable("embedding", _setup, _backward, is_linear=True)
+differentiable_by_definition("embedding_backward")

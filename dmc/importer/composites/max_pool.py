@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer.composites.base import composite, differentiable
+from dmc.importer.composites.base import composite, differentiable, differentiable_by_definition
 
 _WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 
@@ -112,5 +112,7 @@ def _backward_3d(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return torch.ops.dmc.max_pool3d_backward(dy, x, *ctx.window), None, None, None, None
 
 
-differentiable("max_pool2d", _setup, _backward_2d)
-differentiable("max_pool3d", _setup, _backward_3d)
+differentiable("max_pool2d", _setup, _backward_2d, is_linear=True)
+differentiable("max_pool3d", _setup, _backward_3d, is_linear=True)
+differentiable_by_definition("max_pool2d_backward")
+differentiable_by_definition("max_pool3d_backward")

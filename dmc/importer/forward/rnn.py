@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.importer.composites.base import gradients_of
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
@@ -29,7 +30,7 @@ class _LstmSequence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_gates: Tensor, weight: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        gates, cells, outputs = [], [c], [h]
+        gates, cells, outputs, ctx.arguments = [], [c], [h], (x_gates, weight, h, c)
         for x in x_gates.unbind(0):
             gates.append(x + outputs[-1] @ weight.t())
             h_next, c_next = torch.ops.dmc.lstm_cell(gates[-1], cells[-1])
@@ -39,7 +40,9 @@ class _LstmSequence(torch.autograd.Function):
         return torch.stack(outputs[1:]), outputs[-1].clone(), cells[-1].clone()
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            return gradients_of(_lstm_steps, ctx.arguments, grad_outputs)
         dout, dh, dc = grad_outputs
         weight, *saved = ctx.saved_tensors
         steps = dout.shape[0]
@@ -51,6 +54,15 @@ class _LstmSequence(torch.autograd.Function):
             dh = dg @ weight
         all_gates = torch.stack(dgates[::-1])
         return all_gates, _weight_gradient(all_gates, inputs), dh, dc
+
+
+def _lstm_steps(x_gates: Tensor, weight: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_LstmSequence`, step by step, for a gradient that is differentiated again."""
+    outputs: list[Tensor] = []
+    for x in x_gates.unbind(0):
+        h, c = torch.ops.dmc.lstm_cell(x + h @ weight.t(), c)
+        outputs.append(h)
+    return torch.stack(outputs), h.clone(), c.clone()
 
 
 def _projected_lstm(x_gates: Tensor, weight: Tensor, projection: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
@@ -69,7 +81,7 @@ class _GruSequence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        h_gates, outputs = [], [h]
+        h_gates, outputs, ctx.arguments = [], [h], (x_gates, weight, bias, h)
         for x in x_gates.unbind(0):
             h_gates.append(outputs[-1] @ weight.t() + bias)
             outputs.append(torch.ops.dmc.gru_cell(x, h_gates[-1], outputs[-1]))
@@ -77,7 +89,9 @@ class _GruSequence(torch.autograd.Function):
         return torch.stack(outputs[1:]), outputs[-1].clone()
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            return gradients_of(_gru_steps, ctx.arguments, grad_outputs)
         dout, dh = grad_outputs
         weight, x_gates, *saved = ctx.saved_tensors
         steps = dout.shape[0]
@@ -91,6 +105,15 @@ class _GruSequence(torch.autograd.Function):
             dh = dhg @ weight + carried
         recurrent = torch.stack(dh_gates[::-1])
         return torch.stack(dx_gates[::-1]), _weight_gradient(recurrent, inputs), recurrent.sum((0, 1)), dh
+
+
+def _gru_steps(x_gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """As `_GruSequence`, step by step, for a gradient that is differentiated again."""
+    outputs: list[Tensor] = []
+    for x in x_gates.unbind(0):
+        h = torch.ops.dmc.gru_cell(x, h @ weight.t() + bias, h)
+        outputs.append(h)
+    return torch.stack(outputs), h.clone()
 
 
 def _weight_gradient(dgates: Tensor, states: list[Tensor]) -> Tensor:

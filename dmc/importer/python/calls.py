@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,19 +55,29 @@ class PythonCalls:
 
     calls: list[PythonCall] = field(default_factory=list)
 
-    def note(self, call: tuple[str, Callable[..., Any]], arguments: tuple[Any, ...], result: Any) -> Any:
-        """Adds a node for a call that returns `result` to the graph being traced, and returns `result`."""
+    def note(
+        self, call: tuple[str, Callable[..., Any]], arguments: tuple[Any, ...], result: Any, is_early: bool = False
+    ) -> Any:
+        """Adds a node for a call that returns `result` to the graph being traced, and returns `result`. is_early: it
+        stands where its one tensor is made."""
         mode = proxy_tensor.get_proxy_mode()
         assert mode is not None
         tensors: list[Tensor] = []
         rebuild = _taken_apart(arguments, tensors, ())
         proxies = [_proxy(tensor, mode.tracer) for tensor in tensors]
-        node = mode.tracer.create_proxy("call_function", PYTHON_CALL, (proxies, len(self.calls)), {})
+        with _behind(proxies[0].node) if is_early else nullcontext():
+            node = mode.tracer.create_proxy("call_function", PYTHON_CALL, (proxies, len(self.calls)), {})
         self.calls.append(PythonCall(*call, rebuild))
         outputs = _tensors(result)
         node.node.meta["val"] = outputs
         proxy_tensor.track_tensor_tree(outputs, node, constant=None, tracer=mode.tracer)
         return result
+
+
+def _behind(node: fx.Node) -> AbstractContextManager[Any]:
+    """New nodes stand behind `node`, and behind the inputs of the graph."""
+    last = node.graph.find_nodes(op="placeholder")[-1:] if node.op == "placeholder" else [node]
+    return node.graph.inserting_after(last[0])
 
 
 def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,12 +13,14 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import traceback
+from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.python.gradients import noted_gradient
 from dmc.importer.python.known import KnownValues
 from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
 from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
@@ -176,6 +179,14 @@ def _requires_grad(watch: Watch, change: Any, tensor: Tensor, wanted: bool = Tru
     return change(tensor, wanted)
 
 
+def _gradient(watch: Watch, grad: Any, *args: Any, **options: Any) -> Any:
+    if proxy_tensor.get_proxy_mode() is None:  # Inside an autograd.Function, which is recorded as a whole.
+        return grad(*args, **options)
+    given = inspect.signature(grad).bind(*args, **options)
+    given.apply_defaults()
+    return noted_gradient(watch.calls, given.arguments)
+
+
 def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any]:
     def refuse(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
         if not of_library and _is_called_by_library():
@@ -194,7 +205,7 @@ def _is_called_by_library() -> bool:
 
 
 _DIFFERENTIATES = _refused(
-    "differentiates inside the step", "second-order gradients are not supported; differentiate only the loss"
+    "accumulates gradients inside the step", "take them by torch.autograd.grad(…, create_graph=True)"
 )
 _ATTRIBUTES: Any = torch.Tensor
 # What takes Python numbers from tensors.
@@ -222,7 +233,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
-    torch.autograd.grad: _DIFFERENTIATES,
+    torch.autograd.grad: _gradient,
     torch.autograd.backward: _DIFFERENTIATES,
     torch.Tensor.backward: _DIFFERENTIATES,
 }
