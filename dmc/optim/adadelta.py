@@ -35,6 +35,6 @@ class Adadelta(Optimizer):
         self, old: Tensor, slope: Tensor, slots: Sequence[Tensor], lr: Tensor, scalars: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """The gradient, scaled by the ratio of the two roots."""
-        squares = slots[0] * self.rho + slope * slope * (1.0 - self.rho)
+        squares = slots[0] * self.rho + slope * (1.0 - self.rho) * slope
         delta = (slots[1] + self.eps).sqrt() / (squares + self.eps).sqrt() * slope
         return lr * delta, squares, slots[1] * self.rho + delta * delta * (1.0 - self.rho)

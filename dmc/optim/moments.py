@@ -28,4 +28,5 @@ class Moments(Optimizer):
     def moments(self, slope: Tensor, slots: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Both, with this step's gradient."""
         first = lerp(slots[0], slope, 1.0 - self.betas[0])
-        return first, slots[1] * self.betas[1] + slope * slope * (1.0 - self.betas[1])
+        # Scaled first, as in eager: the square may be too large.
+        return first, slots[1] * self.betas[1] + slope * (1.0 - self.betas[1]) * slope

@@ -40,7 +40,7 @@ class RMSprop(Optimizer):
         self, old: Tensor, slope: Tensor, slots: Sequence[Tensor], lr: Tensor, scalars: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """The gradient divided by the root, or a velocity of such steps."""
-        squares = slots[0] * self.alpha + slope * slope * (1.0 - self.alpha)
+        squares = slots[0] * self.alpha + slope * (1.0 - self.alpha) * slope
         mean = (lerp(slots[-1], slope, 1.0 - self.alpha),) if self.centered else ()
         spread = (squares - mean[0] * mean[0]).sqrt() if mean else squares.sqrt()
         step = slope / (spread + self.eps)

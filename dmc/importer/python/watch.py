@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
+from dmc.importer.python.ctc import ctc_loss
 from dmc.importer.python.gradients import noted_gradient
 from dmc.importer.python.known import KnownValues
 from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
@@ -157,6 +158,10 @@ def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length
     return narrow(function, x, dim, start, length)
 
 
+def _ctc_loss(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+    return ctc_loss(*args, **kwargs)
+
+
 def _known(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
     return watch.known.call(function, *args, **kwargs)
 
@@ -230,6 +235,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
         "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
     ),
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
+    **dict.fromkeys((torch.ctc_loss, torch.nn.functional.ctc_loss), _ctc_loss),
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),

@@ -63,7 +63,7 @@ def _adam(row, count, clip, lr, apply, correction1, correction2_sqrt, c: tl.cons
         slope += old * c.decay
     start = old * (1.0 - rate * c.decay) if c.decoupled else old
     first = old_first + (slope - old_first) * c.one_minus_beta1
-    second = old_second * c.beta2 + slope * slope * c.one_minus_beta2
+    second = old_second * c.beta2 + slope * c.one_minus_beta2 * slope
     spread = tl.sqrt(second) / tl.load(correction2_sqrt) + c.eps
     new = tl.where(accepted, start - (rate / tl.load(correction1)) * (first / spread), old)
     _store(row, 4, place, count, new, c)
