@@ -21,6 +21,7 @@ _RECORD = Path("bench/results/coverage.json")
 _TITLES = {
     "modules": "Modules of `torch.nn` (PyTorch's `module_db`)",
     "operators": "Differentiable operators (PyTorch's `op_db`)",
+    "gradients": "Gradients taken inside the step (of `op_db`'s operators, differentiated again for the loss)",
     "architectures": "Architectures of `transformers`",
 }
 _HEAD = """# What compiles

@@ -56,11 +56,12 @@ def out_of_scope(case: Case) -> tuple[str, bool]:
     with _Watch() as watch:
         try:
             loss, _ = case.module(*case.inputs)
+            if loss.requires_grad:
+                loss.backward()
         except Exception as error:  # Calls that PyTorch refuses are no cases.
             return watch.reasons[0] if watch.reasons else f"eager: {str(error).splitlines()[0]}", False
         if not loss.requires_grad:
             return watch.reasons[0] if watch.reasons else "no gradient", False
-        loss.backward()
     if watch.drew:
         return "draws random numbers", False
     return watch.reasons[0] if watch.reasons else "", True

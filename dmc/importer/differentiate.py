@@ -28,7 +28,7 @@ from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.masks import recognise_masks
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.python.calls import add_hook, untraceable
-from dmc.importer.torch_internals import compiled_when_called, unmapped_after_errors
+from dmc.importer.torch_internals import compiled_when_called, unmapped_after_errors, without_matrix_checks
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | 
 def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.GraphModule:
     """The graph of `function`, decomposed for torch-mlir; the running node's origin is recorded."""
     table = decompositions.table() if decompose else {}
-    with traceback.preserve_node_meta(), compiled_when_called():
+    with traceback.preserve_node_meta(), compiled_when_called(), without_matrix_checks():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
     constants.fold(graph.graph)
     return graph

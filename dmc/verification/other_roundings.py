@@ -52,6 +52,9 @@ class OtherRoundings(TorchDispatchMode):
         error = torch.where(wide.isfinite() & exact.isfinite(), (wide - exact).abs(), 0.0)
         unit = wide.abs() * torch.finfo(found.dtype).eps
         signs, step = self._signs(found), torch.maximum(error, unit)
+        if found.dtype in NARROW:
+            # The neighbours on both sides of the exact number, too.
+            step = torch.where(self._signs(found) > 0, step, step * torch.rand(found.shape, generator=self.generator))
         # What sign a NaN has is left open.
         other = torch.where(wide.isnan(), wide.copysign(signs), wide)
         # A number of either sign may be zero.

@@ -94,16 +94,6 @@ def _checkpointed_norm_reentrantly(m: Model, h: Tensor) -> Tensor:
     return checkpoint(m.norm, h, use_reentrant=True)
 
 
-def _differentiated(m: Model, h: Tensor) -> Tensor:
-    (grad,) = torch.autograd.grad(h.square().sum(), h, create_graph=True)
-    return h + grad
-
-
-def _backward(m: Model, h: Tensor) -> Tensor:
-    h.sum().backward()
-    return h
-
-
 REFUSED: dict[str, tuple[Any, str]] = {
     "observed": (_observed, "returns no gradient"),
     "parameter's hook": (_hooked_parameter, r"registers another hook on first\.weight in each call"),
@@ -112,8 +102,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "saved tensors": (_packed, "hooks on saved tensors"),
     "checkpointed norm": (_checkpointed_norm, r"norm\.\w+ changes in a checkpoint"),
     "checkpointed norm, reentrant": (_checkpointed_norm_reentrantly, r"norm\.\w+ changes in a checkpoint"),
-    "differentiated": (_differentiated, "differentiates inside the step"),
-    "backward": (_backward, "differentiates inside the step"),
     "numpy": (lambda m, h: ByNumpy.apply(h), "cannot be traced: .*numpy"),
     "random": (lambda m, h: Noisy.apply(h), "draws random numbers"),
     "module": (lambda m, h: Weighted.apply(h, m.first), "'Weighted' cannot be traced"),

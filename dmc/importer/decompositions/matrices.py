@@ -235,6 +235,10 @@ def _matrix_exp(a: Tensor) -> Tensor:
     return torch.where(norm > 0.5 * 2.0**_HALVINGS, torch.nan, result)
 
 
+def _unchecked(info: Tensor, name: str, *, is_matrix: bool) -> None:
+    """Eager raises for a matrix that is singular; here what is made of it is not finite."""
+
+
 def _identity(a: Tensor) -> Tensor:
     return torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
@@ -255,6 +259,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.linalg_lu.default: _lu,
     aten.linalg_lu_solve.default: _lu_solve,
     aten.lu_unpack.default: _lu_unpack,
+    aten._linalg_check_errors.default: _unchecked,
     aten._linalg_det.default: _determinant,
     aten._linalg_slogdet.default: _log_determinant,
     aten._linalg_solve_ex.default: _solve,

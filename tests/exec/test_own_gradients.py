@@ -1,0 +1,275 @@
+"""Gradients that a model takes inside the step: penalties, inner loops, forces; compiled as eager takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.functional import hvp, jacobian
+from torch.nn import functional
+
+import dmc
+from dmc import plans
+from dmc.errors import DmcError
+from tests.interpreted import InterpretedStep, assert_trains_as_eager
+from tests.two_layers import WIDTH, Model, batches, mse
+
+Body = Callable[[], nn.Module]
+
+
+class Penalised(nn.Module):
+    """The mean of what `body` makes of x, and the squares of its gradient."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[*] → f32[]."""
+        x = x.clone().requires_grad_()
+        y = self.body(x)
+        (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        return y.mean() + slope.square().mean()
+
+
+class Attention(nn.Module):
+    """Of one head, with one tensor as queries and keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[B, T, WIDTH] → f32[B, T, 4]."""
+        q = self.q(x)
+        return functional.scaled_dot_product_attention(q, q, self.v(x), is_causal=True)
+
+
+class Recurrent(nn.Module):
+    """The outputs of a recurrent network."""
+
+    def __init__(self, kind: type[nn.LSTM | nn.GRU]) -> None:
+        super().__init__()
+        self.network = kind(WIDTH, 5, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[B, T, WIDTH] → f32[B, T, 5]."""
+        return self.network(x)[0]
+
+
+class Entropy(nn.Module):
+    """Cross entropy against fixed classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[N, WIDTH] → f32[]."""
+        targets = torch.arange(len(x)) % 5
+        return functional.cross_entropy(self.layer(x), targets, label_smoothing=0.1, ignore_index=2)
+
+
+def _between(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), *layers, nn.Linear(WIDTH, 3))
+
+
+BODIES: dict[str, tuple[Body, tuple[int, ...]]] = {
+    "layer norm": (lambda: _between(nn.LayerNorm(WIDTH)), (4, WIDTH)),
+    "rms norm": (lambda: _between(nn.RMSNorm(WIDTH)), (4, WIDTH)),
+    "gelu": (lambda: _between(nn.GELU()), (4, WIDTH)),
+    "tanh gelu": (lambda: _between(nn.GELU("tanh")), (4, WIDTH)),
+    "attention": (Attention, (2, 4, WIDTH)),
+    "cross entropy": (Entropy, (6, WIDTH)),
+    "lstm": (lambda: Recurrent(nn.LSTM), (2, 3, WIDTH)),
+    "gru": (lambda: Recurrent(nn.GRU), (2, 3, WIDTH)),
+    "pooling": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.SiLU(), nn.MaxPool2d(2), nn.Conv2d(3, 1, 2)),
+        (2, 2, 8, 8),
+    ),
+    "transposed convolution": (
+        lambda: nn.Sequential(nn.ConvTranspose2d(2, 4, 3, 2), nn.GroupNorm(2, 4), nn.Softplus(), nn.AvgPool2d(3)),
+        (2, 2, 4, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_penalty_on_the_gradient(context: Any, name: str) -> None:
+    torch.manual_seed(0)
+    body, shape = BODIES[name]
+    given = [(torch.randn(shape), torch.randn([])) for _ in range(2)]
+    assert_trains_as_eager(context, Penalised(body()), mse, given)
+
+
+def _of_a_result(m: Model, h: Tensor) -> Tensor:
+    (slope,) = torch.autograd.grad(h.square().sum(), h, create_graph=True)
+    return h + slope.sin()
+
+
+def _constant(m: Model, h: Tensor) -> Tensor:
+    (slope,) = torch.autograd.grad(m.second(h.tanh()).sum(), h, retain_graph=True)
+    return h + slope
+
+
+def _inner_step(m: Model, h: Tensor) -> Tensor:
+    weight, bias = m.second.weight, m.second.bias
+    slopes = torch.autograd.grad(m.second(h).tanh().square().mean(), (weight, bias), create_graph=True)
+    return functional.linear(h, weight - 0.1 * slopes[0], bias - 0.1 * slopes[1])
+
+
+def _descent(m: Model, h: Tensor) -> Tensor:
+    z = h.detach()
+    for _ in range(3):
+        z.requires_grad_()
+        z = (z - 0.1 * torch.autograd.grad(m.second(z).tanh().sum(), z)[0]).detach()
+    return h + z
+
+
+def _without_gradient(m: Model, h: Tensor) -> Tensor:
+    with torch.no_grad():
+        with torch.enable_grad():
+            z = h.clone().requires_grad_()
+            slope = torch.autograd.grad(m.second(z).sin().sum(), z)[0]
+        z = z - 0.1 * slope
+    return h + z
+
+
+def _adversarial(m: Model, h: Tensor) -> Tensor:
+    away = torch.zeros_like(h, requires_grad=True)
+    return h + 0.1 * torch.autograd.grad(m.second(h + away).square().sum(), away)[0].sign()
+
+
+def _weighted(m: Model, h: Tensor) -> Tensor:
+    y, unused = m.second(h).sin(), torch.ones(2, requires_grad=True)
+    weights = torch.linspace(0.0, 1.0, y.numel()).view(y.shape)
+    slopes = torch.autograd.grad([y, h.sum()], [h, unused], [weights, None], create_graph=True, materialize_grads=True)
+    return h + slopes[0] + slopes[1].sum()
+
+
+def _third(m: Model, h: Tensor) -> Tensor:
+    x = h.detach().requires_grad_()
+    (one,) = torch.autograd.grad(m.second(x).tanh().sum(), x, create_graph=True)
+    (two,) = torch.autograd.grad(one.sum(), x, create_graph=True)
+    return h + two
+
+
+def _hessian_times_vector(m: Model, h: Tensor) -> Tensor:
+    found: Any = hvp(lambda x: m.second(x.sin()).square().sum(), h, h.detach().cos(), create_graph=True)
+    return h + found[1]
+
+
+def _jacobian(m: Model, h: Tensor) -> Tensor:
+    return h + jacobian(lambda x: m.second(x).tanh(), h[0], create_graph=True).sum()
+
+
+def _own_variable(m: Model, h: Tensor) -> Tensor:
+    table = functional.embedding(torch.tensor([1, 0, 1, 2]), m.second.weight, padding_idx=0)
+    (slope,) = torch.autograd.grad((table * h).tanh().sum(), m.second.weight, create_graph=True)
+    return h + slope.square().sum()
+
+
+def _solved(m: Model, h: Tensor) -> Tensor:
+    x = h.detach().requires_grad_()
+    solution = torch.linalg.solve(m.first.weight + 4.0 * torch.eye(WIDTH), x.mT)
+    (slope,) = torch.autograd.grad(solution.square().sum(), x, create_graph=True)
+    return h + slope
+
+
+TAKEN = {
+    each.__name__.removeprefix("_"): each
+    for each in (
+        _of_a_result,
+        _constant,
+        _inner_step,
+        _descent,
+        _without_gradient,
+        _adversarial,
+        _weighted,
+        _third,
+        _hessian_times_vector,
+        _jacobian,
+        _own_variable,
+        _solved,
+    )
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_gradients_are_taken_as_in_eager(context: Any, name: str) -> None:
+    torch.manual_seed(0)
+    assert_trains_as_eager(context, Model(TAKEN[name]), mse, batches())
+
+
+class Forces(nn.Module):
+    """Minus the slope of an energy in its own input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f32[N, WIDTH] → f32[N, WIDTH]."""
+        x.requires_grad_(True)
+        return -torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)[0]
+
+
+def test_a_gradient_of_the_batch_itself_by_micro_batches(context: Any) -> None:
+    torch.manual_seed(0)
+    assert_trains_as_eager(context, Forces(), mse, batches(), accumulate=2)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
+def test_compiled(precision: str) -> None:
+    """Verification compares the first step with eager's."""
+    torch.manual_seed(0)
+    model = Penalised(_between(nn.LayerNorm(WIDTH), nn.GELU()))
+    example = torch.randn(4, WIDTH), torch.randn([])
+    step = dmc.compile(
+        model, loss=mse, optimizer=dmc.optim.SGD(lr=0.1), example=example, precision=precision, verify=True
+    )
+    first = float(step(*example))
+    assert float(step(*example)) < first
+
+
+def test_on_a_mesh() -> None:
+    torch.manual_seed(0)
+    model, (example, *_) = Model(_inner_step), batches()
+    mesh = dmc.Mesh(dp=2)
+    plan = dmc.plan(mesh).use(plans.data_parallel("dp"))
+    options: dict[str, Any] = {"loss": mse, "optimizer": dmc.optim.SGD(lr=0.1), "example": example}
+    step = dmc.compile(model, mesh=mesh, plan=plan, verify=True, **options)
+    assert float(step(*example)) == pytest.approx(float(dmc.compile(model, **options)(*example)), rel=1e-5)
+
+
+def _unused(m: Model, h: Tensor) -> Tensor:
+    other = torch.ones(2, requires_grad=True)
+    return h + torch.autograd.grad(h.sum(), [h, other], create_graph=True, allow_unused=True)[0]
+
+
+def _in_batches(m: Model, h: Tensor) -> Tensor:
+    ways = torch.eye(h.numel()).view(-1, *h.shape)
+    return h + torch.autograd.grad(h.sin(), h, ways, create_graph=True, is_grads_batched=True)[0].sum(0)
+
+
+def _accumulated(m: Model, h: Tensor) -> Tensor:
+    h.sum().backward()
+    return h
+
+
+REFUSED: dict[str, tuple[Callable[[Model, Tensor], Tensor], str]] = {
+    "unused": (_unused, "is None: nothing depends on its tensor"),
+    "in batches": (_in_batches, "takes gradients in batches"),
+    "accumulated": (_accumulated, "accumulates gradients inside the step"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_compiled_is_refused(context: Any, name: str) -> None:
+    between, fact = REFUSED[name]
+    with pytest.raises(DmcError, match=fact) as caught:
+        InterpretedStep(context, Model(between), mse, batches()[0])
+    assert caught.value.place and caught.value.hint
