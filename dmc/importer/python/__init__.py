@@ -2,6 +2,8 @@
 
 * watch: records Python calls and writes
 * calls: `autograd.Function`s and hooks, kept for differentiation
+* gradients: gradients that a model takes itself
+* ctc: a loss that data would size
 * known: tensors whose values do not depend on state or batch
 * values: what PyTorch's modules decide by values
 * state: Python state other than tensors, compared and restored
