@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._C import _functorch as functorch
 from torch._C._functorch import get_unwrapped, is_batchedtensor
-from torch._functorch import predispatch
+from torch._functorch import eager_transforms, predispatch
 from torch._library import simple_registry
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -33,6 +33,8 @@ REGISTRIES = ("_parameters", "_buffers")
 # Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
 BATCH_NORM: Any = _BatchNorm
+# Where `torch.func` looks up what differentiates.
+func_transforms: Any = eager_transforms
 # A function of `torch.nn.modules.transformer`.
 CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, func, nn
 from torch.autograd.functional import hvp, jacobian
+from torch.func import functional_call
 from torch.nn import functional
 
 import dmc
@@ -147,7 +148,7 @@ def _weighted(m: Model, h: Tensor) -> Tensor:
     y, unused = m.second(h).sin(), torch.ones(2, requires_grad=True)
     weights = torch.linspace(0.0, 1.0, y.numel()).view(y.shape)
     slopes = torch.autograd.grad([y, h.sum()], [h, unused], [weights, None], create_graph=True, materialize_grads=True)
-    return h + slopes[0] + slopes[1].sum()
+    return h + 0.1 * (slopes[0] + slopes[1].mean())
 
 
 def _third(m: Model, h: Tensor) -> Tensor:
@@ -179,6 +180,24 @@ def _solved(m: Model, h: Tensor) -> Tensor:
     return h + slope
 
 
+def _by_function(m: Model, h: Tensor) -> Tensor:
+    def energy(weights: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(m.second, weights, (x,)).tanh().square().sum(), x.cos()
+
+    weights = dict(m.second.named_parameters())
+    (of_weights, of_h), (value, cosine) = func.grad_and_value(energy, (0, 1), has_aux=True)(weights, h)
+    twice = func.grad(func.grad(lambda t: (t * h.mean()).sin()))(h.detach().mean())
+    stepped = {name: tensor - 0.1 * of_weights[name] for name, tensor in weights.items()}
+    return functional_call(m.second, stepped, (h,)) + 0.1 * (of_h + value * cosine + twice)
+
+
+def _pulled_back(m: Model, h: Tensor) -> Tensor:
+    pulled: Any = func.vjp(lambda x, w: (x @ w, x.sin()), h, m.second.weight)
+    (y, z), pull = pulled
+    slopes = pull((y.detach().cos(), z.detach()))
+    return h + 0.1 * (slopes[0] + slopes[1].mean())
+
+
 TAKEN = {
     each.__name__.removeprefix("_"): each
     for each in (
@@ -194,6 +213,8 @@ TAKEN = {
         _jacobian,
         _own_variable,
         _solved,
+        _by_function,
+        _pulled_back,
     )
 }
 
@@ -255,6 +276,24 @@ def _in_batches(m: Model, h: Tensor) -> Tensor:
     return h + torch.autograd.grad(h.sin(), h, ways, create_graph=True, is_grads_batched=True)[0].sum(0)
 
 
+def _by_rows(m: Model, h: Tensor) -> Tensor:
+    return h + func.jacrev(lambda x: m.second(x).tanh())(h[0]).sum()
+
+
+def _forward_mode(m: Model, h: Tensor) -> Tensor:
+    result: Any = func.jvp(lambda x: m.second(x).tanh(), (h,), (torch.ones_like(h),))
+    return h + result[1]
+
+
+def _per_sample(m: Model, h: Tensor) -> Tensor:
+    slopes: Any = func.vmap(func.grad(lambda w, x: (x @ w).sin().sum()), (None, 0))(m.second.weight, h)
+    return h + slopes.sum()
+
+
+def _of_a_constant(m: Model, h: Tensor) -> Tensor:
+    return h + torch.autograd.grad(m.second(h).sum(), m.norm.running_mean, materialize_grads=True)[0]
+
+
 def _accumulated(m: Model, h: Tensor) -> Tensor:
     h.sum().backward()
     return h
@@ -263,6 +302,10 @@ def _accumulated(m: Model, h: Tensor) -> Tensor:
 REFUSED: dict[str, tuple[Callable[[Model, Tensor], Tensor], str]] = {
     "unused": (_unused, "is None: nothing depends on its tensor"),
     "in batches": (_in_batches, "takes gradients in batches"),
+    "by rows": (_by_rows, r"takes a gradient inside torch\.vmap"),
+    "forward mode": (_forward_mode, r"a transform of torch\.func that differentiates"),
+    "per sample": (_per_sample, r"takes a gradient inside torch\.vmap"),
+    "of a constant": (_of_a_constant, "does not require grad"),
     "accumulated": (_accumulated, "accumulates gradients inside the step"),
 }
 

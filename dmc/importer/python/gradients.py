@@ -4,16 +4,17 @@ records each as a node, and `differentiate` takes it, so that the gradient of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
+from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer.python.calls import PythonCalls
-from dmc.importer.torch_internals import without_torch_functions
+from dmc.importer.torch_internals import is_batchedtensor, without_torch_functions
 
 
 def noted_gradient(calls: PythonCalls, given: Mapping[str, Any]) -> tuple[Tensor, ...]:
@@ -25,7 +26,10 @@ def noted_gradient(calls: PythonCalls, given: Mapping[str, Any]) -> tuple[Tensor
     if given["is_grads_batched"] or not all(isinstance(each, Tensor) for each in inputs):
         fact = "takes gradients in batches, or of edges of the graph"
         raise ImportFailure(None, fact, hint="take the gradients of tensors, one after the other")
-    for leaf in (each for each in inputs if each.is_leaf):
+    every = pytree.tree_leaves((given["outputs"], inputs, given["grad_outputs"]))
+    if any(isinstance(each, Tensor) and is_batchedtensor(each) for each in every):
+        raise ImportFailure(None, "takes a gradient inside torch.vmap", hint="take it of all samples at once")
+    for leaf in (each for each in inputs if each.is_leaf and each.requires_grad):
         # A graph does not say which tensors require a gradient, and operations between here and there must know.
         calls.note(("a tensor's gradient", _require), (leaf,), (), is_early=True)
     with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
@@ -34,6 +38,52 @@ def noted_gradient(calls: PythonCalls, given: Mapping[str, Any]) -> tuple[Tensor
             results = tuple(each.requires_grad_().clone() for each in results)
     options = [given[name] for name in ("grad_outputs", "create_graph", "allow_unused", "materialize_grads")]
     return calls.note(("torch.autograd.grad", _taken), (given["outputs"], inputs, *options), results)
+
+
+def gradient_and_value(
+    function: Callable[..., Any], numbers: int | Sequence[int], has_aux: bool, args: tuple[Any, ...], kwargs: Any
+) -> tuple[Any, Any]:
+    """`torch.func.grad_and_value`, and with it `torch.func.grad`, by `torch.autograd.grad`."""
+    own = list(args)
+    for number in [numbers] if isinstance(numbers, int) else numbers:
+        own[number] = pytree.tree_map_only(Tensor, _variable, args[number])
+    leaves, tree = pytree.tree_flatten(own[numbers] if isinstance(numbers, int) else tuple(own[i] for i in numbers))
+    with torch.enable_grad():
+        result = function(*own, **kwargs)
+        value = result[0] if has_aux else result
+        found = torch.autograd.grad(value, leaves, create_graph=True, materialize_grads=True)
+    return pytree.tree_unflatten(list(found), tree), result
+
+
+def vector_jacobian_product(
+    function: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """`torch.func.vjp`."""
+    own = pytree.tree_map_only(Tensor, _variable, primals)
+    leaves, tree = pytree.tree_flatten(own)
+    with torch.enable_grad():
+        result = function(*own)
+    value, *aux = result if has_aux else (result,)
+
+    def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        pairs = pytree.tree_leaves(value), leaves, pytree.tree_leaves(cotangents)
+        return pytree.tree_unflatten(list(torch.autograd.grad(*pairs, create_graph=True, materialize_grads=True)), tree)
+
+    return value, pull, *aux
+
+
+def _variable(tensor: Tensor) -> Tensor:
+    """A tensor of its own, through which an outer gradient goes on."""
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().clone().requires_grad_()
+
+
+def no_transform() -> Any:
+    """Replaces what every other transform of `torch.func` that differentiates begins with."""
+    raise ImportFailure(
+        None,
+        "a transform of torch.func that differentiates is not supported",
+        hint="use torch.func.grad or vjp, or torch.autograd.grad(…, create_graph=True)",
+    )
 
 
 def _require(tensor: Tensor) -> None:

@@ -21,10 +21,22 @@ from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
 from dmc.importer.python.ctc import ctc_loss
-from dmc.importer.python.gradients import noted_gradient
+from dmc.importer.python.gradients import (
+    gradient_and_value,
+    no_transform,
+    noted_gradient,
+    vector_jacobian_product,
+)
 from dmc.importer.python.known import KnownValues
 from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
-from dmc.importer.torch_internals import FUNCTION_BASE, caller, is_of_checkpoint, traced_apart, version
+from dmc.importer.torch_internals import (
+    FUNCTION_BASE,
+    caller,
+    func_transforms,
+    is_of_checkpoint,
+    traced_apart,
+    version,
+)
 
 
 @dataclass
@@ -60,8 +72,16 @@ class Watch:
             mock.patch.object(FUNCTION_BASE, "apply", classmethod(apply), create=True),
             mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
+            mock.patch.object(func_transforms, "grad_and_value_impl", gradient_and_value),
+            mock.patch.object(func_transforms, "_vjp_with_argnums", vector_jacobian_product),
+            mock.patch.object(func_transforms, "grad_increment_nesting", no_transform),
+            mock.patch.object(func_transforms, "jvp_increment_nesting", no_transform),
+            undecided(),
+            _Functions(self),
         )
-        with patches[0], patches[1], patches[2], undecided(), _Functions(self):
+        with ExitStack() as stack:
+            for each in patches:
+                stack.enter_context(each)
             yield
 
     def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
