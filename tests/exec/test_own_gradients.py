@@ -291,7 +291,8 @@ def _per_sample(m: Model, h: Tensor) -> Tensor:
 
 
 def _of_a_constant(m: Model, h: Tensor) -> Tensor:
-    return h + torch.autograd.grad(m.second(h).sum(), m.norm.running_mean, materialize_grads=True)[0]
+    mean: Any = m.norm.running_mean
+    return h + torch.autograd.grad(m.second(h).sum(), mean, materialize_grads=True)[0]
 
 
 def _accumulated(m: Model, h: Tensor) -> Tensor:
