@@ -51,7 +51,6 @@ class ImportedStep:
     modules: tuple[str, ...]
 
 
-@without_trace_log()
 def import_step(
     model: nn.Module,
     loss: Loss | None,
@@ -71,8 +70,9 @@ def import_step(
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
     plan = optim.plan(optimizer, names)
-    captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
-    with computing_in_f32():
+    with without_trace_log():
+        captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
+    with computing_in_f32(), without_trace_log():
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
         signature = _signature(captured, gradients, update, plan, accumulate, dtype)
