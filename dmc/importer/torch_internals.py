@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, fx, nn
@@ -52,27 +53,15 @@ def compiled_when_called() -> AbstractContextManager[None]:
     return _use_lazy_graph_module(True)
 
 
-@contextmanager
-def without_trace_log() -> Generator[None]:
+def without_trace_log() -> AbstractContextManager[Any]:
     """PyTorch describes every tensor that it traces, with a stack of frames, for a log kept on request only."""
     log = logging.getLogger("torch.__trace")
-    handlers = log.handlers
-    log.handlers = handlers if os.environ.get("TORCH_TRACE") else []
-    try:
-        yield
-    finally:
-        log.handlers = handlers
+    return mock.patch.object(log, "handlers", log.handlers if os.environ.get("TORCH_TRACE") else [])
 
 
-@contextmanager
-def without_matrix_checks() -> Generator[None]:
+def without_matrix_checks() -> AbstractContextManager[Any]:
     """Eager raises for a matrix that is singular, which is an effect; a compiled step gives what is not finite."""
-    holder = simple_registry.singleton.find("aten::_linalg_check_errors").effect
-    before, holder._effect = holder._effect, None
-    try:
-        yield
-    finally:
-        holder._effect = before
+    return mock.patch.object(simple_registry.singleton.find("aten::_linalg_check_errors").effect, "_effect", None)
 
 
 @contextmanager
