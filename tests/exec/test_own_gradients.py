@@ -104,6 +104,14 @@ def _by_function(m: Model, h: Tensor) -> Tensor:
     return functional_call(m.second, stepped, (h,)) + 0.1 * (of_h + value * cosine + twice)
 
 
+def _by_function_without_gradient(m: Model, h: Tensor) -> Tensor:
+    with torch.no_grad():
+        slopes: Any = func.grad(lambda w, x: (m.second(x) @ w).tanh().sum(), (0, 1))(m.second.weight, h)
+        pulled: Any = func.vjp(lambda x: m.second(x).sin(), h)
+        slope = pulled[1](torch.ones_like(h))[0]
+    return h + 0.1 * (slopes[0].mean() + slopes[1] + slope + pulled[0])
+
+
 def _pulled_back(m: Model, h: Tensor) -> Tensor:
     pulled: Any = func.vjp(lambda x, w: (x @ w, x.sin()), h, m.second.weight)
     (y, z), pull = pulled
@@ -127,6 +135,7 @@ TAKEN = {
         _own_variable,
         _solved,
         _by_function,
+        _by_function_without_gradient,
         _pulled_back,
     )
 }

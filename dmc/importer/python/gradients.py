@@ -44,37 +44,53 @@ def gradient_and_value(
     function: Callable[..., Any], numbers: int | Sequence[int], has_aux: bool, args: tuple[Any, ...], kwargs: Any
 ) -> tuple[Any, Any]:
     """`torch.func.grad_and_value`, and with it `torch.func.grad`, by `torch.autograd.grad`."""
-    own = list(args)
-    for number in [numbers] if isinstance(numbers, int) else numbers:
-        own[number] = pytree.tree_map_only(Tensor, _variable, args[number])
-    leaves, tree = pytree.tree_flatten(own[numbers] if isinstance(numbers, int) else tuple(own[i] for i in numbers))
+    again, own = torch.is_grad_enabled(), list(args)
     with torch.enable_grad():
+        for number in [numbers] if isinstance(numbers, int) else numbers:
+            own[number] = pytree.tree_map_only(Tensor, _variable, args[number])
+        leaves, tree = pytree.tree_flatten(own[numbers] if isinstance(numbers, int) else [own[i] for i in numbers])
         result = function(*own, **kwargs)
         value = result[0] if has_aux else result
-        found = torch.autograd.grad(value, leaves, create_graph=True, materialize_grads=True)
-    return pytree.tree_unflatten(list(found), tree), result
+        found = torch.autograd.grad(value, leaves, create_graph=again, retain_graph=True, materialize_grads=True)
+    gradients = pytree.tree_unflatten(list(found), tree)
+    gradients = gradients if isinstance(numbers, int) else tuple(gradients)
+    return gradients, result if again else _constant(result)
 
 
 def vector_jacobian_product(
     function: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """`torch.func.vjp`."""
-    own = pytree.tree_map_only(Tensor, _variable, primals)
-    leaves, tree = pytree.tree_flatten(own)
+    outer = torch.is_grad_enabled()
     with torch.enable_grad():
+        own = pytree.tree_map_only(Tensor, _variable, primals)
+        leaves, tree = pytree.tree_flatten(own)
         result = function(*own)
     value, *aux = result if has_aux else (result,)
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        pairs = pytree.tree_leaves(value), leaves, pytree.tree_leaves(cotangents)
-        return pytree.tree_unflatten(list(torch.autograd.grad(*pairs, create_graph=True, materialize_grads=True)), tree)
+        again = outer and (torch.is_grad_enabled() if create_graph is None else create_graph)
+        found = torch.autograd.grad(
+            pytree.tree_leaves(value),
+            leaves,
+            pytree.tree_leaves(cotangents),
+            retain_graph=True,
+            create_graph=again,
+            materialize_grads=True,
+        )
+        return pytree.tree_unflatten(list(found), tree)
 
-    return value, pull, *aux
+    return (value, pull, *aux) if outer else (_constant(value), pull, *map(_constant, aux))
 
 
 def _variable(tensor: Tensor) -> Tensor:
     """A tensor of its own, through which an outer gradient goes on."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().clone().requires_grad_()
+
+
+def _constant(result: Any) -> Any:
+    """What a transform returns where gradients are off."""
+    return pytree.tree_map_only(Tensor, torch.Tensor.detach, result)
 
 
 def no_transform() -> Any:
