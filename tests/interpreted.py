@@ -8,10 +8,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 import dmc
+from dmc.errors import DmcError
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of, version
@@ -77,6 +79,13 @@ def assert_trains_as_eager(
     assert_losses_close(losses, expected, TOLERANCE["fp32"])
     assert_states_close(start, step.model_state(), eager.state_dict(), TOLERANCE["fp32"])
     return step
+
+
+def assert_refused(context: Any, model: nn.Module, fact: str, loss: Loss, batch: Batch) -> None:
+    """Importing raises an error that states `fact`, a place and a way out."""
+    with pytest.raises(DmcError, match=fact) as caught:
+        InterpretedStep(context, model, loss, batch)
+    assert caught.value.place and caught.value.hint
 
 
 def _array(tensor: torch.Tensor) -> Any:

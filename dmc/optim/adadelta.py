@@ -37,4 +37,4 @@ class Adadelta(Optimizer):
         """The gradient, scaled by the ratio of the two roots."""
         squares = slots[0] * self.rho + slope * (1.0 - self.rho) * slope
         delta = (slots[1] + self.eps).sqrt() / (squares + self.eps).sqrt() * slope
-        return lr * delta, squares, slots[1] * self.rho + delta * delta * (1.0 - self.rho)
+        return lr * delta, squares, slots[1] * self.rho + delta * (1.0 - self.rho) * delta

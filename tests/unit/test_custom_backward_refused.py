@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from dmc.errors import DmcError, ImportFailure
-from tests.interpreted import InterpretedStep
+from dmc.errors import ImportFailure
+from tests.interpreted import InterpretedStep, assert_refused
 from tests.two_layers import Model, batches, mse
 
 
@@ -111,9 +111,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_compiled_is_refused(context: Any, name: str) -> None:
     between, fact = REFUSED[name]
-    with pytest.raises(DmcError, match=fact) as caught:
-        InterpretedStep(context, Model(between), mse, batches()[0])
-    assert caught.value.place and caught.value.hint
+    assert_refused(context, Model(between), fact, mse, batches()[0])
 
 
 def _with_backward_hook(model: Model) -> None:

@@ -44,27 +44,22 @@ def gradient_and_value(
     function: Callable[..., Any], numbers: int | Sequence[int], has_aux: bool, args: tuple[Any, ...], kwargs: Any
 ) -> tuple[Any, Any]:
     """`torch.func.grad_and_value`, and with it `torch.func.grad`, by `torch.autograd.grad`."""
-    again, own = torch.is_grad_enabled(), list(args)
+    again = torch.is_grad_enabled()
     with torch.enable_grad():
-        for number in [numbers] if isinstance(numbers, int) else numbers:
-            own[number] = pytree.tree_map_only(Tensor, _variable, args[number])
-        leaves, tree = pytree.tree_flatten(own[numbers] if isinstance(numbers, int) else [own[i] for i in numbers])
+        own, leaves, tree = _varied(args, numbers)
         result = function(*own, **kwargs)
         value = result[0] if has_aux else result
         found = torch.autograd.grad(value, leaves, create_graph=again, retain_graph=True, materialize_grads=True)
-    gradients = pytree.tree_unflatten(list(found), tree)
-    gradients = gradients if isinstance(numbers, int) else tuple(gradients)
-    return gradients, result if again else _constant(result)
+    return pytree.tree_unflatten(list(found), tree), result if again else _constant(result)
 
 
 def vector_jacobian_product(
-    function: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: bool = False
+    function: Callable[..., Any], *primals: Any, argnums: int | Sequence[int] | None = None, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """`torch.func.vjp`."""
+    """`torch.func.vjp`, for all of `primals` or those that `argnums` counts."""
     outer = torch.is_grad_enabled()
     with torch.enable_grad():
-        own = pytree.tree_map_only(Tensor, _variable, primals)
-        leaves, tree = pytree.tree_flatten(own)
+        own, leaves, tree = _varied(primals, range(len(primals)) if argnums is None else argnums)
         result = function(*own)
     value, *aux = result if has_aux else (result,)
 
@@ -83,6 +78,14 @@ def vector_jacobian_product(
     return (value, pull, *aux) if outer else (_constant(value), pull, *map(_constant, aux))
 
 
+def _varied(args: Sequence[Any], numbers: int | Sequence[int]) -> tuple[list[Any], list[Any], pytree.TreeSpec]:
+    """The arguments, those that `numbers` counts as tensors of their own; and these, taken apart."""
+    own = list(args)
+    for number in [numbers] if isinstance(numbers, int) else numbers:
+        own[number] = pytree.tree_map_only(Tensor, _variable, args[number])
+    return own, *pytree.tree_flatten(own[numbers] if isinstance(numbers, int) else tuple(own[i] for i in numbers))
+
+
 def _variable(tensor: Tensor) -> Tensor:
     """A tensor of its own, through which an outer gradient goes on."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().clone().requires_grad_()
@@ -93,11 +96,11 @@ def _constant(result: Any) -> Any:
     return pytree.tree_map_only(Tensor, torch.Tensor.detach, result)
 
 
-def no_transform() -> Any:
-    """Replaces what every other transform of `torch.func` that differentiates begins with."""
+def no_forward_mode() -> Any:
+    """Replaces what the transforms of `torch.func` in forward mode begin with."""
     raise ImportFailure(
         None,
-        "a transform of torch.func that differentiates is not supported",
+        "a transform of torch.func that differentiates in forward mode is not supported",
         hint="use torch.func.grad or vjp, or torch.autograd.grad(…, create_graph=True)",
     )
 

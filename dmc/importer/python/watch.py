@@ -23,7 +23,7 @@ from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
 from dmc.importer.python.ctc import ctc_loss
 from dmc.importer.python.gradients import (
     gradient_and_value,
-    no_transform,
+    no_forward_mode,
     noted_gradient,
     vector_jacobian_product,
 )
@@ -74,8 +74,7 @@ class Watch:
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
             mock.patch.object(func_transforms, "grad_and_value_impl", gradient_and_value),
             mock.patch.object(func_transforms, "_vjp_with_argnums", vector_jacobian_product),
-            mock.patch.object(func_transforms, "grad_increment_nesting", no_transform),
-            mock.patch.object(func_transforms, "jvp_increment_nesting", no_transform),
+            mock.patch.object(func_transforms, "jvp_increment_nesting", no_forward_mode),
             undecided(),
             _Functions(self),
         )
