@@ -194,6 +194,17 @@ def test_updates_of_many_tensors() -> None:
         assert_right(wanted, given)
 
 
+def test_an_update_by_a_gradient_whose_square_is_too_large() -> None:
+    parameter, gradient = f32(7), TensorType("bf16", (7,))
+    scalars = (SCALAR, SCALAR, TensorType("i1", ()), SCALAR, SCALAR)
+    options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.0, "tensors": 1}
+    operands = (parameter, gradient, parameter, parameter, *scalars)
+    wanted = problem("optimizer_update_adamw", operands, (parameter,) * 3, **options)
+    given = implementation_of(wanted).sample(wanted, Draws.of(0))
+    given[1].fill_(3e19)
+    assert_right(wanted, given)
+
+
 def test_sum_of_squares_of_many_tensors() -> None:
     assert_right(problem("sum_of_squares", (f32(129, 200), f32(3), SCALAR), (SCALAR,)))
 

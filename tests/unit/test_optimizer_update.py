@@ -95,13 +95,15 @@ def _rates(update: Update) -> Tensor:
     return rates
 
 
-def _assert_as_torch(given: Any, make: list[Make], shapes: dict[str, tuple[int, ...]], rtol: float) -> None:
+def _assert_as_torch(
+    given: Any, make: list[Make], shapes: dict[str, tuple[int, ...]], rtol: float, scale: float = 1.0
+) -> None:
     values = _tensors(99, shapes)
     held = {name: tensor.clone().requires_grad_() for name, tensor in values.items()}
     references = [each(list(held.values())) for each in make]
     update, slots = _update(optim.plan(given, held), values)
     for step in range(STEPS):
-        gradients = _tensors(step, shapes)
+        gradients = {name: scale * gradient for name, gradient in _tensors(step, shapes).items()}
         _step(update, values, slots, gradients, step)
         for name, gradient in gradients.items():
             held[name].grad = gradient.clone()
@@ -119,6 +121,14 @@ def _assert_as_torch(given: Any, make: list[Make], shapes: dict[str, tuple[int, 
 @pytest.mark.parametrize(("name", "own", "make"), CASES, ids=[case[0] for case in CASES])
 def test_agrees_with_torch(name: str, own: Any, make: Make) -> None:
     _assert_as_torch(own, [make], SHAPES, 1e-5)
+
+
+LARGE = [_case(kind) for kind in ("Adam", "NAdam", "RMSprop", "Adadelta")]
+
+
+@pytest.mark.parametrize(("name", "own", "make"), LARGE, ids=[case[0] for case in LARGE])
+def test_a_square_is_scaled_before_it_overflows(name: str, own: Any, make: Make) -> None:
+    _assert_as_torch(own, [make], SHAPES, 1e-4, 2.5e19)
 
 
 @pytest.mark.parametrize(("name", "own", "make"), MATRICES, ids=[case[0] for case in MATRICES])
