@@ -69,7 +69,7 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients for q, k, v in their dtypes and for `bias` in its shape and dtype (f32 scalar 0 without a bias)."""
     probability = (_scores(q, k, bias, scale, causal) - logsumexp).exp()
-    dprobability = (dout @ v.transpose(-1, -2)).float()
+    dprobability = _wide_product(dout, v.transpose(-1, -2))
     kept = probability
     if p > 0.0:
         keep = keep_scale(list(probability.shape), seed, draw, p)
@@ -86,7 +86,7 @@ def attention_backward(
 
 
 def _scores(q: Tensor, k: Tensor, bias: Tensor | None, scale: float, causal: bool) -> Tensor:
-    scores = (q @ k.transpose(-1, -2)).float() * scale
+    scores = _wide_product(q, k.transpose(-1, -2)) * scale
     if bias is not None:
         scores = scores + bias.float()
     if causal:
@@ -94,6 +94,11 @@ def _scores(q: Tensor, k: Tensor, bias: Tensor | None, scale: float, causal: boo
         column = torch.arange(scores.shape[-1], device=q.device)
         scores = torch.where(column <= row, scores, float("-inf"))
     return scores
+
+
+def _wide_product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in f32. In f16, a product of numbers above 255 would be infinite."""
+    return a.float() @ b.float() if a.dtype == torch.float16 else (a @ b).float()
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -211,8 +211,10 @@ class _WindowSums(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, k: int, s: int, p: int, count: int) -> Tensor:
         ctx.length, ctx.window = x.shape[-1], (k, s, p, count)
         padded = functional.pad(x, [p, max(0, (count - 1) * s + k - p - x.shape[-1])])
+        # From 0 on, as in eager: a sum of -0 is 0.
         return sum(
-            (padded[..., i : i + (count - 1) * s + 1 : s] for i in range(1, k)), padded[..., : (count - 1) * s + 1 : s]
+            (padded[..., i : i + (count - 1) * s + 1 : s] for i in range(1, k)),
+            padded[..., : (count - 1) * s + 1 : s] + 0.0,
         )
 
     @staticmethod
