@@ -21,16 +21,32 @@ _VIEWS = {
     aten.squeeze_.dims: aten.squeeze.dims,
     aten.unsqueeze_.default: aten.unsqueeze.default,
 }
+_CONVERSIONS = (aten.to.dtype, aten.to.device, aten.to.dtype_layout, aten.to.other, aten.type_as.default)
 
 
 def turn_by_views(graph: fx.GraphModule) -> None:
     """Rewrites an exported graph and its regions. State is left: it would keep its old shape."""
     graphs = [each for each in graph.modules() if isinstance(each, fx.GraphModule)]
+    for node in [node for each in graphs for node in each.graph.nodes if node.target in _VIEWS]:
+        _without_conversions(node)
     for node in (node for each in graphs for node in each.graph.nodes):
         if node.target in _VIEWS and _itself(node).op == "call_function":
             node.target = _VIEWS[node.target]
     for each in graphs:
         each.recompile()
+
+
+def _without_conversions(node: fx.Node) -> None:
+    """Takes away conversions to the type that a tensor has already, which return the tensor itself, before `node`."""
+    made = node.args[0]
+    while isinstance(made, fx.Node) and made.target in _CONVERSIONS:
+        first = made.args[0]
+        assert isinstance(first, fx.Node)
+        is_copy = made.kwargs.get("copy") or True in made.args
+        if is_copy or first.meta["val"].dtype != made.meta["val"].dtype:
+            return
+        made.replace_all_uses_with(first)
+        made = first
 
 
 def _itself(node: fx.Node) -> fx.Node:

@@ -46,8 +46,27 @@ def computed_wide(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], e
     function = functional_form(target) if is_mutable(target) else target
     if function is None:
         raise ImportFailure(None, "writes integers of 8 or 16 bits in place", hint="use the form that does not")
-    result = pytree.tree_map(_wrapped, function(*_widened(args), **_widened(dict(kwargs))), expected)
+    if name == "pow" and isinstance(args[0], Tensor) and args[0].is_floating_point() and _is_narrow(args[1]):
+        result = _Power.apply(args[0], args[1]).to(expected.dtype)
+    else:
+        result = pytree.tree_map(_wrapped, function(*_widened(args), **_widened(dict(kwargs))), expected)
     return args[0].copy_(result) if is_mutable(target) else result
+
+
+class _Power(torch.autograd.Function):
+    """x ** y, whose gradient is x to the power of y - 1: narrow in eager, where -128 - 1 is 127."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x ** y.to(_WIDE)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        wide = y.to(_WIDE)
+        below = (wide - 1).to(y.dtype).to(_WIDE)
+        return torch.where(wide == 0, 0.0, grad_outputs[0] * (wide * x**below)).sum_to_size(x.shape), None
 
 
 def _check_numbers(numbers: Sequence[Any], dtypes: Sequence[torch.dtype]) -> None:
