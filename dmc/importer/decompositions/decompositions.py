@@ -71,6 +71,14 @@ def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor
     return x
 
 
+def _where(condition: Tensor, x: Tensor, y: Tensor) -> Any:
+    """torch-mlir takes a choice between one tensor and itself for that tensor, of whatever shape the choice is."""
+    shape = torch.broadcast_shapes(condition.shape, x.shape, y.shape)
+    if x.shape != y.shape or x.shape == shape:
+        return NotImplemented
+    return aten.where.self(condition, x.expand(shape), y.expand(shape))
+
+
 def _select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
     at = index % x.shape[dim]
     return aten.slice_scatter.default(x, source.unsqueeze(dim), dim, at, at + 1)
@@ -105,6 +113,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     **{each: _shift(aten.bitwise_right_shift.Tensor) for each in (aten.__rshift__.Tensor, aten.__rshift__.Scalar)},
     aten.constant_pad_nd.default: _constant_pad,
     aten.roll.default: _roll,
+    aten.where.self: _where,
     aten.select_scatter.default: _select_scatter,
     aten.slice_scatter.default: _slice_scatter,
     aten.split_with_sizes.default: _split_with_sizes,

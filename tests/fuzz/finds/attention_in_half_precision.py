@@ -1,4 +1,4 @@
-"""Scores of attention beyond the range of f16 were infinite, and NaN where a mask hides them; eager keeps them in f32."""
+"""Scores of attention beyond the range of f16 were infinite, and NaN behind a mask; eager keeps them in f32."""
 
 from __future__ import annotations
 

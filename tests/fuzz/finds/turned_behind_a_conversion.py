@@ -1,4 +1,4 @@
-"""A conversion to the type that a tensor has returns the tensor itself, so turning the result in place turns it, too."""
+"""A conversion to the type that a tensor has returns the tensor itself: turned in place, the tensor is turned."""
 
 from __future__ import annotations
 
