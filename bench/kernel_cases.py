@@ -22,10 +22,10 @@ def _attention(
     shape: tuple[int, int, int, int], kv_heads: int, p: float, causal: bool, padded: bool = False
 ) -> dict[str, Problem]:
     q, k = _bf16(*shape), _bf16(shape[0], kv_heads, *shape[2:])
-    return _attention_of(q, k, q, p, causal, (_f32(shape[0], 1, 1, shape[2]),) if padded else ())
+    return attention_of(q, k, q, p, causal, (_f32(shape[0], 1, 1, shape[2]),) if padded else ())
 
 
-def _attention_of(
+def attention_of(
     q: TensorType,
     k: TensorType,
     out: TensorType,
@@ -33,6 +33,7 @@ def _attention_of(
     causal: bool,
     bias: tuple[TensorType, ...] = (),
 ) -> dict[str, Problem]:
+    """Both passes; k and v have one type."""
     level = _f32(*q.shape[:3], 1)
     settings: dict[str, Parameter] = {"p": p, "scale": q.shape[3] ** -0.5, "causal": causal}
     inputs = (q, k, k, *bias)
@@ -47,7 +48,7 @@ def _beside(batch: int, heads: int, length: int, width: int) -> dict[str, Proble
     shape = (batch, heads, length, width)
     q = TensorType("bf16", shape, (length * 3 * heads * width, width, 3 * heads * width, 1))
     out = TensorType("bf16", shape, (length * heads * width, width, heads * width, 1))
-    return _attention_of(q, q, out, 0.1, True)
+    return attention_of(q, q, out, 0.1, True)
 
 
 def _part(whole: Mapping[str, Problem], batches: int) -> dict[str, Problem]:
@@ -59,6 +60,17 @@ def _part(whole: Mapping[str, Problem], batches: int) -> dict[str, Problem]:
         settings: dict[str, Parameter] = {**dict(each.parameters), "whole_0": batches, "whole_1": heads}
         found[suffix] = problem(each.kind, (*each.operands, *places), each.results, **settings)
     return found
+
+
+def _odd() -> dict[str, Problem]:
+    """Sizes that are no multiples of a tile, in f16: more columns than rows, and heads that share keys under a mask."""
+    q, k = TensorType("f16", (2, 3, 100, 48)), TensorType("f16", (2, 3, 230, 48))
+    narrow, shared = TensorType("f16", (2, 4, 333, 40)), TensorType("f16", (2, 2, 333, 40))
+    return {
+        **_named("odd_columns", attention_of(q, k, q, 0.1, False)),
+        **_named("odd_causal", attention_of(narrow, shared, narrow, 0.1, True)),
+        **_named("odd_plain", attention_of(narrow, shared, narrow, 0.0, True)),
+    }
 
 
 def _add_norm(kind: str, rows: int, width: int, p: float, total: str) -> dict[str, Problem]:
@@ -140,6 +152,9 @@ CASES: Mapping[str, Problem] = {
     **_named("llama_attention", _attention((4, 32, 2048, 64), 8, 0.0, True)),
     **_named("llama_add_norm", _add_norm("rms_norm", 8192, 2048, 0.0, "bf16")),
     **_named("bert_attention_padded", _attention((32, 16, 512, 64), 16, 0.1, False, padded=True)),
+    **_odd(),
+    **_named("vit_attention", _attention((128, 12, 197, 64), 12, 0.1, False)),
+    **_named("bert_attention", _attention((32, 16, 512, 64), 16, 0.1, False)),
     **_named("bert_add_norm", _add_norm("layer_norm", 16384, 1024, 0.1, "f32")),
     **_named("wide_attention", _attention((4, 32, 2048, 128), 32, 0.0, True)),
 }

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from bench.kernel_cases import CASES
 from dmc.errors import DmcError
 from dmc.kernels.code import KernelCode, compile_recipe
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.recipe import Buffer
+from dmc.lowering.native_steps import tensor_map
+from dmc.program.code import TensorMap
 
 INDEX = "launches.json"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a candidate. buffers: what each pointer points to; nulls: pointers after them that are zero."""
+    """One launch of a candidate. buffers: what each pointer points to; nulls: pointers after them that are zero.
+
+    maps: for each buffer the tensor map that stands for its pointer, or None.
+    """
 
     file: str
     entry: str
@@ -28,6 +33,7 @@ class Launch:
     shared: int
     buffers: tuple[Buffer, ...]
     nulls: int
+    maps: tuple[TensorMap | None, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def compile_all(directory: Path, cases: list[str], workers: int) -> None:
     with ProcessPoolExecutor(workers) as pool:
         compiled = list(pool.map(_compile, *zip(*jobs, strict=True)))
     old = [each for each in stored(directory) if each.case not in cases]
-    text = json.dumps([asdict(each) for each in (*old, *compiled)], indent=1)
+    text = msgspec.json.format(msgspec.json.encode((*old, *compiled)), indent=1).decode()
     (directory / INDEX).write_text(text, encoding="utf-8")
     size = sum(path.stat().st_size for path in directory.iterdir())
     failed = [f"{each.case} {each.candidate}: {each.error}" for each in compiled if each.error]
@@ -57,8 +63,7 @@ def compile_all(directory: Path, cases: list[str], workers: int) -> None:
 def stored(directory: Path) -> tuple[Compiled, ...]:
     """What `compile_all` has left in a directory."""
     path = directory / INDEX
-    records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    return tuple(_compiled(record) for record in records)
+    return msgspec.json.decode(path.read_bytes(), type=tuple[Compiled, ...]) if path.exists() else ()
 
 
 def _count(case: str) -> int:
@@ -82,17 +87,8 @@ def written(directory: Path, stem: str, code: KernelCode) -> tuple[Launch, ...]:
     for number, entry in enumerate(code.entries):
         file = f"{stem}.{number}.cubin"
         (directory / file).write_bytes(entry.cubin)
+        maps = tuple(each and tensor_map(each) for each in entry.maps)
         launches.append(
-            Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls)
+            Launch(file, entry.name, entry.programs, entry.threads, entry.shared, entry.buffers, entry.nulls, maps)
         )
     return tuple(launches)
-
-
-def _compiled(record: dict[str, Any]) -> Compiled:
-    launches = tuple(_launch(launch) for launch in record["launches"])
-    return Compiled(record["case"], record["candidate"], launches, record["error"])
-
-
-def _launch(record: dict[str, Any]) -> Launch:
-    buffers = tuple(Buffer(**each) for each in record.pop("buffers"))
-    return Launch(**record, buffers=buffers)

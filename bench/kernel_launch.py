@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from bench.kernel_code import Compiled, Launch
 from dmc.kernels.problem import Problem
 from dmc.kernels.recipe import Buffer, Recipe, table_rows
 from dmc.kernels.references.draws import empty
+from dmc.program.code import TensorMap
+from dmc.runtime.tensor_maps import TensorMaps
 
 # Without stubs, and not installed where this is checked.
 cupy: Any = importlib.import_module("cupy")
@@ -70,9 +73,24 @@ class Instance:
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
             for launch in self.compiled.launches[numbers]:
                 pointers = [self.memory[buffer].data_ptr() for buffer in launch.buffers]
-                arguments = tuple(np.uint64(pointer) for pointer in (*pointers, *[0] * launch.nulls))
+                shown = zip(pointers, launch.maps, strict=True)
+                arguments = [each for pointer, map_ in shown for each in _arguments(pointer, map_)]
+                arguments += [np.uint64(0)] * launch.nulls
                 entry = entry_of(self.directory, launch)
-                entry((launch.programs,), (launch.threads,), arguments, shared_mem=launch.shared)
+                entry((launch.programs,), (launch.threads,), tuple(arguments), shared_mem=launch.shared)
+
+
+@functools.cache
+def _tensor_maps() -> TensorMaps:
+    return TensorMaps(importlib.import_module("cuda.bindings.driver"))
+
+
+def _arguments(pointer: int, map_: TensorMap | None) -> tuple[Any, ...]:
+    """What an entry takes for a buffer."""
+    if map_ is None:
+        return (np.uint64(pointer),)
+    map_array, *others = _tensor_maps().arguments(map_, pointer)
+    return (map_array[0], *others)
 
 
 def microseconds(works: Sequence[Callable[[], Any]]) -> float:

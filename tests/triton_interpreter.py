@@ -26,6 +26,7 @@ from dmc.kernels.code import arguments_of, function_of
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Recipe, View, table_rows
 from dmc.kernels.references.draws import empty
+from tests.plain_gluon import load
 
 _interpreter: Any = importlib.import_module("triton.runtime.interpreter")
 _patch_tensor = _interpreter._patch_lang_tensor
@@ -116,7 +117,8 @@ def _reduce_at_once(self: Any, input: Any) -> Any:
 _interpreter.ReduceOps.generic_reduce = _reduce_at_once
 
 
-# Gluon is not interpreted: what it computes is.
+# Gluon is not interpreted: what it computes is. Attention's kernels need little of it, products another schedule.
+load("ahead_tiles", "ahead_draws", "ahead_forward", "ahead_rows", "ahead_columns")
 sys.modules["dmc.kernels.jit.ping_pong"] = importlib.import_module("tests.plain_ping_pong")
 
 

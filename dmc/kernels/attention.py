@@ -8,13 +8,11 @@ never read. With dropout, a rank's part of the batches and heads knows their pla
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from dmc.kernels.attention_shape import AttentionShape, Operands, shape_of
+from dmc.kernels import attention_launches as launches
+from dmc.kernels.attention_shape import Operands
 from dmc.kernels.dropout import refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
-from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
-from dmc.kernels.recipe import Buffer, Call, Recipe, operands, results, scratch
+from dmc.kernels.problem import Cost, Problem, moved_once
 from dmc.kernels.references import attention as reference
 
 # Rows, columns, warps and stages of a launch.
@@ -56,7 +54,9 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
             candidate(rows=64, columns=64, warps=4, stages=3),
             candidate(rows=128, columns=32, warps=8, stages=4),
         )
+    ahead = (candidate(rows=64, columns=64, ahead=1, stages=2),) if launches.is_copied_ahead(problem) else ()
     return (
+        *ahead,
         candidate(rows=64, columns=64, warps=4, stages=3),
         candidate(rows=64, columns=64, warps=4, stages=2),
         candidate(rows=64, columns=128, warps=4, stages=2),
@@ -79,10 +79,15 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
             _pair((128, 64, 8, 2), (64, 128, 8, 2)),
             _pair((64, 32, 4, 3), (32, 64, 4, 2)),
         )
+    # With so few registers a thread, three blocks share a multiprocessor.
+    few = 168
+    ahead = tuple(
+        _pair((64, 64, 4, n), (64, 64, 4, n), few, ahead=1) for n in (2, 3) if launches.is_copied_ahead(problem)
+    )
     if problem.number("p"):
-        # With so few registers a thread, three blocks share a multiprocessor.
-        return (_pair((64, 64, 4, 3), (64, 64, 4, 3), registers=168), _pair((64, 64, 4, 3), (128, 64, 4, 2)))
+        return (*ahead, _pair((64, 64, 4, 3), (64, 64, 4, 3), few), _pair((64, 64, 4, 3), (128, 64, 4, 2)))
     return (
+        *ahead,
         _pair((64, 64, 4, 3), (128, 64, 4, 2)),
         _pair((64, 64, 4, 3), (64, 64, 4, 3)),
         _pair((64, 64, 4, 3), (32, 64, 4, 3)),
@@ -90,62 +95,10 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     )
 
 
-def _pair(first: Sizes, second: Sizes, registers: int = 0) -> Candidate:
+def _pair(first: Sizes, second: Sizes, registers: int = 0, **others: int) -> Candidate:
     rows, columns, warps, stages = first
-    others = dict(zip(("k_rows", "k_columns", "k_warps", "k_stages"), second, strict=True))
-    return candidate(warps, stages, rows=rows, columns=columns, **others, registers=registers)
-
-
-def _forward(problem: Problem, chosen: Candidate) -> Recipe:
-    shape = shape_of(problem, chosen)
-    pointers = (*operands(0, 1, 2), _bias(problem, 3), *_draws(problem), *results(0, 1))
-    programs = _tiles(problem, shape.rows, shape.block_rows)
-    return Recipe((Call("attention_forward.forward", programs, pointers, shape, chosen.warps, chosen.stages),))
-
-
-def _backward(problem: Problem, chosen: Candidate) -> Recipe:
-    shape = shape_of(problem, chosen)
-    turned = shape_of(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
-    first = 5 if Operands.of(problem).bias else 4
-    out, logsumexp = operands(first, first + 1)
-    draws = _draws(problem)
-    inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
-    delta, mask = scratch(0, 1) if shape.stored else scratch(0, 0)
-    dq, dk, dv = results(0, 1, 2)
-    of_rows = (*inputs, out, logsumexp, *draws, dq, delta, mask)
-    of_columns = (*inputs, logsumexp, *draws, delta, mask, dk, dv)
-    named = Operands.of(problem)
-    tiles = _tiles(problem, shape.rows, shape.block_rows)
-    k_tiles = named.k.shape[0] * named.k.shape[1] * -(-turned.columns // turned.block_columns)
-    calls = (
-        Call("attention_backward.rows", tiles, of_rows, shape, chosen.warps, chosen.stages),
-        Call("attention_backward.columns", k_tiles, of_columns, turned, chosen["k_warps"], chosen["k_stages"]),
-    )
-    calls = tuple(replace(call, registers=chosen["registers"]) for call in calls)
-    return Recipe(calls, (TensorType("f32", named.q.shape[:3]), *_mask(shape, named.q)))
-
-
-def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
-    """The packed bits that say what dropout keeps."""
-    if shape.dropout is None or not shape.stored:
-        return ()
-    return (TensorType("i8", (*q.shape[:2], shape.dropout.blocks, shape.rows)),)
-
-
-def _bias(problem: Problem, index: int) -> Buffer:
-    """The bias; without one, any pointer, which is never read."""
-    return operands(index if Operands.of(problem).bias else 0)[0]
-
-
-def _draws(problem: Problem) -> tuple[Buffer, ...]:
-    """Seed, draw, and which batches and heads of the whole these are; if all, any pointers, which are never read."""
-    given, places = problem.apart(operands(*range(len(problem.operands))))
-    return (*given[-2:], *(places or operands(0, 0)))
-
-
-def _tiles(problem: Problem, rows: int, block: int) -> int:
-    batch, heads = Operands.of(problem).q.shape[:2]
-    return batch * heads * -(-rows // block)
+    of_columns = dict(zip(("k_rows", "k_columns", "k_warps", "k_stages"), second, strict=True))
+    return candidate(warps, stages, rows=rows, columns=columns, **of_columns, registers=registers, **others)
 
 
 def _cost(problem: Problem, products: int) -> Cost:
@@ -168,7 +121,7 @@ register(
         reference=reference.attention,
         sample=reference.sample,
         cost=lambda problem: _cost(problem, 2),
-        recipe=_forward,
+        recipe=launches.forward,
     )
 )
 register(
@@ -180,6 +133,6 @@ register(
         reference=reference.attention_backward,
         sample=reference.sample_backward,
         cost=lambda problem: _cost(problem, 5),
-        recipe=_backward,
+        recipe=launches.backward,
     )
 )

@@ -16,7 +16,7 @@ _MIN_BLOCK = 16
 @dataclass(frozen=True)
 class AttentionShape:
     """The static parameters of the kernels: sizes, layouts of tensors (strides of batch, head, row), scale, mask and
-    tiles.
+    tiles, of which `stages` are copied ahead.
 
     groups: heads of q that share one of k and v. whole_heads: heads of a batch of the whole of which this is a part; 0
     if it is the whole. out_at: of the result; dout_at and others: of gradients, which the forward pass lacks. bias_at:
@@ -52,6 +52,12 @@ class AttentionShape:
     block_columns: int
     block_width: int
     block_value: int
+    stages: int
+
+    @property
+    def numbered(self) -> int:
+        """The rows of a head, in whole tiles of 64: for so many the backward pass keeps numbers."""
+        return -(-self.rows // 64) * 64
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,7 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
     """The static parameters of a problem's kernels, with the tiles of a candidate."""
     named = Operands.of(problem)
     batch, heads, rows, width = named.q.shape
-    columns, value_width = named.k.shape[2], named.v.shape[3]
-    scale = problem.number("scale")
+    columns, value_width, scale = named.k.shape[2], named.v.shape[3], problem.number("scale")
     tile = Tile(chosen["rows"], chosen["columns"], chosen.warps)
     whole_heads = int(problem.number("whole_1"))
     drawn = int(problem.number("whole_0")) * whole_heads or batch * heads
@@ -120,6 +125,7 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
         block_columns=chosen["columns"],
         block_width=_block(width),
         block_value=_block(value_width),
+        stages=chosen.stages,
     )
 
 

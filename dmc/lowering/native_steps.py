@@ -78,13 +78,14 @@ def _written_buffers(entry: Entry, maps: Sequence[TensorMap | None]) -> set[Buff
     return {buffer for buffer, first in zip(entry.buffers, firsts, strict=False) if first in written}
 
 
-def _tensor_map(made: Map) -> TensorMap:
+def tensor_map(made: Map) -> TensorMap:
+    """A tensor map as a launch of a plan has it."""
     return TensorMap(_MAPPED[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
 
 
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:
     """The launch of an entry; adds its writes to `written`, which holds those of earlier launches."""
-    maps = [None if each is None else _tensor_map(each) for each in entry.maps]
+    maps = [None if each is None else tensor_map(each) for each in entry.maps]
     writes = _written_buffers(entry, maps)
 
     def access(buffer: Buffer) -> Access:

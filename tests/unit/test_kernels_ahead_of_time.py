@@ -40,7 +40,11 @@ for case in sys.argv[1:]:
     for entry in code.entries:
         assert entry.cubin[:4] == b"\\x7fELF" and "sm_90" in entry.ptx, entry.name
         assert "jit/" not in entry.ptx, "the code says where its source lies"
-        assert entry.ptx.count(".param .u64") == len(entry.buffers) + entry.nulls, entry.name
+        maps = [each for each in entry.maps if each]
+        # A tensor map of 128 bytes, and its strides.
+        pointers = len(entry.buffers) - len(maps) + entry.nulls + sum(len(each.box) for each in maps)
+        assert entry.ptx.count(".param .u64") == pointers, entry.name
+        assert entry.ptx.count(".param .align 64 .b8") == len(maps), entry.name
         assert entry.threads % 32 == 0 and entry.shared <= 227 * 1024, entry.name
 again = compiled(sys.argv[-1])
 assert again == code, "equal input gives equal bytes"

@@ -76,7 +76,25 @@ class Remainder:
         return self.of.variables
 
 
-Atom = Variable | Looked | Quotient | Remainder
+@dataclass(frozen=True)
+class Within:
+    """`of`, where it is from 0 to `size` - 1; what is made of it elsewhere is not read."""
+
+    of: Index
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        return 0, self.size - 1
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return self.of.variables
+
+
+Atom = Variable | Looked | Quotient | Remainder | Within
 
 
 @dataclass(frozen=True)
@@ -108,7 +126,7 @@ class Index:
     def is_computed(self) -> bool:
         """Whether no term was read from memory."""
         atoms = [atom for atom, _ in self.terms]
-        nested = [atom.of for atom in atoms if isinstance(atom, Quotient | Remainder)]
+        nested = [atom.of for atom in atoms if isinstance(atom, Quotient | Remainder | Within)]
         return not any(isinstance(atom, Looked) for atom in atoms) and all(each.is_computed() for each in nested)
 
     def at(self, value: int) -> int:
@@ -169,6 +187,14 @@ def variable(name: str, size: int) -> Index:
     return Index(((Variable(name, size), 1),)) if size > 1 else ZERO
 
 
+def within(place: Index, size: int) -> Index:
+    """The expression `place` where it is from 0 to `size` - 1, and so simplifies; elsewhere, it may be anything."""
+    low, high = place.bounds
+    if size == 1:
+        return ZERO
+    return place if low >= 0 and high < size else Index(((Within(place, size), 1),))
+
+
 def linearise(places: Sequence[Index], shape: Sequence[int]) -> Index:
     """The linear index of an element of a contiguous tensor."""
     total = ZERO
@@ -195,6 +221,8 @@ def _at(atom: Atom, value: int) -> int:
             return of.at(value) // by
         case Remainder(of=of, by=by):
             return of.at(value) % by
+        case Within(of=of):
+            return of.at(value)
         case Variable():
             return value
         case Looked():

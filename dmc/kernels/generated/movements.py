@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.kernels.generated.index import ZERO, Index, constant, delinearise, linearise
+from dmc.kernels.generated.index import ZERO, Index, constant, delinearise, linearise, within
 from dmc.kernels.generated.value import Value, literal
 
 Places = tuple[Index, ...]
@@ -55,16 +55,16 @@ def _insert_slice(emitter: Any, op: Any, places: Places) -> Value:
     source, target = op.operands[0], op.operands[1]
     sizes, steps = list(op.attributes["static_sizes"]), list(op.attributes["static_strides"])
     conditions: list[Value] = []
-    within: list[Index] = []
+    inner: list[Index] = []
     for place, offset, size, step in zip(places, _offsets(emitter, op, 2), sizes, steps, strict=True):
         relative = place + offset * -1
         conditions.append(emitter.inside(relative, 0, size * step))
         if step > 1:
             conditions.append(emitter.inside(relative % step, 0, 1))
-        within.append(relative // step)
+        inner.append(within(relative // step, size))
     condition = emitter.all_of(conditions)
     with emitter.where(condition):
-        new = _fitting(emitter, condition, source, delinearise(linearise(within, sizes), source.type.shape))
+        new = _fitting(emitter, condition, source, delinearise(linearise(inner, sizes), source.type.shape))
     return emitter.choose(condition, new, emitter.emit(target, places))
 
 
@@ -77,11 +77,11 @@ def _pad(emitter: Any, op: Any, places: Places) -> Value:
     source = op.operands[0]
     *_, terminator = op.regions[0].blocks[0].operations
     low = list(op.attributes["static_low"])
-    within = [place + -before for place, before in zip(places, low, strict=True)]
+    shifted = [place + -before for place, before in zip(places, low, strict=True)]
     sizes = list(source.type.shape)
-    condition = emitter.all_of([emitter.inside(place, 0, size) for place, size in zip(within, sizes, strict=True)])
+    condition = emitter.all_of([emitter.inside(place, 0, size) for place, size in zip(shifted, sizes, strict=True)])
     with emitter.where(condition):
-        inner = _fitting(emitter, condition, source, within)
+        inner = _fitting(emitter, condition, source, [within(*each) for each in zip(shifted, sizes, strict=True)])
     return emitter.choose(condition, inner, emitter.scalar(terminator.operation.operands[0]))
 
 
@@ -90,12 +90,12 @@ def _concat(emitter: Any, op: Any, places: Places) -> Value:
     starts = [sum(part.type.shape[dim] for part in parts[:i]) for i in range(len(parts))]
     made: Value | None = None
     for part, start in zip(reversed(parts), reversed(starts), strict=True):
-        within = [place + -start if i == dim else place for i, place in enumerate(places)]
-        condition = emitter.inside(within[dim], 0, part.type.shape[dim])
+        size, shifted = part.type.shape[dim], places[dim] + -start
+        condition = emitter.inside(shifted, 0, size)
         if condition.constant is False:
             continue
         with emitter.where(condition):
-            piece = emitter.emit(part, within)
+            piece = emitter.emit(part, [within(shifted, size) if i == dim else each for i, each in enumerate(places)])
         # The parts cover all indices, so the last one needs no condition.
         made = piece if made is None else emitter.choose(condition, piece, made)
     assert made is not None, "an index is in one of the parts"

@@ -8,7 +8,7 @@ from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dmc.kernels.generated.index import Index, Looked, Quotient, Remainder, Variable
+from dmc.kernels.generated.index import Atom, Index, Looked, Quotient, Remainder, Variable, Within
 from dmc.kernels.generated.value import TRITON, Value
 
 _WIDE = 2**31
@@ -111,13 +111,13 @@ class Writer:
     def _scope(self, variables: frozenset[str]) -> _Scope:
         return next((scope for scope in reversed(self.scopes) if scope.variables & variables), self.scopes[0])
 
-    def _term(self, atom: Variable | Looked | Quotient | Remainder, factor: int, wide: bool) -> str:
+    def _term(self, atom: Atom, factor: int, wide: bool) -> str:
         text = self._atom(atom)
         if wide:
             text = self.line("wide", f"{text}.to({TRITON['i64']})", atom.variables)
         return text if factor == 1 else f"-{text}" if factor == -1 else f"{text} * {factor}"
 
-    def _atom(self, atom: Variable | Looked | Quotient | Remainder) -> str:
+    def _atom(self, atom: Atom) -> str:
         match atom:
             case Variable(name=name) | Looked(name=name):
                 return name
@@ -125,6 +125,8 @@ class Writer:
                 return self.line("quotient", f"{_grouped(self.index(of))} // {by}", atom.variables)
             case Remainder(of=of, by=by):
                 return self.line("remainder", f"{_grouped(self.index(of))} % {by}", atom.variables)
+            case Within(of=of):
+                return self.line("within", self.index(of), atom.variables)
 
 
 def _grouped(text: str) -> str:

@@ -1,6 +1,7 @@
 """Flash attention, backward (Dao et al., 2022, algorithm 4), without atomics: gradients of rows, then of columns.
 
-Both launches recompute the probabilities from the log-sum-exp of rows. The first stores sum(dout · out) of each row.
+Both launches recompute the probabilities from the log-sum-exp of rows. The first stores two numbers of each row:
+sum(dout · out), and the log-sum-exp in units of log₂ e, [heads, tiles of 64 rows, 2, 64].
 """
 
 import triton
@@ -15,6 +16,7 @@ from dmc.kernels.jit.attention_tiles import (
     outputs,
     place_of,
     queries,
+    shift_of,
     shown,
     store_rows,
     tile_of_rows,
@@ -23,14 +25,22 @@ from dmc.kernels.jit.attention_tiles import (
 
 
 @triton.jit
-def _of_rows(pointer, index, row, other, c: tl.constexpr):
-    """One number per row; `other` beyond the last."""
-    return tl.load(pointer + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=other)
+def _numbers_of(numbers, index, row, c: tl.constexpr):
+    """Where the first number of each row of a head is; the second is 64 behind it."""
+    return numbers + index.to(tl.int64) * (2 * c.numbered) + row // 64 * 128 + row % 64
 
 
 @triton.jit
-def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, delta, mask, c: tl.constexpr):
-    """One tile of `dq`, and of `delta` f32 [heads, rows], and with dropout the mask."""
+def _read(pointer, row, c: tl.constexpr):
+    """One number of each row that is numbered."""
+    if c.numbered % c.block_rows == 0:
+        return tl.load(pointer)
+    return tl.load(pointer, mask=row < c.numbered, other=0.0)
+
+
+@triton.jit
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, c: tl.constexpr):
+    """One tile of `dq` and `numbers`, and with dropout of the mask."""
     index, batch, head, first_row = tile_of_rows(c)
     place = place_of(index, batches, heads, c)
     row = first_row + tl.arange(0, c.block_rows)
@@ -45,8 +55,10 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, de
         # What dropout keeps is scaled at the end, with all else that is summed.
         sums /= c.dropout.scale
         scale *= c.dropout.scale
-    tl.store(delta + index.to(tl.int64) * c.rows + row, sums, mask=row < c.rows)
-    level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
+    level = tl.load(logsumexp + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=float("inf")) * LOG2_E
+    address = _numbers_of(numbers, index, row, c)
+    tl.store(address, sums, mask=row < c.numbered)
+    tl.store(address + 64, level, mask=row < c.numbered)
     accumulator = tl.full([c.block_rows, c.block_width], 0.0, tl.float32)
     end = tl.minimum(first_row + c.block_rows, c.columns) if c.causal else c.columns
     full = (tl.minimum(first_row, end) if c.causal else end) // c.block_columns * c.block_columns
@@ -56,7 +68,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, de
             k_tile = keys(k_head, first, c)
             scores = tl.dot(q_tile, k_tile.T, input_precision=c.precision)
             slope = tl.dot(dout_tile, values(v_head, first, c).T, input_precision=c.precision)
-            scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
+            shift = shift_of(bias, batch, head, row[:, None], column[None, :], c)
+            scores = shown(scores, shift, row[:, None], column[None, :], masked, c)
             probability = tl.exp2(scores * c.factor - level[:, None])
             if c.dropout is not None:
                 keep = kept_and_stored(mask, seed, draw, index, place, first_row, first, c)
@@ -68,7 +81,7 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, de
 
 
 @triton.jit
-def columns(dout, q, k, v, bias, logsumexp, seed, draw, batches, heads, delta, mask, dk, dv, c: tl.constexpr):
+def columns(dout, q, k, v, bias, seed, draw, batches, heads, numbers, mask, dk, dv, c: tl.constexpr):
     """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
     tiles: tl.constexpr = (c.columns + c.block_columns - 1) // c.block_columns
     kv_heads: tl.constexpr = c.heads // c.groups
@@ -82,7 +95,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, batches, heads, delta, m
         index = batch * c.heads + kv_head * c.groups + member
         place = place_of(index, batches, heads, c)
         dk_sum, dv_sum = _of_head(
-            dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk_sum, dv_sum, index, place, first, c
+            dout, q, k_tile, v_tile, bias, seed, draw, numbers, mask, dk_sum, dv_sum, index, place, first, c
         )
     scale = c.scale
     if c.dropout is not None:
@@ -95,9 +108,7 @@ def columns(dout, q, k, v, bias, logsumexp, seed, draw, batches, heads, delta, m
 
 
 @triton.jit
-def _of_head(
-    dout, q, k_tile, v_tile, bias, logsumexp, seed, draw, delta, mask, dk, dv, index, place, first, c: tl.constexpr
-):
+def _of_head(dout, q, k_tile, v_tile, bias, seed, draw, numbers, mask, dk, dv, index, place, first, c: tl.constexpr):
     """The contribution of one head's rows to a tile of columns. Tiles are transposed: [columns, rows]."""
     batch, head = index // c.heads, index % c.heads
     q_head = head_of(q, batch, head, c.q_at[0], c.q_at[1])
@@ -113,20 +124,19 @@ def _of_head(
             q_tile, dout_tile = queries(q_head, first_row, c), outputs(dout_head, first_row, c.dout_at[2], c)
             scores = tl.dot(k_tile, q_tile.T, input_precision=c.precision)
             slope = tl.dot(v_tile, dout_tile.T, input_precision=c.precision)
-            scores = shown(scores, bias, batch, head, row[None, :], column[:, None], 1 - whole, c)
-            level = _of_rows(logsumexp, index, row, float("inf"), c) * LOG2_E
+            shift = shift_of(bias, batch, head, row[None, :], column[:, None], c)
+            scores = shown(scores, shift, row[None, :], column[:, None], 1 - whole, c)
+            address = _numbers_of(numbers, index, row, c)
+            level = _read(address + 64, row, c)
             probability = tl.exp2(scores * c.factor - level[None, :])
-            shared = probability
-            if c.dropout is not None:
-                # The sign, which nothing else needs, tells what is dropped: so no mask is held over the products.
+            sums = _read(address, row, c)
+            if c.dropout is None:
+                shared = probability
+                dscores = probability * (slope - sums[None, :])
+            else:
                 keep = kept_as_stored(mask, seed, draw, index, place, first_row, first, c)
-                probability = tl.where(keep, probability, -probability)
-                shared = tl.maximum(probability, 0.0, propagate_nan=tl.PropagateNan.ALL)
+                shared = tl.where(keep, probability, 0.0)
+                dscores = shared * slope - probability * sums[None, :]
             dv = tl.dot(shared.to(dout_tile.dtype), dout_tile, dv, input_precision=c.precision)
-            sums = _of_rows(delta, index, row, 0.0, c)
-            slope -= sums[None, :]
-            if c.dropout is not None:
-                slope = tl.where(probability < 0.0, sums[None, :], slope)
-            dscores = (probability * slope).to(q_tile.dtype)
-            dk = tl.dot(dscores, q_tile, dk, input_precision=c.precision)
+            dk = tl.dot(dscores.to(q_tile.dtype), q_tile, dk, input_precision=c.precision)
     return dk, dv

@@ -11,6 +11,7 @@ from dmc.kernels.jit.attention_tiles import (
     keys,
     place_of,
     queries,
+    shift_of,
     shown,
     store_rows,
     tile_of_rows,
@@ -44,18 +45,22 @@ def forward(q, k, v, bias, seed, draw, batches, heads, out, logsumexp, c: tl.con
     end = tl.minimum(first_row + c.block_rows, c.columns) if c.causal else c.columns
     # Tiles fully visible to all rows need no mask.
     full = (tl.minimum(first_row, end) if c.causal else end) // c.block_columns * c.block_columns
+    # Zero, which the compiler does not know: of a constant it selects rounded values, in twice as many instructions.
+    nothing = tl.program_id(2).to(tl.float32)
     for masked in tl.static_range(2):
         for first in tl.range(full if masked else 0, end if masked else full, c.block_columns):
             column = first + tl.arange(0, c.block_columns)
             scores = tl.dot(q_tile, keys(k_head, first, c).T, input_precision=c.precision)
-            scores = shown(scores, bias, batch, head, row[:, None], column[None, :], masked, c)
+            shift = shift_of(bias, batch, head, row[:, None], column[None, :], c)
+            scores = shown(scores, shift, row[:, None], column[None, :], masked, c)
             probability, peak, total, accumulator = _online(scores, peak, total, accumulator, c)
             if c.dropout is not None:
-                probability *= tl.where(kept_tile(seed, draw, place, first_row, first, c), c.dropout.scale, 0.0)
+                # What is kept is scaled at the end.
+                probability = tl.where(kept_tile(seed, draw, place, first_row, first, c), probability, nothing)
             v_tile = values(v_head, first, c)
             accumulator = tl.dot(probability.to(v_tile.dtype), v_tile, accumulator, input_precision=c.precision)
     empty = total == 0.0
-    scale = tl.where(empty, 0.0, 1.0 / tl.where(empty, 1.0, total))
+    scale = tl.where(empty, 0.0, (1.0 if c.dropout is None else c.dropout.scale) / tl.where(empty, 1.0, total))
     out_head = head_of(out, batch, head, c.out_at[0], c.out_at[1])
     store_rows(out_head, first_row, accumulator * scale[:, None], c.out_at[2], c.rows, c.value_width)
     # Infinity makes the recomputed probabilities of a fully masked row zero.

@@ -74,13 +74,13 @@ def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr,
 
 
 @triton.jit
-def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.constexpr):
-    """Scores with the bias added, which scales them, and -∞ where a row does not see a column.
+def shown(scores, shift, row, column, masked: tl.constexpr, c: tl.constexpr):
+    """Scores with the shift of `shift_of`, which scales them, and -∞ where a row does not see a column.
 
     `row` and `column` broadcast to the tile; `masked`: some columns are hidden from some rows, or beyond the last.
     """
     if c.biased:
-        scores = scores * c.scale_log2 + _bias(bias, batch, head, row, column, c) * LOG2_E
+        scores = scores * c.scale_log2 + shift
     if masked and c.causal:
         scores = tl.where(column <= row, scores, float("-inf"))
     if masked and c.columns % c.block_columns != 0:
@@ -89,14 +89,18 @@ def shown(scores, bias, batch, head, row, column, masked: tl.constexpr, c: tl.co
 
 
 @triton.jit
-def _bias(bias, batch, head, row, column, c: tl.constexpr):
-    address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
-    inside = column < c.columns
-    # Without a stride, one row is that of all: each value is loaded once.
-    if c.bias_at[2] != 0:
-        address += row.to(tl.int64) * c.bias_at[2]
-        inside = (row < c.rows) & inside
-    return tl.load(address, mask=inside, other=0.0).to(tl.float32)
+def shift_of(bias, batch, head, row, column, c: tl.constexpr):
+    """The bias of scores in units of log₂ e; without one, 0."""
+    if c.biased:
+        address = head_of(bias, batch, head, c.bias_at[0], c.bias_at[1]) + column * c.bias_at[3]
+        inside = column < c.columns
+        # Without a stride, one row is that of all: each value is loaded once.
+        if c.bias_at[2] != 0:
+            address += row.to(tl.int64) * c.bias_at[2]
+            inside = (row < c.rows) & inside
+        return tl.load(address, mask=inside, other=0.0).to(tl.float32) * LOG2_E
+    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
+        return 0.0
 
 
 @triton.jit

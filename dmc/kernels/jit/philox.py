@@ -27,9 +27,11 @@ def _halves(word, multiplier: tl.constexpr):
 def words(block, seed, draw, wide: tl.constexpr):
     """The four words, uint32, of each of `block`: int64 where blocks are `wide`, else uint32. Seed, draw: int64."""
     a = block.to(tl.uint32)
-    b = (block >> 32).to(tl.uint32) if wide else tl.zeros_like(a)
-    c = tl.zeros_like(a) + draw.to(tl.uint32)
-    d = tl.zeros_like(a) + (draw >> 32).to(tl.uint32)
+    # Not `zeros_like`, which Gluon lacks.
+    nothing = a & 0
+    b = (block >> 32).to(tl.uint32) if wide else nothing
+    c = nothing + draw.to(tl.uint32)
+    d = nothing + (draw >> 32).to(tl.uint32)
     first = seed.to(tl.uint32)
     second = (seed >> 32).to(tl.uint32)
     for _ in tl.static_range(ROUNDS):

@@ -1,0 +1,111 @@
+"""Code shared by the kernels of attention in Gluon: tiles that TMA copies ahead, and their products.
+
+A tile has 64 rows and 64 columns, and 128 threads. Tiles lie in slots of shared memory, each with a barrier whose phase
+changes when a tile has arrived. `c` is an `AttentionShape`, a step the number of a tile in the order of its use.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+)
+
+jit = gluon.jit
+TILE = gl.constexpr(64)
+# Of the accumulator of a product: 128 threads with 32 elements each.
+LAYOUT = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
+ROWS = gl.constexpr(gl.SliceLayout(1, LAYOUT.value))
+COLUMNS = gl.constexpr(gl.SliceLayout(0, LAYOUT.value))
+# Of a factor that threads have made.
+FACTOR = gl.constexpr(gl.DotOperandLayout(0, LAYOUT.value, 2))
+
+
+@jit
+def rooms_of(tensor, count: gl.constexpr):
+    """Shared memory for `count` tiles of a tensor."""
+    return gl.allocate_shared_memory(tensor.dtype, [count] + tensor.block_type.shape, tensor.layout)
+
+
+@jit
+def barriers_of(count: gl.constexpr):
+    """Barriers, each for what is copied at a time."""
+    barriers = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(count):
+        mbarrier.init(barriers.index(i), count=1)
+    return barriers
+
+
+@jit
+def copy(first, second, rooms, barriers, slot, batch, head, step, pred):
+    """Begins to copy the tiles of a step from two matrices of a head, if `pred`."""
+    row = step * TILE
+    barrier = barriers.index(slot)
+    mbarrier.expect(barrier, first.block_type.nbytes + second.block_type.nbytes, pred)
+    tma.async_copy_global_to_shared(first, [batch, head, row, 0], barrier, rooms[0].index(slot), pred)
+    tma.async_copy_global_to_shared(second, [batch, head, row, 0], barrier, rooms[1].index(slot), pred)
+
+
+@jit
+def copy_first(first, second, rooms, barriers, batch, head, steps, c: gl.constexpr):
+    """Begins to copy the tiles of the first steps, as many as there are slots."""
+    stages: gl.constexpr = c.stages
+    for i in gl.static_range(stages):
+        copy(first, second, rooms, barriers, i, batch, head, i, i < steps)
+
+
+@jit
+def after(slot, phase, c: gl.constexpr):
+    """The slot of the next step, the phase of its barrier, and this slot, whose tiles are replaced next."""
+    # 1 after the last slot.
+    is_last = slot // (c.stages - 1)
+    return (slot + 1) * (1 - is_last), phase ^ is_last, slot
+
+
+@jit
+def steps_of(first_row, c: gl.constexpr):
+    """How many tiles of columns a tile of rows sees, and how many all its rows see whole: these need no mask."""
+    end = gl.minimum(first_row + TILE, c.columns) if c.causal else c.columns
+    return (end + TILE - 1) // TILE, (gl.minimum(first_row, end) if c.causal else end) // TILE
+
+
+@jit
+def tile(rooms, slot):
+    """A tile in shared memory, [64, 64]."""
+    return rooms.index(slot).reshape([TILE, TILE])
+
+
+@jit
+def begun(a, b):
+    """The product a · bᵀ of two tiles in shared memory, which runs on."""
+    return warpgroup_mma(a, b.permute((1, 0)), gl.zeros([TILE, TILE], gl.float32, LAYOUT), use_acc=False, is_async=True)
+
+
+@jit
+def factor(x, dtype: gl.constexpr):
+    """A tile that was computed, as the first factor of a product."""
+    return gl.convert_layout(x.to(dtype), FACTOR)
+
+
+@jit
+def rows_from(first):
+    """The numbers of the rows of a tile."""
+    return first + gl.arange(0, TILE, ROWS)
+
+
+@jit
+def columns_from(first):
+    """The numbers of the columns of a tile."""
+    return first + gl.arange(0, TILE, COLUMNS)
+
+
+@jit
+def store(tensor, room, batch, head, row, value):
+    """Copies a tile to memory by way of `room`, shared memory that nothing reads any more."""
+    gl.thread_barrier()
+    room.reshape([TILE, TILE]).store(value.to(tensor.dtype))
+    fence_async_shared()
+    tma.async_copy_shared_to_global(tensor, [batch, head, row, 0], room)
+    tma.store_wait(0)
