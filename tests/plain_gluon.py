@@ -153,15 +153,15 @@ def _multiply(a: Any, b: Any, total: Any, use_acc: Any = True, is_async: bool = 
     return Running(made, rooms)
 
 
-def _wait(pending: Any = 0, deps: Any = ()) -> Any:
+def _wait(pending: Any, deps: tuple[Any, ...]) -> Any:
     done = _THREAD.products[: len(_THREAD.products) - int(pending)]
     _THREAD.products = _THREAD.products[len(done) :]
     _THREAD.read |= {id(room.owner()) for rooms in done for room in rooms}
     for each in deps:
         is_done = not isinstance(each, Running) or all(each.rooms is not rooms for rooms in _THREAD.products)
         assert is_done, "a product is read that still runs"
-    values = tuple(each.value if isinstance(each, Running) else each for each in deps)
-    return values if len(values) > 1 else values[0]
+    values: tuple[Any, ...] = tuple(each.value if isinstance(each, Running) else each for each in deps)
+    return values[0] if len(values) == 1 else values
 
 
 class _Layout:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,13 +21,18 @@ DTYPES = ("bf16", "f16")
 
 
 def both(
-    dtype: str, rows: int, columns: int, width: int = 64, heads: tuple[int, int] = (2, 1), **options: Any
+    dtype: str,
+    rows: int,
+    columns: int,
+    width: int = 64,
+    heads: tuple[int, int] = (2, 1),
+    causal: bool = False,
+    p: float = 0.0,
 ) -> list[Problem]:
     """Both passes of two batches."""
     q = TensorType(dtype, (2, heads[0], rows, width))
     k = TensorType(dtype, (2, heads[1], columns, width))
-    settings = {"p": 0.0, "causal": False, **options}
-    return list(attention_of(q, k, q, settings["p"], settings["causal"]).values())
+    return list(attention_of(q, k, q, p, causal).values())
 
 
 def ahead(wanted: Problem) -> list[Candidate]:
