@@ -74,7 +74,8 @@ def _roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Tensor
 def _where(condition: Tensor, x: Tensor, y: Tensor) -> Any:
     """torch-mlir takes a choice between one tensor and itself for that tensor, of whatever shape the choice is."""
     shape = torch.broadcast_shapes(condition.shape, x.shape, y.shape)
-    if x.shape != y.shape or x.shape == shape:
+    # Single numbers, which many masks choose between, are left as they are: passes know them so.
+    if x.shape != y.shape or x.shape == shape or (not x.dim() and x is not y):
         return NotImplemented
     return aten.where.self(condition, x.expand(shape), y.expand(shape))
 
