@@ -1,9 +1,10 @@
 """Every family of kernels on small, odd shapes, each buffer in memory of its own: for NVIDIA's compute-sanitizer.
 
 `python -m bench.gpu_sanitizer prepare DIRECTORY` compiles them on any machine. On one with a GPU, CuPy and PyTorch,
-`compute-sanitizer --tool memcheck python -m bench.gpu_sanitizer run DIRECTORY` launches each once, and so do racecheck,
-initcheck and synccheck. Products there are those that threads load. The copy engine's need large tensors: `… run
-DIRECTORY --products` launches each way of such a product once, and compares what they compute.
+`compute-sanitizer --report-api-errors no python -m bench.gpu_sanitizer run DIRECTORY` launches each once, with `--tool
+memcheck`, racecheck, initcheck or synccheck. (NVIDIA's bindings look for functions that a driver may lack, hence the
+option.) Products there are those that threads load. The copy engine's need large tensors: `… run DIRECTORY --products`
+launches each way of such a product once, and compares what they compute.
 """
 
 from __future__ import annotations
