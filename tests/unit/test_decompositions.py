@@ -245,3 +245,12 @@ def test_kthvalue(rows: Tensor) -> None:
         value, place = selection.kthvalue(rows, k)
         _same(value, rows.kthvalue(k).values)
         _same(rows.gather(1, place.unsqueeze(1)).squeeze(1), value)
+
+
+def test_a_choice_between_one_tensor_and_itself_has_the_shape_of_the_choice() -> None:
+    where = decompositions.table()[torch.ops.aten.where.self]
+    mask, row, number = torch.ones(2, 3, dtype=torch.bool), torch.ones(3), torch.ones([])
+    assert where(mask, row, row).shape == (2, 3)
+    assert where(mask, number, number).shape == (2, 3)
+    # As dropout chooses: masks are known by it.
+    assert where(mask, number, torch.zeros([])) is NotImplemented
