@@ -6,9 +6,11 @@ it is functionalised, would look for the place in the changed shape.
 
 from __future__ import annotations
 
+import torch
 from torch import fx, ops
+from torch._ops import OpOverload
 
-from dmc.importer.torch_internals import may_write, updates_statistics
+from dmc.importer.torch_internals import arguments_of, may_write, updates_statistics
 
 aten = ops.aten
 _VIEWS = {
@@ -39,11 +41,12 @@ def turn_by_views(graph: fx.GraphModule) -> None:
 def _without_conversions(node: fx.Node) -> None:
     """Takes away conversions to the type that a tensor has already, which return the tensor itself, before `node`."""
     made = node.args[0]
-    while isinstance(made, fx.Node) and made.target in _CONVERSIONS:
+    while isinstance(made, fx.Node) and isinstance(made.target, OpOverload) and made.target in _CONVERSIONS:
         first = made.args[0]
         assert isinstance(first, fx.Node)
-        is_copy = made.kwargs.get("copy") or True in made.args
-        if is_copy or first.meta["val"].dtype != made.meta["val"].dtype:
+        given = arguments_of(made.target, made.args, made.kwargs)
+        is_laid_out = given.get("memory_format") not in (None, torch.preserve_format)
+        if given.get("copy") or is_laid_out or first.meta["val"].dtype != made.meta["val"].dtype:
             return
         made.replace_all_uses_with(first)
         made = first

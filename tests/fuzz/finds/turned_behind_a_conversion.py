@@ -18,7 +18,8 @@ class Step(nn.Module):
         self.register_buffer("b0", plain([1.0, 2.0, 3.0, 4.0], (2, 2), torch.float32))
 
     def forward(self, x0: Tensor) -> tuple[Tensor, list[Tensor]]:
-        self.b0.to(torch.float32).transpose_(0, 1)
+        self.b0.to(torch.float32, non_blocking=True).transpose_(0, 1)
+        self.b0.to(torch.float32, copy=True).t_()
         x0.float().type_as(self.b0).t_()
         loss = weighed(self.p0)
         return loss, [x0 * self.b0]
