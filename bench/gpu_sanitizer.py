@@ -164,15 +164,11 @@ def _generated() -> Iterator[tuple[Problem, Recipe]]:
         yield from ((made.problem, recipe) for recipe in made.recipes[:_WAYS])
 
 
-def _is_mapped(recipe: Recipe) -> bool:
-    return any(call.views for call in recipe.calls)
-
-
 def _compiled(directory: Path, number: int, given: Problem, recipe: Recipe) -> Small:
     every = frozenset(buffer for call in recipe.calls for buffer in call.buffers)
     # Without alignment nothing is left to the copy engine, which products of such sizes do not suit.
-    is_product = any(call.source for call in recipe.calls)
-    code = compile_recipe(given, recipe, loose=every if is_product or not _is_mapped(recipe) else frozenset())
+    is_copied_ahead = any(call.views and not call.source for call in recipe.calls)
+    code = compile_recipe(given, recipe, loose=frozenset() if is_copied_ahead else every)
     return Small(given, recipe, Compiled(given.kind, 0, written(directory, str(number), code)))
 
 

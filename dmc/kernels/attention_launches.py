@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dmc.kernels.attention_shape import AttentionShape, Operands, shape_of
+from dmc.kernels.attention_shape import TILE, AttentionShape, Operands, shape_of
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, operands, results, scratch
 
-# Rows and columns of a tile that is copied ahead, and elements of a row.
-TILE = 64
 _TOO_NARROW = 32
 # Of strides, in bytes.
 _ALIGNMENT = 16
@@ -35,7 +33,7 @@ def is_copied_ahead(problem: Problem) -> bool:
 
 
 def forward(problem: Problem, chosen: Candidate) -> Recipe:
-    """One launch."""
+    """The launch of `attention`: a program for each tile of rows of each head, of the candidate's size."""
     shape, named, draws = shape_of(problem, chosen), Operands.of(problem), _draws(problem)
     matrices, made = operands(0, 1, 2), results(0, 1)
     programs = _rows(named, shape.rows, shape.block_rows)
@@ -48,7 +46,9 @@ def forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 
 def backward(problem: Problem, chosen: Candidate) -> Recipe:
-    """A launch for the gradient of q, and one for those of k and v."""
+    """The launches of `attention_backward`: for the gradient of q, by tiles of rows, then those of k and v, by tiles of
+    columns (Dao et al., 2022, algorithm 4). Scratch: two f32 of each row, and with dropout a bit of each probability.
+    """
     shape, named = shape_of(problem, chosen), Operands.of(problem)
     turned = shape_of(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
     first = 5 if named.bias else 4

@@ -11,6 +11,8 @@ from dmc.kernels.problem import Problem, TensorType
 
 Strides = tuple[int, ...]
 _MIN_BLOCK = 16
+# Rows and columns of a tile that is copied ahead, elements of its rows, and rows that are numbered together.
+TILE = 64
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class AttentionShape:
 
     @property
     def numbered(self) -> int:
-        """The rows of a head, in whole tiles of 64: for so many the backward pass keeps numbers."""
-        return -(-self.rows // 64) * 64
+        """The rows of a head, in whole tiles: for so many the backward pass keeps numbers."""
+        return -(-self.rows // TILE) * TILE
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,21 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Quotient:
-    """`of` ÷ `by`, rounded down."""
+class _Nested:
+    """What is made of another index."""
 
     of: Index
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it depends on."""
+        return self.of.variables
+
+
+@dataclass(frozen=True)
+class Quotient(_Nested):
+    """`of` ÷ `by`, rounded down."""
+
     by: int
 
     @property
@@ -52,17 +63,11 @@ class Quotient:
         low, high = self.of.bounds
         return low // self.by, high // self.by
 
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of the variables that it depends on."""
-        return self.of.variables
-
 
 @dataclass(frozen=True)
-class Remainder:
+class Remainder(_Nested):
     """`of` modulo `by`."""
 
-    of: Index
     by: int
 
     @property
@@ -70,28 +75,17 @@ class Remainder:
         """The least and the largest value."""
         return 0, self.by - 1
 
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of the variables that it depends on."""
-        return self.of.variables
-
 
 @dataclass(frozen=True)
-class Within:
+class Within(_Nested):
     """`of`, where it is from 0 to `size` - 1; what is made of it elsewhere is not read."""
 
-    of: Index
     size: int
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the largest value."""
         return 0, self.size - 1
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of the variables that it depends on."""
-        return self.of.variables
 
 
 Atom = Variable | Looked | Quotient | Remainder | Within
@@ -126,7 +120,7 @@ class Index:
     def is_computed(self) -> bool:
         """Whether no term was read from memory."""
         atoms = [atom for atom, _ in self.terms]
-        nested = [atom.of for atom in atoms if isinstance(atom, Quotient | Remainder | Within)]
+        nested = [atom.of for atom in atoms if isinstance(atom, _Nested)]
         return not any(isinstance(atom, Looked) for atom in atoms) and all(each.is_computed() for each in nested)
 
     def at(self, value: int) -> int:

@@ -23,11 +23,14 @@ from dmc.kernels.jit.attention_tiles import (
     values,
 )
 
+# Rows whose numbers lie together.
+TILE = tl.constexpr(64)
+
 
 @triton.jit
 def _numbers_of(numbers, index, row, c: tl.constexpr):
-    """Where the first number of each row of a head is; the second is 64 behind it."""
-    return numbers + index.to(tl.int64) * (2 * c.numbered) + row // 64 * 128 + row % 64
+    """Where the first number of each row of a head is; the second is `TILE` behind it."""
+    return numbers + index.to(tl.int64) * (2 * c.numbered) + row // TILE * (2 * TILE) + row % TILE
 
 
 @triton.jit
@@ -58,7 +61,7 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
     level = tl.load(logsumexp + index.to(tl.int64) * c.rows + row, mask=row < c.rows, other=float("inf")) * LOG2_E
     address = _numbers_of(numbers, index, row, c)
     tl.store(address, sums, mask=row < c.numbered)
-    tl.store(address + 64, level, mask=row < c.numbered)
+    tl.store(address + TILE, level, mask=row < c.numbered)
     accumulator = tl.full([c.block_rows, c.block_width], 0.0, tl.float32)
     end = tl.minimum(first_row + c.block_rows, c.columns) if c.causal else c.columns
     full = (tl.minimum(first_row, end) if c.causal else end) // c.block_columns * c.block_columns
@@ -127,7 +130,7 @@ def _of_head(dout, q, k_tile, v_tile, bias, seed, draw, numbers, mask, dk, dv, i
             shift = shift_of(bias, batch, head, row[None, :], column[:, None], c)
             scores = shown(scores, shift, row[None, :], column[:, None], 1 - whole, c)
             address = _numbers_of(numbers, index, row, c)
-            level = _read(address + 64, row, c)
+            level = _read(address + TILE, row, c)
             probability = tl.exp2(scores * c.factor - level[None, :])
             sums = _read(address, row, c)
             if c.dropout is None:
