@@ -174,7 +174,18 @@ def _is_covered(actual: Tensor, expected: Tensor, others: Sequence[Tensor], clos
         # Of few digits, most elements come out the same by chance.
         away = away.amax().expand_as(away)
     bound = SLACK * away + close[0] * right.abs().nan_to_num(0.0, 0.0, 0.0) + close[1]
-    return bool(((_distance(left, right) <= bound) | (away == torch.inf)).all())
+    covered = (_distance(left, right) <= bound) | (away == torch.inf)
+    return bool((covered | _is_at_pole(left, right, [each.double() for each in others])).all())
+
+
+def _is_at_pole(left: Tensor, right: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """Where one is infinite, the other not: whether their reciprocals are as close to each other as those of `others`.
+
+    What is divided by may be nothing but rounding, in eager, and zero where it is rounded otherwise.
+    """
+    away = torch.stack([_distance(1 / each, 1 / right) for each in others]).amax(0)
+    one_infinite = (left.isinf() & right.isfinite()) | (left.isfinite() & right.isinf())
+    return one_infinite & (_distance(1 / left, 1 / right) <= SLACK * away)
 
 
 def _distance(left: Tensor, right: Tensor) -> Tensor:

@@ -54,6 +54,16 @@ def test_a_fault_is_no_rounding(step: int, name: str) -> None:
     assert not _is_rounding(TEXT, actual)
 
 
+def test_an_infinity_is_no_rounding_where_what_is_divided_by_is_not() -> None:
+    actual = _eager(TEXT)
+    actual[0]["output 2"][0, 0] = torch.inf
+    assert not _is_rounding(TEXT, actual)
+    text = (FINDS / "a_reciprocal_of_rounding.py").read_text()
+    actual = _eager(text)
+    actual[0]["output 0"].fill_(torch.inf)
+    assert _is_rounding(text, actual)
+
+
 def test_what_no_operation_rounds_is_certain_beside_what_is_rounded() -> None:
     actual = _eager(TEXT)
     actual[0]["output 1"] *= 1 + 4e-5
