@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,11 @@ def start(
         limit = memory_bytes()
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, limit))
     return process
+
+
+def own_path() -> str:
+    """The PYTHONPATH with which another process finds what this one does."""
+    return os.pathsep.join(each for each in sys.path if each)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -28,13 +28,15 @@ LONG_FUNCTIONS = {"dmc/api.py:compile": "names each keyword twice, so that users
 TORCH_MLIR = {
     "dmc/_mlir.py": "the one import site of the bindings",
     "dmc/importer/decompositions/decompositions.py": "torch-mlir's decomposition table belongs to its FX importer",
-    "dmc/importer/linalg/lowering.py": "runs torch-mlir's FX importer and its passes",
+    "dmc/importer/linalg/lowering.py": "runs torch-mlir's FX importer",
+    "dmc/importer/linalg/torch_passes.py": "runs torch-mlir's passes",
 }
 CONTEXTS = {
     "dmc/api.py": "entry point",
     "dmc/cli/opt.py": "entry point",
     "dmc/cli/plan_source.py": "entry point",
     "dmc/cli/tune.py": "entry point",
+    "dmc/importer/linalg/torch_passes.py": "entry point of a process",
     "dmc/fit.py": "entry point",
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "dmc/calibration/cpu.py": "compiles kernels apart from a step",

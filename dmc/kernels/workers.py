@@ -94,7 +94,7 @@ def _said(requests: Sequence[Request], directory: str) -> Iterator[Answer]:
     """The answers of one process, until it ends. Raises TimeoutError if one takes too long."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     # This process may have found dmc where a new one would not look.
-    environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
+    environment["PYTHONPATH"] = processes.own_path()
     # Triton's own cache has no limit; the results are kept in dmc's.
     environment["TRITON_CACHE_DIR"] = directory
     with tempfile.NamedTemporaryFile(dir=directory) as asked:

@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
-from dmc._mlir import ir, passmanager
+from dmc._mlir import ir
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.differentiate import trace
-from dmc.importer.linalg import windows
+from dmc.importer.linalg import apart, windows
+from dmc.importer.linalg.apart import Died, passed
+from dmc.importer.linalg.culprit import culprit, reproducer
 from dmc.importer.linalg.operators import Use, is_composite, specialise, to_composite, use_of
+from dmc.importer.linalg.torch_passes import Refusal, load_dialects
 from dmc.walk import walk
 
 # torch-mlir's own pipeline contains torch-reduce-op-variants, which rejects unknown operators and which a functional
@@ -47,16 +49,13 @@ class TorchModule:
 
     context: ir.Context
     importer: FxImporter = field(init=False)
+    module: ir.Module = field(init=False)
     decompositions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        torch_dialect.register_dialect(self.context)
+        load_dialects(self.context)
         self.importer = FxImporter(context=self.context, graph_node_importer_cls=_NodeImporter)
-
-    @property
-    def module(self) -> ir.Module:
-        """The module under construction."""
-        return self.importer.module
+        self.module = self.importer.module
 
     def add(self, graph: fx.Graph, name: str) -> None:
         """Imports `graph` as private function `name`, with the decompositions of its composites."""
@@ -71,10 +70,7 @@ class TorchModule:
 
     def lower(self) -> None:
         """Lowers everything to linalg; raises ImportFailure naming the operation that torch-mlir cannot lower."""
-        try:
-            passmanager.PassManager.parse(PIPELINE, self.context).run(self.module.operation)
-        except ir.MLIRError as error:
-            raise _lowering_failure(error) from error
+        self.module = _passed(self.module, PIPELINE)
         for op in walk(self.module.operation):
             _refuse_leftover(op)
         # Listed first: converting one erases casts beside it, which an ongoing walk must not visit.
@@ -82,7 +78,7 @@ class TorchModule:
             to_composite(op)
         _erase_asserts(self.module)
         windows.crop(self.module)
-        passmanager.PassManager.parse(FINISH, self.context).run(self.module.operation)
+        self.module = _passed(self.module, FINISH)
 
     def _import_decomposition(self, use: Use) -> str:
         """The name of the decomposition of `use`, imported on first use."""
@@ -131,6 +127,18 @@ class _LocatedCache(ContextCache):
         return ir.Location.name(f"{place.module}#{origin.op_name(node.target)}{place.suffix}", line, self._c)
 
 
+def _passed(module: ir.Module, pipeline: str) -> ir.Module:
+    try:
+        result = passed(module, pipeline, apart.PATIENCE_S)
+    except Died as error:
+        location, alone = culprit(module, pipeline)
+        file = reproducer(alone, pipeline)
+        raise _cannot_compile(location or "the step", f"torch-mlir {error}", f"{file} reproduces this") from None
+    if isinstance(result, Refusal):
+        raise _refused(result)
+    return result
+
+
 def _erase_asserts(module: ir.Module) -> None:
     """torch-mlir asserts inside kernels that indices are in range and divisors are not zero.
 
@@ -153,19 +161,16 @@ _WAY_OUT = "write this operation with simpler ones, or compute it outside the st
 _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
 
 
-def _lowering_failure(error: ir.MLIRError) -> ImportFailure:
-    diagnostics = [d for d in error.error_diagnostics if _OP_NAME.search(d.message)] or error.error_diagnostics
-    first = diagnostics[0]
-    return _cannot_compile(str(first.location), first.message)
+def _refused(refusal: Refusal) -> ImportFailure:
+    """The error for the operation that torch-mlir names, or for the first place it complains about."""
+    named = [each for each in refusal.errors if _OP_NAME.search(each[1])]
+    return _cannot_compile(*[*named, *refusal.errors][0])
 
 
-def _cannot_compile(location: str, reason: str) -> ImportFailure:
+def _cannot_compile(location: str, reason: str, *hints: str) -> ImportFailure:
+    hint = "; ".join((_WAY_OUT, *hints))
     found = re.search(r'"([^"#]*)#([^"]*)"(?:\("([^"]*)":(\d+))?', location)
     if found is None:
-        return ImportFailure(location, f"torch-mlir cannot lower this: {reason}")
+        return ImportFailure(location, f"torch-mlir cannot lower this: {reason}", hint)
     place = origin.Origin(found[1], found[3] or "", int(found[4] or 0))
-    return ImportFailure(
-        str(place),
-        f"{found[2]} cannot be compiled ({reason})",
-        hint=_WAY_OUT,
-    )
+    return ImportFailure(str(place), f"{found[2]} cannot be compiled ({reason})", hint)

@@ -1,0 +1,108 @@
+"""torch-mlir in a process of its own: what makes it crash, or finds no end, is named, and nothing else ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dmc
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.errors import ImportFailure
+from dmc.importer.forward.precision import Precision
+from dmc.importer.linalg import apart, culprit
+from dmc.importer.step import import_step
+
+FAULT = [sys.executable, "-m", "tests.faulty_torch_mlir"]
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x).tanh()
+        return y.exp().square().sum()
+
+
+def _import() -> ir.Module:
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        batch = (torch.ones(2, 4),)
+        return import_step(Model(), None, dmc.optim.SGD(lr=0.1), batch, Precision.FP32, 1, 0, context).module
+
+
+@pytest.fixture(autouse=True)
+def _own_process() -> Iterator[None]:
+    apart.end()
+    yield
+    apart.end()
+
+
+def _raised(fault: str, text: str, monkeypatch: pytest.MonkeyPatch) -> ImportFailure:
+    monkeypatch.setattr(apart, "COMMAND", [*FAULT, fault, text])
+    with pytest.raises(ImportFailure) as raised:
+        _import()
+    return raised.value
+
+
+def _file(error: ImportFailure) -> Path:
+    (file,) = [Path(word) for word in error.hint.split() if word.startswith("/")]
+    return file
+
+
+def test_a_crash_names_the_operation_and_leaves_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = _raised("crashed", "torch.aten.exp", monkeypatch)
+    assert error.fact == "aten.exp cannot be compiled (torch-mlir crashes (signal 11, SIGSEGV))"
+    lines = Path(__file__).read_text().split("\n")
+    line = next(number for number, text in enumerate(lines, 1) if "y.exp()" in text)
+    assert error.place == f"the model or its loss ({__file__}:{line})"
+    file = _file(error)
+    text = file.read_text()
+    assert "torch.aten.exp" in text and "torch.aten.tanh" not in text
+    # Without the fault, its command works.
+    command = [sys.executable, *text.split("\n")[0].removeprefix("// python ").replace("'", "").split(" ")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Refusal" not in done.stdout
+    file.unlink()
+
+
+def test_what_finds_no_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "PATIENCE_S", 2)
+    monkeypatch.setattr(culprit, "ALONE_S", 1)
+    error = _raised("late", "torch.aten.exp", monkeypatch)
+    assert error.fact == "aten.exp cannot be compiled (torch-mlir finds no end (in 2 s))"
+    _file(error).unlink()
+
+
+def test_where_no_operation_crashes_alone_the_step_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = _raised("crashed", "@gradients", monkeypatch)
+    assert error.place == "the step"
+    file = _file(error)
+    assert "torch.aten.tanh" in file.read_text()
+    file.unlink()
+
+
+def test_the_next_step_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    _file(_raised("crashed", "torch.aten.exp", monkeypatch)).unlink()
+    monkeypatch.undo()
+    assert "linalg.generic" in str(_import())
+
+
+def test_a_forked_process_has_one_of_its_own() -> None:
+    _import()
+    (before,) = apart._processes.values()
+    child = os.fork()
+    if not child:
+        _import()
+        os._exit(0 if apart._processes[os.getpid()].pid != before.pid else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert "linalg.generic" in str(_import()) and apart._processes[os.getpid()] is before
