@@ -99,10 +99,10 @@ def test_the_next_step_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_forked_process_has_one_of_its_own() -> None:
     _import()
-    (before,) = apart._processes.values()
+    (before,) = apart.workers.values()
     child = os.fork()
     if not child:
         _import()
-        os._exit(0 if apart._processes[os.getpid()].pid != before.pid else 1)
+        os._exit(0 if apart.workers[os.getpid()].pid != before.pid else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert "linalg.generic" in str(_import()) and apart._processes[os.getpid()] is before
+    assert "linalg.generic" in str(_import()) and apart.workers[os.getpid()] is before

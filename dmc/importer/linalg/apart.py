@@ -39,7 +39,7 @@ def passed(module: ir.Module, pipeline: str, seconds: int) -> ir.Module | Refusa
 
 _LOCK = threading.Lock()
 # By the process that started it: one that is forked must not talk with its parent's.
-_processes: dict[int, subprocess.Popen[bytes]] = {}
+workers: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def _answer(request: Request) -> bytes | Refusal:
@@ -63,16 +63,16 @@ def _answer(request: Request) -> bytes | Refusal:
 
 
 def _process() -> subprocess.Popen[bytes]:
-    if os.getpid() not in _processes:
+    if os.getpid() not in workers:
         environment = {**os.environ, "PYTHONPATH": own_path()}
-        _processes[os.getpid()] = start(COMMAND, environment, errors=None)
-    return _processes[os.getpid()]
+        workers[os.getpid()] = start(COMMAND, environment, errors=None)
+    return workers[os.getpid()]
 
 
 @atexit.register
 def end() -> None:
     """Ends the process, if there is one."""
-    process = _processes.pop(os.getpid(), None)
+    process = workers.pop(os.getpid(), None)
     if process is not None:
         stop(process)
 

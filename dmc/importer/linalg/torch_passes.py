@@ -13,7 +13,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from torch_mlir.dialects import torch as torch_dialect
 
@@ -67,7 +67,7 @@ def bytecode(module: ir.Module) -> bytes:
     return written.getvalue()
 
 
-def serve(read: BinaryIO, write: BinaryIO) -> None:
+def serve(read: IO[bytes], write: IO[bytes]) -> None:
     """Answers requests until there are no more. One that takes too long ends the process, with SIGALRM."""
     while (request := receive(read)) is not None:
         signal.alarm(request.seconds)
@@ -75,14 +75,14 @@ def serve(read: BinaryIO, write: BinaryIO) -> None:
         signal.alarm(0)
 
 
-def send(value: Any, to: BinaryIO) -> None:
+def send(value: Any, to: IO[bytes]) -> None:
     """Writes a value that `receive` reads."""
     data = pickle.dumps(value)
     to.write(len(data).to_bytes(_PREFIX, "little") + data)
     to.flush()
 
 
-def receive(source: BinaryIO) -> Any:
+def receive(source: IO[bytes]) -> Any:
     """The next value; None if the other side has ended."""
     prefix = source.read(_PREFIX)
     data = source.read(int.from_bytes(prefix, "little"))
