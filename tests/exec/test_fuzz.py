@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 import torch
 
 from dmc.importer.decompositions import decompositions
+from tests.fuzz import campaign
+from tests.fuzz.campaign import Drawing, Drawn
 from tests.fuzz.check import FINDS, Way, check
 from tests.fuzz.generate import drawn, generate, is_valid
 from tests.fuzz.leaves import FLOATS
@@ -105,3 +109,17 @@ def _program() -> Program:
         Line("sub", "{0} - {1}", ("v2", "self.p0"), ("v3",)),
     )
     return Program(leaves, lines, ("self.p0", "v3"), ("v1",), "dmc.optim.SGD(lr=0.125, momentum=0.5)")
+
+
+class Deadly(Drawing):
+    """Eager crashes in what is drawn, as PyTorch 2.13's backward pass does in the program of seed 441004075."""
+
+    def verdict(self) -> Drawn:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        raise AssertionError("not reached")
+
+
+def test_a_crash_of_eager_ends_no_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "Drawing", Deadly)
+    tally = campaign.Campaign(0, 1.0, 1, 0.0, lambda find: None).run()
+    assert set(tally.outcomes) == {"eager crashes"} and not tally.finds

@@ -28,6 +28,28 @@ MODES = (
 
 
 @dataclass(frozen=True)
+class Drawn(Verdict):
+    """The program of a seed; None if there is none."""
+
+    program: Program | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A task for a worker: the program of a seed."""
+
+    seed: int
+    patience: float = 30.0
+
+    def verdict(self) -> Drawn:
+        """What was drawn."""
+        try:
+            return Drawn("agrees", program=drawn(self.seed))
+        except Misfit:
+            return Drawn("refused")
+
+
+@dataclass(frozen=True)
 class Find:
     """seed: of the program as it was drawn. text: the source of the program as it was shrunk."""
 
@@ -110,10 +132,11 @@ class Campaign:
 
     def _try(self, worker: Worker, seed: int) -> None:
         choose = random.Random(seed)
-        try:
-            program = drawn(seed)
-        except Misfit:
-            self.tally.outcomes["not drawn"] += 1
+        # Drawing runs programs in eager, which crashes at some.
+        answer = worker.check(Drawing(seed))
+        program = answer.program if isinstance(answer, Drawn) else None
+        if program is None:
+            self.tally.outcomes["not drawn" if isinstance(answer, Drawn) else f"eager {answer.outcome}"] += 1
             return
         verdict = self._check(worker, seed, program, "interpreter", PLAIN)
         if verdict.outcome in ("agrees", "uncertain") and choose.random() < self.share:
