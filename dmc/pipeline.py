@@ -27,6 +27,7 @@ from dmc.passes.scheduled.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
+from dmc.passes.scheduled.chunk_head import ChunkHead
 from dmc.passes.scheduled.copy_ports import CopyPorts
 from dmc.passes.scheduled.drop_empty import DropEmpty
 from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
@@ -71,6 +72,7 @@ STAGES = (
             AbsorbCasts(),
             InlineComposites(),
             "canonicalize",
+            ChunkHead(),
             PadClasses(),
             "cse",
             MergeProducts(),

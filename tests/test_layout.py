@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STRUCTURED = ("dmc.passes", "dmc.analysis", "dmc.importer")
 MAX_ENTRIES = 20
 # Folders that hold passes only.
-FORMS = tuple(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any"))
+FORMS = tuple(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any", "requested"))
 
 
 def _module(path: Path) -> str:

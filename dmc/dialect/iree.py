@@ -1,5 +1,6 @@
 """The operation of IREE's dialects that form placed may contain; `dmc.dialect.load` loads it into a context."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dmc._mlir import ext, ir
@@ -16,9 +17,14 @@ class TensorExt(ext.Dialect, name="iree_tensor_ext"):
 
 
 class ComputeBarrierStartOp(TensorExt.Operation, name="compute_barrier_start"):
-    """A value passes through, and is in memory there: no kernel is fused across it."""
+    """A value passes through, and is in memory there: no kernel is fused across it.
+
+    after: at most one value, which is computed before anything reads the result. IREE's own operation has nothing like
+    it: where there is one, dmc must form the kernels.
+    """
 
     value: ir.Value[Any]
+    after: Sequence[ir.Value[Any]]
     out: ir.OpResult[Any]
 
     def verify_invariants(self) -> bool:

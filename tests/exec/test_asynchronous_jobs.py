@@ -17,6 +17,7 @@ from dmc.passes.base import Element, run_passes
 from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.passes.planned.place_events import PlaceEvents
 from dmc.passes.planned.plan_memory import PlanMemory
+from dmc.passes.requested.split_all_reduce import SplitAllReduce
 from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
@@ -26,7 +27,6 @@ from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.sink_wait import SinkWait
-from dmc.passes.scheduled.split_all_reduce import SplitAllReduce
 from dmc.program import Job
 from dmc.proof import verify
 from dmc.step_function import NAME, ROLE, find_step

@@ -16,13 +16,13 @@ from dmc._mlir import ir
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.base import Element, parse_pipeline, run_passes
+from dmc.passes.requested.split_all_reduce import SplitAllReduce
 from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
 from dmc.passes.scheduled.copy_ports import CopyPorts
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.sink_wait import SinkWait
-from dmc.passes.scheduled.split_all_reduce import SplitAllReduce
 from dmc.passes.shared.starts import starts_in
 from dmc.step_function import find_step
 from tests.kernels import form_kernels

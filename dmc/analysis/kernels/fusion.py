@@ -12,8 +12,8 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.groups import Group
-from dmc.analysis.kernels.reads import ORDER, memory_reads
+from dmc.analysis.kernels.groups import Group, Refusal
+from dmc.analysis.kernels.reads import ORDER, awaited, memory_reads
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
 from dmc.dialect.plan import type_bytes
@@ -24,16 +24,6 @@ MOST_VALUES = 24
 MOST_JOINED = 64
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Two kernels, by one operation of each, that are not fused, the bytes that fusion would save, and why."""
-
-    first: int
-    second: int
-    bytes: int
-    why: str
 
 
 @dataclass(frozen=True)
@@ -86,23 +76,25 @@ class _Merging:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
         loops = loops_of(op, self.own) if is_kernel else None
+        is_product = loops is not None and loops.product
         for value, part, why in memory_reads(self.graph, number):
             reads.add(part)
             for each in (value, part):
                 self.readers.setdefault(each, set()).add(node)
             self.turning.update(op.results if why == ORDER else ())
-            maker = self.node_of.get(self.graph.made_by.get(value, -1))
-            if maker is None:
+            if (maker := self.node_of.get(self.graph.made_by.get(value, -1))) is None:
                 continue
             after[maker].add(node)
-            if loops is not None and loops.product:
+            if is_product:
                 self.apart[maker, node] = "read by a product"
             elif why == ORDER:
                 self.turned.setdefault(value, []).append(node)
             elif why:
                 self.apart[maker, node] = why
+        for maker in map(self.node_of.__getitem__, awaited(self.graph, number)):
+            after[maker].add(node)
+            self.apart[maker, node] = "waits"
         if is_kernel:
-            is_product = loops is not None and loops.product
             self.groups[node] = Group([number], loops, reads, set(op.results), set() if is_product else set(reads))
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Operations that share a kernel, as they are merged."""
+"""Operations that share a kernel, as they are merged, and those that are not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from dmc.analysis.kernels.shapes import Loops
 
 # A kernel over so many elements takes hardly longer than its launch.
 _SMALL = 1 << 14
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Two kernels, by one operation of each, that are not fused, the bytes that fusion would save, and why."""
+
+    first: int
+    second: int
+    bytes: int
+    why: str
 
 
 @dataclass

@@ -45,6 +45,19 @@ def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
                 yield Read(base, part, why)
 
 
+def awaited(graph: Graph, number: int) -> Iterator[int]:
+    """The operations that `number` waits for without reading them: of the further operands of barriers before it."""
+    pending = list(graph.reads[number])
+    while pending:
+        value = pending.pop()
+        if graph.kind_of(value) not in (Kind.VIEW, Kind.BARRIER):
+            continue
+        first, *others = graph.ops[graph.made_by[value]].operands
+        pending.append(first)
+        if graph.kind_of(value) is Kind.BARRIER:
+            yield from (graph.made_by[graph.base(each)] for each in others)
+
+
 def _keeps_order(op: ir.Operation, value: ir.Value) -> bool:
     return all(keeps_order(op, i) for i, operand in enumerate(op.operands) if operand == value)
 

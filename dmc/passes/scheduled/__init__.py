@@ -2,6 +2,7 @@
 
 * absorb_casts: composites read and write narrow tensors directly
 * inline_composites: composites become their decompositions
+* chunk_head: logits exist for a part of their rows at a time
 * pad_classes: a loss's classes are padded, so that products around it are aligned
 * merge_products: products with a common factor become one
 * unroll_loops: loops are unrolled
@@ -19,5 +20,4 @@
 * hoist_start: movements start as early as they can
 * sink_wait: and are waited for as late as they can
 * schedule: the order of issue, under a memory cap
-* split_all_reduce: on request: reduce-scatter instead of all-reduce, where it pays
 """

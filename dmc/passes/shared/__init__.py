@@ -6,6 +6,9 @@
 * operands_first: a block in order again
 * kernel_functions: new functions for kernels to run, deduplicated
 * programs: `dmc.program.Program` → `dm.program`
+* smaller_functions: functions on parts of their tensors
+* local_ops: attributes of operations and types of functions, for one rank's part
+* splats: splats in other shapes
 * reshapes: builders of reshapes
 * second_copies: second copies of values, for some of their readers
 * report: tables on stderr

@@ -9,6 +9,7 @@ from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED
 from dmc.errors import DmcError
 from dmc.passes.base import run_passes
 from dmc.passes.scheduled.absorb_casts import AbsorbCasts
+from dmc.passes.scheduled.chunk_head import ChunkHead
 from dmc.passes.scheduled.inline_composites import InlineComposites
 from dmc.passes.scheduled.merge_products import MergeProducts
 from dmc.passes.scheduled.pad_classes import PadClasses
@@ -27,7 +28,7 @@ def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
     recorder.see(PLACED, placed)
     run_passes(placed, [AbsorbCasts(), InlineComposites()])
     recorder.see(OPENED, placed)
-    run_passes(placed, ["canonicalize", PadClasses(), "cse", MergeProducts()])
+    run_passes(placed, ["canonicalize", ChunkHead(), PadClasses(), "cse", MergeProducts()])
     recorder.see(SIMPLIFIED, placed)
     recorder.see(SCHEDULED, _parse(folder, SCHEDULED, planned))
     return recorder.dataflow(planned, job)

@@ -17,9 +17,9 @@ from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_m
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
 from dmc.passes.placed.partition.composites import Parts, with_places
-from dmc.passes.placed.partition.local_ops import iota_of, localise, read_places, retype
 from dmc.passes.placed.partition.versions import Versions
 from dmc.passes.placed.partition.vocabulary import look_up
+from dmc.passes.shared.local_ops import iota_of, localise, read_places, retype
 from dmc.placement.placement import Placement, replicated
 from dmc.step_function import find_step
 

@@ -12,7 +12,7 @@ from dmc.analysis.sharding.choice import nearest
 from dmc.dialect.labels import Label, put_label
 from dmc.dialect.placements import sharding_of
 from dmc.mesh import Mesh
-from dmc.passes.placed.partition.splats import Splats, behind
+from dmc.passes.shared.splats import Splats, behind
 from dmc.placement.placement import Placement
 from dmc.placement.transitions import Tensor
 

@@ -8,6 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.passes.shared.unread import erase_unread
 from dmc.walk import is_parallel, reads, walk
 
 _GENERIC = "linalg.generic"
@@ -18,8 +19,9 @@ def merge_generics(function: func.FuncOp) -> None:
 
     `%a = generic(%x)`, `%b = generic(%a, %y)` become `%a, %b = generic(%x, %y)` where `%b` reads `%a` at the index at
     which it is written; independent reductions become one with several results. A backend then makes one pass instead
-    of one per generic.
+    of one per generic. What nobody reads is erased: its readers may all compute it themselves.
     """
+    erase_unread(function.entry_block)
     *ops, terminator = [view.operation for view in function.entry_block.operations]
     clusters = _clusters(ops)
     members: dict[int, list[int]] = {}

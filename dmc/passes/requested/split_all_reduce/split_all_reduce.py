@@ -12,8 +12,8 @@ from dmc.dialect.labels import Label, kernel_label_of, label_of, put_kernel_labe
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
-from dmc.passes.scheduled.split_all_reduce.pieces import Pieces
-from dmc.passes.scheduled.split_all_reduce.regions import Region, Regions
+from dmc.passes.requested.split_all_reduce.pieces import Pieces
+from dmc.passes.requested.split_all_reduce.regions import Region, Regions
 from dmc.passes.shared.kernel_functions import KernelFunctions
 from dmc.passes.shared.report import named, print_table
 from dmc.passes.shared.starts import starts_in

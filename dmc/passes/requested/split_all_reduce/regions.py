@@ -11,7 +11,7 @@ from dmc._mlir import ir
 from dmc.analysis.loops.rows import is_done_in_pieces
 from dmc.analysis.ranks.sameness import Axes
 from dmc.dialect.plan import type_bytes
-from dmc.passes.scheduled.split_all_reduce.pieces import Piece, Pieces
+from dmc.passes.requested.split_all_reduce.pieces import Piece, Pieces
 from dmc.passes.shared.report import named
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")

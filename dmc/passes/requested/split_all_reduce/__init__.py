@@ -5,6 +5,6 @@
 * pieces: the kernel that computes one rank's piece
 """
 
-from dmc.passes.scheduled.split_all_reduce.split_all_reduce import SplitAllReduce
+from dmc.passes.requested.split_all_reduce.split_all_reduce import SplitAllReduce
 
 __all__ = ["SplitAllReduce"]

@@ -1,0 +1,186 @@
+"""A step computes the same where its logits are computed in chunks: interpreted, and planned."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import dmc
+from dmc._mlir import ir
+from dmc.api import compile_artifact
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
+from dmc.passes.base import parse_pipeline, run_passes
+from dmc.passes.scheduled.chunk_head import chunk_head
+from dmc.passes.scheduled.chunk_head.chunk_head import chunks_of
+from dmc.program import Launch
+from dmc.runtime.artifact import Artifact
+from dmc.step_function import find_step
+from tests.compiled import model_state, train
+from tests.eager import EagerTrainer
+from tests.partitioned import run_on_one_rank
+from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
+
+CLASSES, PADDED, WIDTH, ROWS = 131, 192, 8, 64
+BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize"
+RATE = 0.5
+
+
+class Model(nn.Module):
+    """An embedding whose weight may give the logits, too."""
+
+    def __init__(self, *, bias: bool = False, tied: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(CLASSES, WIDTH)
+        self.inner = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, CLASSES, bias=bias)
+        if tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, index: Tensor) -> Tensor:
+        return self.head(self.inner(self.embedding(index)))
+
+
+class Columns(nn.Module):
+    """A weight that lies as it is multiplied: its gradient has a column for each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(CLASSES, WIDTH)
+        self.weight = nn.Parameter(torch.randn(WIDTH, CLASSES) / 4)
+
+    def forward(self, index: Tensor) -> Tensor:
+        return self.embedding(index) @ self.weight
+
+
+class Halves(nn.Module):
+    """Logits that are a product of one half of the rows and of the other: these are no product themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(CLASSES, WIDTH)
+        self.heads = nn.ModuleList([nn.Linear(WIDTH, CLASSES), nn.Linear(WIDTH, CLASSES)])
+
+    def forward(self, index: Tensor) -> Tensor:
+        pairs = zip(self.heads, self.embedding(index).chunk(2), strict=True)
+        return torch.cat([head(x) for head, x in pairs])
+
+
+def _loss(logits: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, target, label_smoothing=0.1, ignore_index=3)
+
+
+def _sum(logits: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, target, reduction="sum") / 8
+
+
+def _loss_and_size(logits: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, target) + 0.01 * logits.square().mean()
+
+
+def _squared(logits: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, target).square()
+
+
+def _loss_and_logits(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    return functional.cross_entropy(logits, target), logits
+
+
+def _batch(seed: int = 1) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    index, target = (torch.randint(0, CLASSES, (ROWS,), generator=generator) for _ in range(2))
+    # Of the first chunk, less is counted than of the others.
+    target[2:17] = 3
+    return index, target
+
+
+def _largest(artifact: Artifact) -> int:
+    """Bytes of the largest range that a command writes."""
+    commands = artifact.job.programs[0].commands
+    return max(each.length for command in commands if isinstance(command, Launch) for each in command.writes)
+
+
+def _losses(text: str) -> int:
+    return text.count('kind = "softmax_cross_entropy",')
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16_MIXED])
+@pytest.mark.parametrize("chunks", [2, 4])
+@pytest.mark.parametrize(
+    ("make", "loss", "is_split"),
+    [
+        (Model, _loss, True),
+        (lambda: Model(bias=True), _loss, True),
+        (lambda: Model(tied=True), _sum, True),
+        (Columns, _loss, True),
+        (Model, _loss_and_size, False),
+        (Model, _loss_and_logits, False),
+        (Model, _squared, False),
+        (Halves, _loss, False),
+    ],
+)
+def test_a_step_in_chunks_gives_what_it_gave(
+    context: Any, precision: Precision, chunks: int, make: Any, loss: Any, is_split: bool
+) -> None:
+    torch.manual_seed(0)
+    imported = import_step(make(), loss, dmc.optim.SGD(lr=RATE), _batch(), precision, 1, 0, context)
+    state = [tensor.detach().clone().numpy() for tensor in imported.state.values()]
+    given = [*state, np.array([RATE], np.float32), np.array(0, np.int32), *(tensor.numpy() for tensor in _batch())]
+    run_passes(imported.module, parse_pipeline(BEFORE))
+    before = run_on_one_rank(imported.module, [each.copy() for each in given])
+    run_passes(imported.module, parse_pipeline(f"dm-chunk-head{{target=cuda chunks={chunks}}}"))
+    text = str(find_step(imported.module))
+    assert _losses(text) == (chunks if is_split else 1)
+    assert (f"tensor<{ROWS}x{CLASSES}x" in text) != is_split
+    after = run_on_one_rank(imported.module, [each.copy() for each in given])
+    # Sums are added up in another order.
+    tolerance = 1e-6 if precision is Precision.FP32 else 4e-3
+    for wanted, found in zip(before, after, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_a_plan_has_a_chunk_of_logits_at_a_time_and_trains_as_eager(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model, batches = Model(bias=True), [_batch(seed) for seed in range(3)]
+    eager, start = copy.deepcopy(model), copy.deepcopy(model).state_dict()
+    options: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=RATE), "example": batches[0], "precision": "bf16-mixed"}
+    whole = compile_artifact(copy.deepcopy(model), loss=_loss, target="cpu+cuda", **options)
+    for name, value in {"_LEAST": 4, "_TILE": 4, "_LARGE": 1}.items():
+        monkeypatch.setattr(chunk_head, name, value)
+    artifact = compile_artifact(model, loss=_loss, target="cpu+cuda", memory_cap=1 << 28, **options)
+    kinds = [kernel.implementation for kernel in artifact.job.kernels.values()]
+    assert "iree" not in kinds
+    assert [_largest(each) for each in (whole, artifact)] == [ROWS * PADDED * 2, PADDED * WIDTH * 4]
+    artifact.write(tmp_path / "step.dmc")
+    step = dmc.load(tmp_path / "step.dmc")
+    losses = train(step, batches)
+    trainer = EagerTrainer(eager, _loss, torch.optim.SGD(eager.parameters(), lr=RATE), precision="bf16-mixed")
+    assert_losses_close(losses, [trainer.step(batch) for batch in batches], TOLERANCE["bf16-mixed"])
+    assert_states_close(start, model_state(step), eager.state_dict(), TOLERANCE["bf16-mixed"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "chunks"),
+    [(16384, 50257, 4), (65536, 50257, 4), (8192, 32000, 2), (8192, 8000, 1), (4096, 50257, 1), (8320, 50257, 1)],
+)
+def test_how_many_chunks(context: Any, rows: int, classes: int, chunks: int) -> None:
+    text = f"""
+    func.func @step(%one: tensor<f32>, %l: tensor<{rows}x{classes}xbf16>, %t: tensor<{rows}xi64>,
+        %s: tensor<{rows}xf32>) -> tensor<{rows}x{classes}xbf16> {{
+      %g = "dm.composite"(%one, %l, %t, %s)
+          {{kind = "softmax_cross_entropy_backward", decomposition = @backward, parameters = {{}}}}
+          : (tensor<f32>, tensor<{rows}x{classes}xbf16>, tensor<{rows}xi64>, tensor<{rows}xf32>)
+          -> tensor<{rows}x{classes}xbf16>
+      return %g : tensor<{rows}x{classes}xbf16>
+    }}"""
+    module = ir.Module.parse(text)
+    (op, _) = module.body.operations[0].regions[0].blocks[0].operations
+    assert chunks_of(op) == chunks
