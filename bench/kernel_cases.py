@@ -157,4 +157,7 @@ CASES: Mapping[str, Problem] = {
     **_named("bert_attention", _attention((32, 16, 512, 64), 16, 0.1, False)),
     **_named("bert_add_norm", _add_norm("layer_norm", 16384, 1024, 0.1, "f32")),
     **_named("wide_attention", _attention((4, 32, 2048, 128), 32, 0.0, True)),
+    **_named("wide_attention_dropout", _attention((4, 32, 2048, 128), 32, 0.1, True)),
+    **_named("wide_attention_shared", _attention((4, 32, 2048, 96), 8, 0.0, True)),
+    **_named("wide_attention_whole", _attention((8, 16, 1000, 128), 16, 0.1, False)),
 }

@@ -29,7 +29,7 @@ def _refuses(problem: Problem) -> str | None:
         return "rows are not contiguous"
     if len({tensor.dtype for tensor in tensors}) > 1 or named.q.dtype not in ("bf16", "f16", "f32"):
         return "operands have different types, or a type without matrix products"
-    if max(named.q.shape[3], named.v.shape[3]) > _MAX_WIDTH:
+    if named.width > _MAX_WIDTH:
         return f"heads are wider than {_MAX_WIDTH}"
     if named.q.shape[1] % named.k.shape[1] or named.k.shape[1] != named.v.shape[1]:
         return "the number of query heads is not divisible by that of key and value heads"
@@ -47,8 +47,14 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     named = Operands.of(problem)
     if named.q.dtype == "f32":
         return (candidate(rows=64, columns=32, warps=4), candidate(rows=32, columns=32, warps=4))
-    if max(named.q.shape[3], named.v.shape[3]) > 64:
+    if named.width > 64:
+        ahead = tuple(
+            candidate(rows=rows, columns=64, warps=rows // 16, ahead=1, stages=stages)
+            for rows, stages in ((64, 2), (64, 3), (128, 3), (128, 4))
+            if launches.is_copied_ahead(problem)
+        )
         return (
+            *ahead,
             candidate(rows=128, columns=64, warps=8, stages=3),
             candidate(rows=128, columns=128, warps=8, stages=2),
             candidate(rows=64, columns=64, warps=4, stages=3),
@@ -73,8 +79,14 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     named = Operands.of(problem)
     if named.q.dtype == "f32":
         return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
-    if max(named.q.shape[3], named.v.shape[3]) > 64:
+    if named.width > 64:
+        ahead = (
+            _pair((64, 64, 4, 2), (64, 64, 4, 2), ahead=1),
+            _pair((128, 64, 8, 3), (64, 128, 8, 3), ahead=1),
+            _pair((128, 64, 8, 4), (64, 128, 8, 4), ahead=1),
+        )
         return (
+            *(ahead if launches.is_copied_ahead(problem) else ()),
             _pair((64, 64, 4, 2), (64, 64, 4, 2)),
             _pair((128, 64, 8, 2), (64, 128, 8, 2)),
             _pair((64, 32, 4, 3), (32, 64, 4, 2)),

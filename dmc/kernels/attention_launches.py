@@ -6,6 +6,7 @@ where a buffer is not aligned.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dmc.kernels.attention_shape import TILE, AttentionShape, Operands, shape_of
@@ -13,17 +14,18 @@ from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, operands, results, scratch
 
-_TOO_NARROW = 32
+_TOO_NARROW, _WIDEST = 32, 128
 # Of strides, in bytes.
 _ALIGNMENT = 16
+# Of a team.
+_WARPS = 4
 Views = tuple[View | None, ...]
 
 
 def is_copied_ahead(problem: Problem) -> bool:
-    """Whether the kernels in Gluon support a problem: 16 bits, heads of at most 64, rows that TMA can copy."""
+    """Whether the kernels in Gluon support a problem: 16 bits, heads of 33 to 128, rows that TMA can copy."""
     named = Operands.of(problem)
-    width = max(named.q.shape[3], named.v.shape[3])
-    if ITEM_BYTES[named.q.dtype] != 2 or not _TOO_NARROW < width <= TILE:
+    if ITEM_BYTES[named.q.dtype] != 2 or not _TOO_NARROW < named.width <= _WIDEST:
         return False
     steps = [step for each in named.matrices for step in each.steps()[:3]]
     if any(step <= 0 or step * ITEM_BYTES[named.q.dtype] % _ALIGNMENT for step in steps):
@@ -41,8 +43,9 @@ def forward(problem: Problem, chosen: Candidate) -> Recipe:
     plain = Call("attention_forward.forward", programs, buffers, shape, chosen.warps, chosen.stages)
     if not chosen.get("ahead", 0):
         return Recipe((plain,))
-    views: Views = (*map(_view, (named.q, named.k, named.v)), None, *_pointers(draws), _view(named.out), None)
-    return Recipe((Call("ahead_forward.forward", programs, buffers, shape, views=views, plain=plain),))
+    q, k, v, out = _views(named, named.q, named.k, named.v, named.out)
+    views: Views = (q, k, v, None, *_pointers(draws), out, None)
+    return Recipe((replace(plain, function="ahead_forward.forward", warps=_WARPS, views=views, plain=plain),))
 
 
 def backward(problem: Problem, chosen: Candidate) -> Recipe:
@@ -73,7 +76,7 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
     )
     calls = (rows, columns)
     if chosen.get("ahead", 0):
-        calls = _rows_ahead(problem, rows), _columns_ahead(problem, columns, chosen.stages)
+        calls = _rows_ahead(problem, rows), _columns_ahead(problem, columns, chosen["k_stages"])
     limited = tuple(replace(call, registers=chosen["registers"]) for call in calls)
     pairs = TensorType("f32", (*named.q.shape[:2], shape.numbered // TILE, 2, TILE))
     return Recipe(limited, (pairs, *_mask(shape, named.q)))
@@ -81,16 +84,15 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def _rows_ahead(problem: Problem, plain: Call) -> Call:
     named = Operands.of(problem)
-    dout, dq, _, _ = map(_view, named.gradients)
-    read = (dout, *map(_view, (named.q, named.k, named.v)), None, _view(named.out), None)
-    views = (*read, *_pointers(_draws(problem)), dq, None, None)
-    return replace(plain, function="ahead_rows.rows", views=views, plain=plain)
+    dout, dq, q, k, v, out = _views(named, *named.gradients[:2], named.q, named.k, named.v, named.out)
+    views = (dout, q, k, v, None, out, None, *_pointers(_draws(problem)), dq, None, None)
+    return replace(plain, function="ahead_rows.rows", warps=_WARPS, views=views, plain=plain)
 
 
 def _columns_ahead(problem: Problem, plain: Call, stages: int) -> Call:
     """Draws are not read: which elements are kept is stored."""
     named, draws = Operands.of(problem), len(_draws(problem))
-    dout, _, dk, dv = map(_view, named.gradients)
+    dout, _, dk, dv, q, k, v = _views(named, *named.gradients, named.q, named.k, named.v)
     tiles = _rows(named, plain.shape.rows, TILE)
     pairs = View((tiles, 2 * TILE), (2 * TILE, 1), (1, 2 * TILE))
     return replace(
@@ -98,14 +100,16 @@ def _columns_ahead(problem: Problem, plain: Call, stages: int) -> Call:
         function="ahead_columns.columns",
         buffers=(*plain.buffers[:5], *plain.buffers[5 + draws :]),
         shape=replace(plain.shape, stages=stages),
-        views=(dout, *map(_view, (named.q, named.k, named.v)), None, pairs, None, dk, dv),
+        warps=_WARPS,
+        views=(dout, q, k, v, None, pairs, None, dk, dv),
         plain=plain,
     )
 
 
-def _view(tensor: TensorType) -> View:
-    """A tensor as an array of tiles of a head."""
-    return View(tensor.shape, tensor.steps(), (1, 1, TILE, TILE))
+def _views(named: Operands, *tensors: TensorType) -> Iterator[View]:
+    """Tensors as arrays of tiles of a head, all of one width."""
+    tile = (1, 1, TILE, TILE if named.width <= TILE else _WIDEST)
+    return (View(each.shape, each.steps(), tile) for each in tensors)
 
 
 def _pointers(buffers: tuple[Buffer, ...]) -> tuple[None, ...]:

@@ -78,6 +78,11 @@ class Operands:
         """All tensors with rows of heads: q, k, v, out, dout, dq, dk, dv."""
         return (self.q, self.k, self.v, self.out, *self.gradients)
 
+    @property
+    def width(self) -> int:
+        """Elements of the widest rows."""
+        return max(self.q.shape[3], self.v.shape[3])
+
     @staticmethod
     def of(problem: Problem) -> Operands:
         given, _ = problem.apart(problem.operands)

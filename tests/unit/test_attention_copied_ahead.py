@@ -60,43 +60,60 @@ def test_every_candidate(
             assert_right(wanted, None, each)
 
 
+# One team and two, of which one may have no rows, over more tiles than there are slots.
+@pytest.mark.parametrize(
+    ("dtype", "width", "causal", "p"),
+    [("bf16", 72, True, 0.25), ("f16", 96, False, 0.25), ("bf16", 128, True, 0.0), ("bf16", 128, False, 0.0)],
+)
+def test_wide_heads(dtype: str, width: int, causal: bool, p: float) -> None:
+    for wanted in both(dtype, 300, 330, width, heads=(2, 1) if causal else (1, 1), causal=causal, p=p):
+        of_teams = {each["rows"]: each for each in ahead(wanted)}
+        assert set(of_teams) == {64, 128}
+        for each in of_teams.values():
+            assert_right(wanted, None, each)
+
+
 # Columns that no row sees, and rows behind the last column.
+@pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 192), (192, 64), (3, 130), (130, 2)])
-def test_causal_masks_of_more_columns_than_rows_and_of_fewer(rows: int, columns: int) -> None:
-    for wanted in both("bf16", rows, columns, causal=True):
-        assert_right(wanted, None, ahead(wanted)[0])
+def test_causal_masks_of_more_columns_than_rows_and_of_fewer(rows: int, columns: int, width: int) -> None:
+    for wanted in both("bf16", rows, columns, width, causal=True):
+        assert_right(wanted, None, ahead(wanted)[-1])
 
 
-def test_a_part_of_the_heads_draws_what_the_whole_does() -> None:
+@pytest.mark.parametrize("width", [64, 128])
+def test_a_part_of_the_heads_draws_what_the_whole_does(width: int) -> None:
     places = (TensorType("i64", (2,)), TensorType("i64", (2,)))
-    for whole in both("bf16", 70, 96, heads=(2, 2), p=0.25):
+    for whole in both("bf16", 70, 96, width, heads=(2, 2), p=0.25):
         options = {**dict(whole.parameters), "whole_0": 4, "whole_1": 6}
         part = problem(whole.kind, (*whole.operands, *places), whole.results, **options)
-        assert_right(part, None, ahead(part)[0])
+        assert_right(part, None, ahead(part)[-1])
 
 
 # Keys that are padding, which some rows see nothing else of, and a bias of its own for each score.
+@pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("shape", [(2, 1, 1, 100), (2, 2, 70, 100)])
-def test_a_bias(shape: tuple[int, ...]) -> None:
-    for wanted in both("bf16", 70, 100, heads=(2, 2), p=0.25):
+def test_a_bias(shape: tuple[int, ...], width: int) -> None:
+    for wanted in both("bf16", 70, 100, width, heads=(2, 2), p=0.25):
         bias = TensorType("f32", shape)
         first = len(wanted.operands) - (2 if wanted.kind == "attention" else 4)
         operands = (*wanted.operands[:first], bias, *wanted.operands[first:])
         biased = problem(wanted.kind, operands, wanted.results, **dict(wanted.parameters))
         given = list(implementation_of(biased).sample(biased, Draws.of(0)))
-        assert_right(biased, tuple(given), ahead(biased)[0])
+        assert_right(biased, tuple(given), ahead(biased)[-1])
         given[first][..., 40:] = float("-inf")
         given[first][1] = float("-inf")
         if wanted.kind == "attention":
-            assert_right(biased, tuple(given), ahead(biased)[0])
+            assert_right(biased, tuple(given), ahead(biased)[-1])
 
 
 # Where a buffer is not aligned, a launch in Triton takes the place of one in Gluon.
+@pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("plain", [(True, False), (False, True), (True, True)])
-def test_either_launch_of_the_backward_pass_may_be_replaced(plain: tuple[bool, bool]) -> None:
-    _, wanted = both("bf16", 100, 140, p=0.25)
+def test_either_launch_of_the_backward_pass_may_be_replaced(plain: tuple[bool, bool], width: int) -> None:
+    _, wanted = both("bf16", 100, 140, width, p=0.25)
     implementation = implementation_of(wanted)
-    recipe = implementation.recipe(wanted, ahead(wanted)[0])
+    recipe = implementation.recipe(wanted, ahead(wanted)[-1])
     operands = implementation.sample(wanted, Draws.of(0))
     calls = tuple(each.plain or each if is_plain else each for each, is_plain in zip(recipe.calls, plain, strict=True))
     mixed: Recipe = replace(recipe, calls=calls)
@@ -108,5 +125,5 @@ def test_either_launch_of_the_backward_pass_may_be_replaced(plain: tuple[bool, b
 def test_what_cannot_be_copied_in_tiles_is_left_to_threads() -> None:
     (wanted, _) = both("bf16", 64, 64)
     assert is_copied_ahead(wanted)
-    for dtype, width in (("f32", 64), ("bf16", 128), ("bf16", 32), ("bf16", 44)):
+    for dtype, width in (("f32", 64), ("bf16", 136), ("bf16", 32), ("bf16", 44), ("bf16", 100)):
         assert not is_copied_ahead(both(dtype, 64, 64, width)[0]), (dtype, width)
