@@ -31,9 +31,9 @@ class ChunkHead(Pass):
     """Computes logits, their loss and what follows from their gradient for some rows after others.
 
     `%l = matmul(%x, %w)`, `%loss = cross_entropy(%l)`, `%g = cross_entropy_backward(%l)`, `%dx = matmul(%g, wᵀ)` and
-    `%dw = matmul(xᵀ, %g)` become the same of some rows of `%x`, then of the next: `%dx` is their concatenation, `%loss` and
-    `%dw` are sums. Logits are the largest tensors of many models, and only a chunk of them is in memory (as in Hsu et
-    al., "Liger Kernel", 2024, section 3.2).
+    `%dw = matmul(xᵀ, %g)` become the same of some rows of `%x`, then of the next: `%dx` is their concatenation, `%loss`
+    and `%dw` are sums. Logits are the largest tensors of many models, and only a chunk of them is in memory (as in Hsu
+    et al., "Liger Kernel", 2024, section 3.2).
 
     On CUDA, for composites kept whole, under a cap on memory: where logits are large, as many chunks as leave each
     enough rows. Not where something else reads the logits, or the gradient waits for the whole loss.

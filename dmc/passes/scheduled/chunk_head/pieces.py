@@ -28,7 +28,7 @@ class Pieces:
         return self.known[value]
 
     def compute(self, op: ir.Operation, dims: Mapping[int, int], along: Mapping[int, int]) -> ir.Operation:
-        """An operation on pieces of the operands in `dims`, along these dimensions; its results in `along` are pieces."""
+        """An operation on pieces of the operands in `dims`, along these dimensions; results in `along` are pieces."""
         operands = {i: self.of(op.operands[i], dim) for i, dim in dims.items()}
         copy = op.clone()
         for i, operand in operands.items():
