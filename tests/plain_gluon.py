@@ -17,7 +17,17 @@ import triton
 import triton.experimental
 import triton.language as tl
 
-from tests.plain_teams import TEAMS, Thread
+
+class _Thread:
+    """What the one thread that stands for all has begun, and has not waited for."""
+
+    def __init__(self) -> None:
+        self.products: list[tuple[Room, ...]] = []
+        # Read since the last barrier.
+        self.read: set[int] = set()
+
+
+_THREAD = _Thread()
 
 
 class Room:
@@ -28,8 +38,11 @@ class Room:
         self.slots: dict[int, Room] = {}
         self.value: Any = None
         self.expected, self.arrived, self.phases = 0, 0, 0
-        # What teams that have arrived had read.
-        self.released: list[tuple[Thread, dict[int, int]]] = []
+
+    @property
+    def dtype(self) -> Any:
+        """That of its numbers."""
+        return self.owner().value.dtype
 
     def index(self, number: Any) -> Room:
         """One of several tiles."""
@@ -48,14 +61,9 @@ class Room:
         first, count = int(start), int(length)
         return _View(self, lambda x: _part(x, first, count), [*self.shape[:-1], count])
 
-    @property
-    def dtype(self) -> Any:
-        """That of its numbers."""
-        return self.owner().value.dtype
-
     def load(self, layout: Any) -> Any:
         """Its numbers."""
-        TEAMS.now.note([self])
+        _THREAD.read.add(id(self.owner()))
         return self.tile()
 
     def store(self, value: Any) -> None:
@@ -104,17 +112,6 @@ class _Barrier:
     @staticmethod
     def init(barrier: Room, count: Any) -> None:
         barrier.expected = barrier.arrived = barrier.phases = 0
-        barrier.count = int(count)
-
-    @staticmethod
-    def arrive(barrier: Room, pred: Any = True) -> None:
-        if not bool(pred):
-            return
-        barrier.released.append((TEAMS.now, dict(TEAMS.now.read)))
-        barrier.arrived += 1
-        if barrier.arrived == barrier.count:
-            barrier.arrived = 0
-            barrier.phases += 1
 
     @staticmethod
     def expect(barrier: Room, bytes: Any, pred: Any = True) -> None:
@@ -124,11 +121,7 @@ class _Barrier:
 
     @staticmethod
     def wait(barrier: Room, phase: Any) -> None:
-        TEAMS.wait(lambda: barrier.phases % 2 != int(phase))
-        if not barrier.arrived:
-            for team, seen in barrier.released:
-                team.read = {room: time for room, time in team.read.items() if seen.get(room) != time}
-            barrier.released = []
+        assert barrier.phases % 2 != int(phase), "nobody copies what is waited for"
 
 
 class _Copies:
@@ -137,9 +130,8 @@ class _Copies:
         if not bool(pred):
             return
         owner = room.owner()
-        products = [each for team in TEAMS.all for rooms in team.products for each in rooms]
-        assert all(owner is not each.owner() for each in products), "a product reads it"
-        assert all(id(owner) not in team.read for team in TEAMS.all), "threads may still read it"
+        assert all(owner is not each.owner() for rooms in _THREAD.products for each in rooms), "a product reads it"
+        assert id(owner) not in _THREAD.read, "threads may still read it"
         owner.value = tensor.load(place)
         barrier.arrived += tensor.block_type.nbytes
         if barrier.arrived == barrier.expected:
@@ -162,17 +154,16 @@ def _multiply(a: Any, b: Any, total: Any, use_acc: Any = True, is_async: bool = 
         # Products of one accumulator follow one another.
         total = total.value
     made = tl.dot(first, second, total if bool(use_acc) else None, input_precision="ieee", out_dtype=tl.float32)
-    TEAMS.now.products.append(rooms)
+    _THREAD.products.append(rooms)
     return Running(made, rooms)
 
 
 def _wait(pending: Any, deps: tuple[Any, ...]) -> Any:
-    team = TEAMS.now
-    done = team.products[: len(team.products) - int(pending)]
-    team.products = team.products[len(done) :]
-    team.note(room for rooms in done for room in rooms)
+    done = _THREAD.products[: len(_THREAD.products) - int(pending)]
+    _THREAD.products = _THREAD.products[len(done) :]
+    _THREAD.read |= {id(room.owner()) for rooms in done for room in rooms}
     for each in deps:
-        is_done = not isinstance(each, Running) or all(each.rooms is not rooms for rooms in team.products)
+        is_done = not isinstance(each, Running) or all(each.rooms is not rooms for rooms in _THREAD.products)
         assert is_done, "a product is read that still runs"
     values: tuple[Any, ...] = tuple(each.value if isinstance(each, Running) else each for each in deps)
     return values[0] if len(values) == 1 else values
@@ -205,14 +196,11 @@ class _Language(ModuleType):
 
     def allocate_shared_memory(self, dtype: Any, shape: Any, layout: Any) -> Room:
         # Barriers: a program begins.
-        TEAMS.begin()
+        _THREAD.products, _THREAD.read = [], set()
         return Room(shape)
 
     def thread_barrier(self) -> None:
-        TEAMS.now.read = {}
-
-    def warp_specialize(self, parts: Any, warps: Any, registers: Any) -> None:
-        TEAMS.run(parts, warps, registers)
+        _THREAD.read = set()
 
 
 def load(*names: str) -> None:

@@ -49,8 +49,8 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
         return (candidate(rows=64, columns=32, warps=4), candidate(rows=32, columns=32, warps=4))
     if named.width > 64:
         ahead = tuple(
-            candidate(rows=rows, columns=64, warps=rows // 16, ahead=1, stages=stages)
-            for rows, stages in ((64, 2), (64, 3), (128, 3), (128, 4))
+            candidate(rows=64, columns=64, warps=4, ahead=1, stages=stages)
+            for stages in (3, 2)
             if launches.is_copied_ahead(problem)
         )
         return (
@@ -80,11 +80,7 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     if named.q.dtype == "f32":
         return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
     if named.width > 64:
-        ahead = (
-            _pair((64, 64, 4, 2), (64, 64, 4, 2), ahead=1),
-            _pair((128, 64, 8, 3), (64, 128, 8, 3), ahead=1),
-            _pair((128, 64, 8, 4), (64, 128, 8, 4), ahead=1),
-        )
+        ahead = (_pair((64, 64, 4, 2), (64, 64, 4, 2), ahead=1),)
         return (
             *(ahead if launches.is_copied_ahead(problem) else ()),
             _pair((64, 64, 4, 2), (64, 64, 4, 2)),

@@ -17,8 +17,6 @@ from dmc.kernels.recipe import Buffer, Call, Recipe, View, operands, results, sc
 _TOO_NARROW, _WIDEST = 32, 128
 # Of strides, in bytes.
 _ALIGNMENT = 16
-# Of a team.
-_WARPS = 4
 Views = tuple[View | None, ...]
 
 
@@ -45,7 +43,7 @@ def forward(problem: Problem, chosen: Candidate) -> Recipe:
         return Recipe((plain,))
     q, k, v, out = _views(named, named.q, named.k, named.v, named.out)
     views: Views = (q, k, v, None, *_pointers(draws), out, None)
-    return Recipe((replace(plain, function="ahead_forward.forward", warps=_WARPS, views=views, plain=plain),))
+    return Recipe((Call("ahead_forward.forward", programs, buffers, shape, views=views, plain=plain),))
 
 
 def backward(problem: Problem, chosen: Candidate) -> Recipe:
@@ -76,7 +74,7 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
     )
     calls = (rows, columns)
     if chosen.get("ahead", 0):
-        calls = _rows_ahead(problem, rows), _columns_ahead(problem, columns, chosen["k_stages"])
+        calls = _rows_ahead(problem, rows), _columns_ahead(problem, columns, chosen.stages)
     limited = tuple(replace(call, registers=chosen["registers"]) for call in calls)
     pairs = TensorType("f32", (*named.q.shape[:2], shape.numbered // TILE, 2, TILE))
     return Recipe(limited, (pairs, *_mask(shape, named.q)))
@@ -86,7 +84,7 @@ def _rows_ahead(problem: Problem, plain: Call) -> Call:
     named = Operands.of(problem)
     dout, dq, q, k, v, out = _views(named, *named.gradients[:2], named.q, named.k, named.v, named.out)
     views = (dout, q, k, v, None, out, None, *_pointers(_draws(problem)), dq, None, None)
-    return replace(plain, function="ahead_rows.rows", warps=_WARPS, views=views, plain=plain)
+    return replace(plain, function="ahead_rows.rows", views=views, plain=plain)
 
 
 def _columns_ahead(problem: Problem, plain: Call, stages: int) -> Call:
@@ -100,7 +98,6 @@ def _columns_ahead(problem: Problem, plain: Call, stages: int) -> Call:
         function="ahead_columns.columns",
         buffers=(*plain.buffers[:5], *plain.buffers[5 + draws :]),
         shape=replace(plain.shape, stages=stages),
-        warps=_WARPS,
         views=(dout, q, k, v, None, pairs, None, dk, dv),
         plain=plain,
     )

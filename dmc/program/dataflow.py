@@ -128,7 +128,8 @@ class Dataflow(msgspec.Struct, frozen=True, array_like=True):
     """The dataflow of a step at points on the way to a job, and of each kernel of the job.
 
     placed: form placed. opened: the same without composites. simplified: after upstream's canonicalize and cse,
-    dm-pad-classes and dm-merge-products. scheduled: form scheduled, kernel by kernel in the order of issue.
+    dm-chunk-head, dm-pad-classes and dm-merge-products. scheduled: form scheduled, kernel by kernel in the order of
+    issue.
     """
 
     placed: Step

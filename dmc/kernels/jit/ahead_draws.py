@@ -81,7 +81,7 @@ def stored(mask, drawn_words, index, first_row, first_column, c: gl.constexpr):
     row, block = _blocks(first_row, first_column)
     address = mask + index.to(gl.int64) * (dropout.blocks * c.rows) + block * c.rows + row
     bits = packed(drawn_words[0], drawn_words[1], drawn_words[2], drawn_words[3], dropout).to(gl.int8)
-    if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
+    if c.rows % TILE == 0 and c.columns % TILE == 0:
         gl.store(address, bits)
     else:
         gl.store(address, bits, mask=(row < c.rows) & (block < dropout.blocks))
@@ -97,7 +97,7 @@ def bytes_stored(mask, index, first_row, first_column, c: gl.constexpr):
     row = gl.arange(0, TILE, _along(2, 3, layout))[None, None, :]
     row, block = first_row + row, first_column // 8 + group * 4 + block
     address = mask + index.to(gl.int64) * (dropout.blocks * c.rows) + block * c.rows + row
-    if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
+    if c.rows % TILE == 0 and c.columns % TILE == 0:
         return gl.load(address)
     else:  # noqa: RET505
         return gl.load(address, mask=(row < c.rows) & (block < dropout.blocks), other=0)

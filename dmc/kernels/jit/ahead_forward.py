@@ -2,27 +2,26 @@
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
 
 from dmc.kernels.jit.ahead_draws import drawn, kept
 from dmc.kernels.jit.ahead_tiles import (
-    REGISTERS,
     ROWS,
     TILE,
-    WARPS,
-    added,
     after,
     barriers_of,
     begun,
     columns_from,
+    copy,
     copy_first,
-    copy_next,
-    copy_own,
     factor,
-    most_steps,
     rooms_of,
     rows_from,
-    rows_of,
     scaled,
     steps_of,
     store,
@@ -69,74 +68,50 @@ def _dropped(probability, words, c: gl.constexpr):
 
 @jit
 def forward(q, k, v, bias, seed, draw, batches, heads, out, logsumexp, c: gl.constexpr):
-    """A tile of `out` and `logsumexp` for each team."""
-    teams: gl.constexpr = c.block_rows // TILE
-    matrices, pointers = (q, k, v, out), (bias, seed, draw, batches, heads, logsumexp)
-    rooms = (rooms_of(q, teams), rooms_of(k, c.stages), rooms_of(v, c.stages))
-    given = (matrices, pointers, rooms, barriers_of(teams, c))
-    _begin(given, c)
-    if teams == 1:
-        _compute(given, 0, c)
-    else:
-        gl.warp_specialize([(_compute, (given, 0, c)), (_compute, (given, 1, c))], WARPS, REGISTERS)
-
-
-@jit
-def _begin(given, c: gl.constexpr):
-    """Begins to copy the teams' tiles of q, and the first of k and v."""
-    matrices, _, rooms, barriers = given
-    q, k, v, _ = matrices
-    teams: gl.constexpr = c.block_rows // TILE
-    _, batch, head, first_row = tile_of_rows(c)
-    mbarrier.expect(barriers[0].index(0), teams * q.block_type.nbytes)
-    copy_own(q, rooms[0], barriers, batch, head, first_row, teams)
-    copy_first(k, v, rooms[1:], barriers, batch, head // c.groups, most_steps(c), c)
-
-
-@jit
-def _compute(given, team: gl.constexpr, c: gl.constexpr):
-    """The tile of a team."""
-    matrices, pointers, rooms, barriers = given
-    _, k, v, out = matrices
-    bias, seed, draw, batches, heads, logsumexp = pointers
-    teams: gl.constexpr = c.block_rows // TILE
-    index, batch, head, first_row = rows_of(team, c)
+    """One tile of `out` and `logsumexp`."""
+    index, batch, head, first_row = tile_of_rows(c)
     first_draw = place_of(index, batches, heads, c) * c.rows + first_row
     steps, full = steps_of(first_row, c)
+    q_room, rooms = rooms_of(q, 1), (rooms_of(k, c.stages), rooms_of(v, c.stages))
+    first, ready = barriers_of(1), barriers_of(c.stages)
+    mbarrier.expect(first.index(0), q.block_type.nbytes)
+    tma.async_copy_global_to_shared(q, [batch, head, first_row, 0], first.index(0), q_room.index(0))
+    copy_first(k, v, rooms, ready, batch, head // c.groups, steps, c)
     row = rows_from(first_row)
     peak = gl.full([TILE], float("-inf"), gl.float32, ROWS)
     total = gl.zeros([TILE], gl.float32, ROWS)
+    accumulator = sum_of(tile(rooms[1], 0))
     if c.dropout is not None:
         seed, draw = gl.load(seed), gl.load(draw)
-    mbarrier.wait(barriers[0].index(0), 0)
-    accumulator = sum_of(tile(rooms[0], team), teams)
-    state = (0, 0, c.stages - 1)
+    mbarrier.wait(first.index(0), 0)
+    slot, phase, before = 0, 0, c.stages - 1
     for masked in gl.static_range(2):
         for step in range(full if masked else 0, steps if masked else full):
-            slot = state[0]
-            mbarrier.wait(barriers[1].index(slot), state[1])
-            scores = begun(tile(rooms[0], team), tile(rooms[1], slot))
+            mbarrier.wait(ready.index(slot), phase)
+            scores = begun(tile(q_room, 0), tile(rooms[0], slot))
             column = columns_from(step * TILE)[None, :]
             shift = shift_of(bias, batch, head, row[:, None], column, c)
             scores, accumulator, words = _awaited(scores, accumulator, seed, draw, first_draw, step * TILE, c)
-            # The product before is done as well.
-            copy_next(k, v, rooms[1:], barriers, state, batch, head // c.groups, step, team, c)
+            # The product before is done as well, so its tiles may be replaced.
+            gl.thread_barrier()
+            new = step + c.stages - 1
+            copy(k, v, rooms, ready, before, batch, head // c.groups, new, (step > 0) & (new < steps))
             scores = shown(scores, shift, row[:, None], column, masked, c)
             probability, peak, total, decay = _online(scores, peak, total, c)
-            values = tile(rooms[2], slot)
+            values = tile(rooms[1], slot)
             weights = factor(_dropped(probability, words, c), values)
-            accumulator = added(scaled(accumulator, decay), weights, values, step, teams)
-            state = after(state, c)
-    _finish(warpgroup_mma_wait(0, deps=(accumulator,)), peak, total, out, logsumexp, rooms[0], team, c)
+            accumulator = warpgroup_mma(weights, values, scaled(accumulator, decay), is_async=True)
+            slot, phase, before = after(slot, phase, c)
+    _finish(warpgroup_mma_wait(0, deps=(accumulator,)), peak, total, out, logsumexp, q_room, c)
 
 
 @jit
-def _finish(accumulator, peak, total, out, logsumexp, rooms, team: gl.constexpr, c: gl.constexpr):
+def _finish(accumulator, peak, total, out, logsumexp, room, c: gl.constexpr):
     """Stores the results. A row that sees nothing gives zeros."""
-    index, batch, head, first_row = rows_of(team, c)
+    index, batch, head, first_row = tile_of_rows(c)
     empty = total == 0.0
     scale = gl.where(empty, 0.0, (1.0 if c.dropout is None else c.dropout.scale) / gl.where(empty, 1.0, total))
-    store(out, rooms.index(team), batch, head, first_row, scaled(accumulator, scale))
+    store(out, room.index(0), batch, head, first_row, scaled(accumulator, scale))
     # Infinity makes the recomputed probabilities of a fully masked row zero.
     level = gl.where(empty, float("inf"), (peak + gl.log2(total)) * LN_2)
     row = rows_from(first_row)

@@ -4,27 +4,26 @@ ahead and products that run while threads compute.
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
 
 from dmc.kernels.jit.ahead_draws import drawn, kept, stored
 from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
-    REGISTERS,
     TILE,
-    WARPS,
-    added,
     after,
     barriers_of,
     begun,
     columns_from,
+    copy,
     copy_first,
-    copy_next,
-    copy_own,
     factor,
-    most_steps,
     rooms_of,
     rows_from,
-    rows_of,
     steps_of,
     store,
     sum_of,
@@ -36,31 +35,30 @@ jit = gluon.jit
 
 
 @jit
-def _numbers(dout, out, logsumexp, numbers, team: gl.constexpr, c: gl.constexpr):
+def _numbers(dout_room, out_room, logsumexp, numbers, c: gl.constexpr):
     """Of each row, sum(dout · out), and the log-sum-exp in units of log₂ e; both are stored for the second launch."""
-    index, _, _, first_row = rows_of(team, c)
+    index, _, _, first_row = tile_of_rows(c)
     row = rows_from(first_row)
-    sums = gl.sum(dout.load(LAYOUT).to(gl.float32) * out.load(LAYOUT).to(gl.float32), 1)
+    slopes = tile(dout_room, 0).load(LAYOUT).to(gl.float32) * tile(out_room, 0).load(LAYOUT).to(gl.float32)
+    sums = gl.sum(slopes, 1)
     if c.dropout is not None:
         # What dropout keeps is scaled at the end, with all else that is summed.
         sums /= c.dropout.scale
     place = logsumexp + index.to(gl.int64) * c.rows + row
     level = gl.load(place, mask=row < c.rows, other=float("inf")) * LOG2_E
     address = numbers + (index.to(gl.int64) * c.numbered + first_row) * 2 + rows_from(0)
-    # Of two teams, one may have no rows.
-    inside = True if c.block_rows == TILE else first_row < c.numbered
-    gl.store(address, sums, mask=inside)
-    gl.store(address + TILE, level, mask=inside)
+    gl.store(address, sums)
+    gl.store(address + TILE, level)
     return sums, level
 
 
 @jit
-def _slope(slope, mask, seed, draw, first_draw, step, team: gl.constexpr, c: gl.constexpr):
+def _slope(slope, mask, seed, draw, first_draw, step, c: gl.constexpr):
     """The gradient of probabilities, when it is there, and 0 where dropout drops them; stores which it keeps."""
     if c.dropout is None:
         return warpgroup_mma_wait(0, deps=(slope,))
     else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
-        index, _, _, first_row = rows_of(team, c)
+        index, _, _, first_row = tile_of_rows(c)
         words = drawn(seed, draw, first_draw, step * TILE, c)
         stored(mask, words, index, first_row, step * TILE, c)
         slope = warpgroup_mma_wait(0, deps=(slope,))
@@ -69,67 +67,43 @@ def _slope(slope, mask, seed, draw, first_draw, step, team: gl.constexpr, c: gl.
 
 @jit
 def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, c: gl.constexpr):
-    """A tile of `dq` for each team, and of `numbers`, f32 [heads, tiles, 2, 64], and with dropout of the mask."""
-    teams: gl.constexpr = c.block_rows // TILE
-    matrices, pointers = (dout, q, k, v, out, dq), (bias, logsumexp, seed, draw, batches, heads, numbers, mask)
-    own = (rooms_of(q, teams), rooms_of(dout, teams), rooms_of(out, teams))
-    given = (matrices, pointers, own, (rooms_of(k, c.stages), rooms_of(v, c.stages)), barriers_of(teams, c))
-    _begin(given, c)
-    if teams == 1:
-        _compute(given, 0, c)
-    else:
-        gl.warp_specialize([(_compute, (given, 0, c)), (_compute, (given, 1, c))], WARPS, REGISTERS)
-
-
-@jit
-def _begin(given, c: gl.constexpr):
-    """Begins to copy the teams' tiles of q, dout and out, and the first of k and v."""
-    matrices, _, own, rooms, barriers = given
-    dout, q, k, v, out, _ = matrices
-    teams: gl.constexpr = c.block_rows // TILE
-    _, batch, head, first_row = tile_of_rows(c)
-    mbarrier.expect(barriers[0].index(0), 3 * teams * q.block_type.nbytes)
-    copy_own(q, own[0], barriers, batch, head, first_row, teams)
-    copy_own(dout, own[1], barriers, batch, head, first_row, teams)
-    copy_own(out, own[2], barriers, batch, head, first_row, teams)
-    copy_first(k, v, rooms, barriers, batch, head // c.groups, most_steps(c), c)
-
-
-@jit
-def _compute(given, team: gl.constexpr, c: gl.constexpr):
-    """The tile of a team."""
-    matrices, pointers, own, rooms, barriers = given
-    _, _, k, v, _, dq = matrices
-    bias, logsumexp, seed, draw, batches, heads, numbers, mask = pointers
-    teams: gl.constexpr = c.block_rows // TILE
-    index, batch, head, first_row = rows_of(team, c)
+    """One tile of `dq`, and of `numbers`, f32 [heads, tiles, 2, 64], and with dropout of the mask."""
+    index, batch, head, first_row = tile_of_rows(c)
     first_draw = place_of(index, batches, heads, c) * c.rows + first_row
     steps, full = steps_of(first_row, c)
+    q_room, dout_room, out_room = rooms_of(q, 1), rooms_of(dout, 1), rooms_of(out, 1)
+    rooms = (rooms_of(k, c.stages), rooms_of(v, c.stages))
+    first, ready = barriers_of(1), barriers_of(c.stages)
+    mbarrier.expect(first.index(0), 3 * q.block_type.nbytes)
+    tma.async_copy_global_to_shared(q, [batch, head, first_row, 0], first.index(0), q_room.index(0))
+    tma.async_copy_global_to_shared(dout, [batch, head, first_row, 0], first.index(0), dout_room.index(0))
+    tma.async_copy_global_to_shared(out, [batch, head, first_row, 0], first.index(0), out_room.index(0))
+    copy_first(k, v, rooms, ready, batch, head // c.groups, steps, c)
     row = rows_from(first_row)
     if c.dropout is not None:
         seed, draw = gl.load(seed), gl.load(draw)
-    mbarrier.wait(barriers[0].index(0), 0)
-    sums, level = _numbers(tile(own[1], team), tile(own[2], team), logsumexp, numbers, team, c)
-    accumulator = sum_of(tile(own[0], team), teams)
-    state = (0, 0, c.stages - 1)
+    mbarrier.wait(first.index(0), 0)
+    sums, level = _numbers(dout_room, out_room, logsumexp, numbers, c)
+    accumulator = sum_of(tile(q_room, 0))
+    slot, phase, before = 0, 0, c.stages - 1
     for masked in gl.static_range(2):
         for step in range(full if masked else 0, steps if masked else full):
-            slot = state[0]
-            mbarrier.wait(barriers[1].index(slot), state[1])
-            scores = begun(tile(own[0], team), tile(rooms[0], slot))
-            slope = begun(tile(own[1], team), tile(rooms[1], slot))
+            mbarrier.wait(ready.index(slot), phase)
+            scores = begun(tile(q_room, 0), tile(rooms[0], slot))
+            slope = begun(tile(dout_room, 0), tile(rooms[1], slot))
             column = columns_from(step * TILE)[None, :]
             shift = shift_of(bias, batch, head, row[:, None], column, c)
             scores, accumulator = warpgroup_mma_wait(1, deps=(scores, accumulator))
-            # The last product of the step before is done.
-            copy_next(k, v, rooms, barriers, state, batch, head // c.groups, step, team, c)
+            # The last product of the step before is done, so its tiles may be replaced.
+            gl.thread_barrier()
+            new = step + c.stages - 1
+            copy(k, v, rooms, ready, before, batch, head // c.groups, new, (step > 0) & (new < steps))
             scores = shown(scores, shift, row[:, None], column, masked, c)
             probability = gl.exp2(scores * c.factor - level[:, None])
-            slope = _slope(slope, mask, seed, draw, first_draw, step, team, c)
+            slope = _slope(slope, mask, seed, draw, first_draw, step, c)
             keys = tile(rooms[0], slot)
             dscores = factor(probability * (slope - sums[:, None]), keys)
-            accumulator = added(accumulator, dscores, keys, step, teams)
-            state = after(state, c)
+            accumulator = warpgroup_mma(dscores, keys, accumulator, is_async=True)
+            slot, phase, before = after(slot, phase, c)
     scale: gl.constexpr = c.scale if c.dropout is None else c.scale * c.dropout.scale
-    total = warpgroup_mma_wait(0, deps=(accumulator,)) * scale
-    store(dq, own[2].index(team), batch, head, first_row, total)
+    store(dq, out_room.index(0), batch, head, first_row, warpgroup_mma_wait(0, deps=(accumulator,)) * scale)

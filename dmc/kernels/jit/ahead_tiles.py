@@ -1,9 +1,8 @@
 """Code shared by the kernels of attention in Gluon: tiles that TMA copies ahead, and their products.
 
-A tile has 64 rows, a team of 128 threads, and is 64 or 128 wide, with zeros beyond a narrower head. Tiles lie in slots
-of shared memory, each with a barrier whose phase changes when a tile has arrived. Two teams of a program have a tile
-each and share those that pass by: the first copies for both, when both have released a slot. `c` is an
-`AttentionShape`, a step the number of a tile in the order of its use.
+A tile has 64 rows and 128 threads, and is 64 or 128 wide, with zeros beyond a narrower head. Tiles lie in slots of
+shared memory, each with a barrier whose phase changes when a tile has arrived. `c` is an `AttentionShape`, a step the
+number of a tile in the order of its use.
 """
 
 from triton import constexpr_function
@@ -17,17 +16,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_init,
 )
 
-from dmc.kernels.jit.attention_tiles import tile_of_rows
-
 jit = gluon.jit
 TILE = gl.constexpr(64)
 # Of scores: 128 threads with 32 elements each.
 LAYOUT = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
 ROWS = gl.constexpr(gl.SliceLayout(1, LAYOUT.value))
 COLUMNS = gl.constexpr(gl.SliceLayout(0, LAYOUT.value))
-# Of the second of two teams, and registers of its threads; the first has as many.
-WARPS = gl.constexpr((4,))
-REGISTERS = gl.constexpr((240,))
 
 
 @constexpr_function
@@ -37,50 +31,25 @@ def _layout_of(width):
 
 
 @jit
-def scaled(total, factors):
-    """A sum of products, each row times its factor."""
-    layout: gl.constexpr = gl.SliceLayout(1, _layout_of(total.shape[1]))
-    return total * gl.convert_layout(factors, layout, assert_trivial=True)[:, None]
-
-
-@jit
 def rooms_of(tensor, count: gl.constexpr):
     """Shared memory for `count` tiles of a tensor."""
     return gl.allocate_shared_memory(tensor.dtype, [count] + tensor.block_type.shape, tensor.layout)
 
 
 @jit
-def _barriers_of(count: gl.constexpr, arrivals: gl.constexpr):
+def barriers_of(count: gl.constexpr):
+    """Barriers, each for what is copied at a time."""
     barriers = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(count):
-        mbarrier.init(barriers.index(i), count=arrivals)
+        mbarrier.init(barriers.index(i), count=1)
     return barriers
-
-
-@jit
-def barriers_of(teams: gl.constexpr, c: gl.constexpr):
-    """Barriers for the teams' own tiles, for slots whose tiles arrive, and for slots that two teams release."""
-    if teams == 1:
-        return _barriers_of(1, 1), _barriers_of(c.stages, 1), ()
-    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
-        barriers = _barriers_of(1, 1), _barriers_of(c.stages, 1), _barriers_of(c.stages, teams)
-        fence_async_shared()
-        return barriers
-
-
-@jit
-def copy_own(tensor, rooms, barriers, batch, head, row, teams: gl.constexpr):
-    """Begins to copy a tile of a tensor for each team."""
-    for team in gl.static_range(teams):
-        place = [batch, head, row + team * TILE, 0]
-        tma.async_copy_global_to_shared(tensor, place, barriers[0].index(0), rooms.index(team))
 
 
 @jit
 def copy(first, second, rooms, barriers, slot, batch, head, step, pred):
     """Begins to copy the tiles of a step from two matrices of a head, if `pred`."""
     row = step * TILE
-    barrier = barriers[1].index(slot)
+    barrier = barriers.index(slot)
     mbarrier.expect(barrier, first.block_type.nbytes + second.block_type.nbytes, pred)
     tma.async_copy_global_to_shared(first, [batch, head, row, 0], barrier, rooms[0].index(slot), pred)
     tma.async_copy_global_to_shared(second, [batch, head, row, 0], barrier, rooms[1].index(slot), pred)
@@ -95,43 +64,8 @@ def copy_first(first, second, rooms, barriers, batch, head, steps, c: gl.constex
 
 
 @jit
-def freed(barriers, state, step, steps, team: gl.constexpr, teams: gl.constexpr, c: gl.constexpr):
-    """After the products of the step before: a slot that nobody reads, a step for it, and whether there is one."""
-    slot, phase, before = state
-    if teams == 1:
-        gl.thread_barrier()
-        new = step + c.stages - 1
-        return before, new, (step > 0) & (new < steps)
-    else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
-        mbarrier.arrive(barriers[2].index(before), pred=step > 0)
-        # The slot of the step before that: the other team may be behind. Before the third step, nothing is waited for.
-        new = step + c.stages - 2
-        is_wrapped = 1 - gl.minimum(slot // 2, 1)
-        old = slot - 2 + is_wrapped * c.stages
-        if team == 0:
-            mbarrier.wait(barriers[2].index(old), phase ^ is_wrapped)
-        return old, new, (step > 1) & (new < steps)
-
-
-@jit
-def copy_next(first, second, rooms, barriers, state, batch, head, step, team: gl.constexpr, c: gl.constexpr):
-    """Begins to copy the tiles of a step to come, when the products of the step before are done."""
-    slot, new, is_new = freed(barriers, state, step, most_steps(c), team, c.block_rows // TILE, c)
-    if team == 0:
-        copy(first, second, rooms, barriers, slot, batch, head, new, is_new)
-
-
-@jit
-def rows_of(team, c: gl.constexpr):
-    """The tile of rows of a team: index, batch, head and first row."""
-    index, batch, head, first_row = tile_of_rows(c)
-    return index, batch, head, first_row + team * TILE
-
-
-@jit
-def after(state, c: gl.constexpr):
-    """The slot of the next step, the phase of its barrier, and this slot."""
-    slot, phase, _ = state
+def after(slot, phase, c: gl.constexpr):
+    """The slot of the next step, the phase of its barrier, and this slot, whose tiles are replaced next."""
     # 1 after the last slot.
     is_last = slot // (c.stages - 1)
     return (slot + 1) * (1 - is_last), phase ^ is_last, slot
@@ -142,14 +76,6 @@ def steps_of(first_row, c: gl.constexpr):
     """How many tiles of columns a tile of rows sees, and how many all its rows see whole: these need no mask."""
     end = gl.minimum(first_row + TILE, c.columns) if c.causal else c.columns
     return (end + TILE - 1) // TILE, (gl.minimum(first_row, end) if c.causal else end) // TILE
-
-
-@jit
-def most_steps(c: gl.constexpr):
-    """How many tiles of columns the last team sees."""
-    _, _, _, first_row = tile_of_rows(c)
-    steps, _ = steps_of(first_row + c.block_rows - TILE, c)
-    return steps
 
 
 @jit
@@ -165,6 +91,14 @@ def begun(a, b):
 
 
 @jit
+def sum_of(room):
+    """The sum of no products yet, as wide as a tile in shared memory."""
+    width: gl.constexpr = room.shape[1]
+    layout: gl.constexpr = _layout_of(width)
+    return warpgroup_mma_init(gl.zeros([TILE, width], gl.float32, layout))
+
+
+@jit
 def factor(x, other):
     """A tile that was computed, as the first factor of a product with one in shared memory."""
     layout: gl.constexpr = gl.DotOperandLayout(0, _layout_of(other.shape[1]), 2)
@@ -172,23 +106,10 @@ def factor(x, other):
 
 
 @jit
-def sum_of(room, teams: gl.constexpr = 1):
-    """The sum of no products yet, as wide as a tile in shared memory."""
-    width: gl.constexpr = room.shape[1]
-    layout: gl.constexpr = _layout_of(width)
-    total = warpgroup_mma_init(gl.zeros([TILE, width], gl.float32, layout))
-    if teams > 1:
-        # Where a loop may be empty, ptxas has two teams wait for every product of a sum that does not begin with one.
-        # What this one gives is not read.
-        nothing = factor(gl.zeros([TILE, TILE], gl.float32, LAYOUT), room)
-        total = warpgroup_mma(nothing, room, total, use_acc=False, is_async=True)
-    return total
-
-
-@jit
-def added(total, a, b, step, teams: gl.constexpr):
-    """The sum with a product of the step more, which runs on."""
-    return warpgroup_mma(a, b, total, use_acc=True if teams == 1 else step > 0, is_async=True)
+def scaled(total, factors):
+    """A sum of products, each row times its factor."""
+    layout: gl.constexpr = gl.SliceLayout(1, _layout_of(total.shape[1]))
+    return total * gl.convert_layout(factors, layout, assert_trivial=True)[:, None]
 
 
 @jit
