@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import dmc
 from dmc import dialect
@@ -33,11 +34,11 @@ class Model(nn.Module):
         return y.exp().square().sum()
 
 
-def _import() -> ir.Module:
+def _import(model: nn.Module | None = None, batch: Tensor | None = None) -> ir.Module:
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        batch = (torch.ones(2, 4),)
-        return import_step(Model(), None, dmc.optim.SGD(lr=0.1), batch, Precision.FP32, 1, 0, context).module
+        given = (torch.ones(2, 4) if batch is None else batch,)
+        return import_step(model or Model(), None, dmc.optim.SGD(lr=0.1), given, Precision.FP32, 1, 0, context).module
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +96,23 @@ def test_the_next_step_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     _file(_raised("crashed", "torch.aten.exp", monkeypatch)).unlink()
     monkeypatch.undo()
     assert "linalg.generic" in str(_import())
+
+
+class Dilated(nn.Module):
+    """The gradient of a dilated convolution with a padding as large as the image, which torch-mlir refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 5, 1, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(self.weight, self.weight.tanh(), dilation=2, padding=2).sum() * x.sum()
+
+
+def test_what_torch_mlir_refuses_is_named() -> None:
+    with pytest.raises(ImportFailure, match="cannot be compiled") as raised:
+        _import(Dilated(), torch.ones(5, 5))
+    assert __file__ in raised.value.place
 
 
 def test_a_forked_process_has_one_of_its_own() -> None:

@@ -18,7 +18,9 @@ from dmc._mlir import ir
 from dmc.importer.linalg.torch_passes import Refusal, Request, bytecode, receive, send
 from dmc.processes import own_path, start, stop
 
-COMMAND: Sequence[str] = (sys.executable, "-m", "dmc.importer.linalg.torch_passes")
+# Imported, not run as a program: what is pickled there has the module's name.
+_SERVE = "from dmc.importer.linalg.torch_passes import serve_standard_streams as serve; serve()"
+COMMAND: Sequence[str] = (sys.executable, "-c", _SERVE)
 # The passes may take so long: a hundred times what they take on large steps, on one idle core.
 PATIENCE_S = 300
 

@@ -89,7 +89,8 @@ def receive(source: IO[bytes]) -> Any:
     return pickle.loads(data) if data else None
 
 
-def _serve_standard_streams() -> None:
+def serve_standard_streams() -> None:
+    """Answers requests from standard input."""
     out = os.fdopen(os.dup(1), "wb")
     # Whatever else is printed.
     os.dup2(2, 1)
@@ -97,7 +98,4 @@ def _serve_standard_streams() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        print(answer(Request(sys.argv[1], Path(sys.argv[2]).read_bytes(), 0)))
-    else:
-        _serve_standard_streams()
+    print(answer(Request(sys.argv[1], Path(sys.argv[2]).read_bytes(), 0)))
