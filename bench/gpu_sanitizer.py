@@ -125,7 +125,7 @@ def _problems() -> Iterator[Problem]:
     """Small problems of the kernels written by hand."""
     ways = ((0.0, True, (), 2), (0.1, True, (), 4), (0.1, False, (_f32(2, 1, 1, 70),), 4))
     # Heads of more than 32 are copied ahead in tiles.
-    for width, (p, causal, bias, kv_heads) in itertools.product((24, 48), ways):
+    for width, (p, causal, bias, kv_heads) in itertools.product((24, 48, 104), ways):
         settings: dict[str, Parameter] = {"p": p, "scale": 0.2, "causal": causal}
         q, k, level = _bf16(2, 4, 70, width), _bf16(2, kv_heads, 70, width), _f32(2, 4, 70, 1)
         inputs = (q, k, k, *bias)
