@@ -14,6 +14,7 @@ from torch.nn import functional
 import dmc
 from dmc._mlir import ir
 from dmc.api import compile_artifact
+from dmc.errors import DmcError
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import parse_pipeline, run_passes
@@ -143,6 +144,13 @@ def test_a_step_in_chunks_gives_what_it_gave(
     tolerance = 1e-6 if precision is Precision.FP32 else 4e-3
     for wanted, found in zip(before, after, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_that_are_not_divisible_are_refused(context: Any) -> None:
+    imported = import_step(Model(), _loss, dmc.optim.SGD(lr=RATE), _batch(), Precision.FP32, 1, 0, context)
+    run_passes(imported.module, parse_pipeline(BEFORE))
+    with pytest.raises(DmcError, match=f"has {ROWS} rows of logits, which are not divisible by 3"):
+        run_passes(imported.module, parse_pipeline("dm-chunk-head{target=cuda chunks=3}"))
 
 
 def test_a_plan_has_a_chunk_of_logits_at_a_time_and_trains_as_eager(

@@ -9,6 +9,7 @@ from dmc._mlir import ir
 from dmc.analysis.requests.settings import memory_cap_of, target_of
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.plan import element_bytes
+from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.chunk_head.definitions import Definitions
 from dmc.passes.scheduled.chunk_head.head import GRADIENT, Head, head_of
@@ -46,12 +47,15 @@ class ChunkHead(Pass):
     chunks: int = 0
 
     def run(self, module: ir.Module) -> None:
+        """Raises DmcError for rows that are not divisible by `chunks`."""
         is_wanted = self.chunks or memory_cap_of(module)
         if not is_wanted or not any(each.has_kernels for each in targets(target_of(module, self.target))):
             return
         block = find_step(module).entry_block
         found = [op for op in block.operations if isinstance(op, dm.CompositeOp) and op.kind.value == GRADIENT]
         counts = [(op, self.chunks or chunks_of(op)) for op in found]
+        for op, count in counts:
+            _check(op, count)
         heads = [(head, count) for op, count in counts if count > 1 and (head := head_of(op)) is not None]
         for head, count in heads:
             # Where the loss is: what reads it stays behind.
@@ -60,6 +64,13 @@ class ChunkHead(Pass):
         if heads:
             operands_first(block)
             erase_unread(block)
+
+
+def _check(gradient: dm.CompositeOp, count: int) -> None:
+    rows = gradient.inputs[1].type.shape[0]
+    if rows % count:
+        fact = f"has {rows} rows of logits, which are not divisible by {count}"
+        raise DmcError(gradient.operation, fact, hint="set chunks to a divisor")
 
 
 def chunks_of(gradient: dm.CompositeOp) -> int:
@@ -103,14 +114,14 @@ class _Split:
             for value, own in zip(part.op.results, copy.results, strict=True):
                 if value in self.head.sums:
                     self.totals[value] = added(self.totals[value], own) if pieces.index else own
-        for value in self.head.whole:
-            self.parts.setdefault(value, []).append(pieces.known[value])
+        for value, dim in self.head.whole.items():
+            self.parts.setdefault(value, []).append(pieces.of(value, dim))
 
     def _wait(self, pieces: Pieces) -> None:
         """Lets the product of a chunk wait for all of the chunk before it, whose logits are gone then."""
         product = self.head.parts[0]
-        rows = product.op.operands[0]
-        own = pieces.of(rows, product.dims[0])
+        rows, dim = product.op.operands[0], product.dims[0]
+        own = pieces.of(rows, dim)
         for value in (*self.totals.values(), *(each[-1] for each in self.parts.values())):
             own = ir.Operation.create(FUSION_BARRIER, [own.type], [own, value]).results[0]
-        pieces.known[rows] = own
+        pieces.known[rows, dim] = own

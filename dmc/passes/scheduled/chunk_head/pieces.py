@@ -15,17 +15,17 @@ EMPTY, FILL = "tensor.empty", "linalg.fill"
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of values with one number, of `count` equal ones. known: of values that were computed so."""
+    """The pieces of values with one number, of `count` equal ones. known: by value and dimension."""
 
     index: int
     count: int
-    known: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    known: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
 
     def of(self, value: ir.Value, dim: int) -> ir.Value:
         """The piece of a value along a dimension; always the same one for the same value."""
-        if value not in self.known:
-            self.known[value] = self._made(value, dim)
-        return self.known[value]
+        if (value, dim) not in self.known:
+            self.known[value, dim] = self._made(value, dim)
+        return self.known[value, dim]
 
     def compute(self, op: ir.Operation, dims: Mapping[int, int], along: Mapping[int, int]) -> ir.Operation:
         """An operation on pieces of the operands in `dims`, along these dimensions; results in `along` are pieces."""
@@ -35,7 +35,7 @@ class Pieces:
             copy.operands[i] = operand
         for i, dim in along.items():
             copy.results[i].set_type(self._type(op.results[i], dim))
-            self.known[op.results[i]] = copy.results[i]
+            self.known[op.results[i], dim] = copy.results[i]
         return copy
 
     def _made(self, value: ir.Value, dim: int) -> ir.Value:
