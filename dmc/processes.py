@@ -50,7 +50,7 @@ def start(
 
 def own_path() -> str:
     """The PYTHONPATH with which another process finds what this one does."""
-    return os.pathsep.join(each for each in sys.path if each)
+    return os.pathsep.join(each or os.getcwd() for each in sys.path)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

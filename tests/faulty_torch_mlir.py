@@ -28,4 +28,4 @@ def _answer(request: Request) -> bytes | Refusal:
 
 if __name__ == "__main__":
     torch_passes.answer = _answer
-    torch_passes.serve(sys.stdin.buffer, sys.stdout.buffer)
+    torch_passes.serve_standard_streams()

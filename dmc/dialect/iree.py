@@ -28,12 +28,15 @@ class ComputeBarrierStartOp(TensorExt.Operation, name="compute_barrier_start"):
     out: ir.OpResult[Any]
 
     def verify_invariants(self) -> bool:
-        """The result has the type of the operand."""
+        """The result has the type of the operand, and there is at most one value to wait for."""
         op = self.operation
-        if op.operands[0].type == op.results[0].type:
-            return True
-        op.location.emit_error(f"{op.name}: the result must have the type of the operand")
-        return False
+        if op.operands[0].type != op.results[0].type:
+            op.location.emit_error(f"{op.name}: the result must have the type of the operand")
+            return False
+        if len(op.operands) > 2:
+            op.location.emit_error(f"{op.name}: waits for {len(op.operands) - 1} values, and may wait for one")
+            return False
+        return True
 
 
 def fusion_barrier(value: ir.Value) -> ir.Value:

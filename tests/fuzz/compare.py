@@ -181,11 +181,11 @@ def _is_covered(actual: Tensor, expected: Tensor, others: Sequence[Tensor], clos
 def _is_at_pole(left: Tensor, right: Tensor, others: Sequence[Tensor]) -> Tensor:
     """Where one is infinite, the other not: whether their reciprocals are as close to each other as those of `others`.
 
-    What is divided by may be nothing but rounding, in eager, and zero where it is rounded otherwise.
+    A divisor may be pure rounding error in eager, and exactly zero when rounded otherwise.
     """
     away = torch.stack([_distance(1 / each, 1 / right) for each in others]).amax(0)
-    one_infinite = (left.isinf() & right.isfinite()) | (left.isfinite() & right.isinf())
-    return one_infinite & (_distance(1 / left, 1 / right) <= SLACK * away)
+    one_infinite = left.isinf() != right.isinf()
+    return one_infinite & away.isfinite() & (_distance(1 / left, 1 / right) <= SLACK * away)
 
 
 def _distance(left: Tensor, right: Tensor) -> Tensor:

@@ -89,6 +89,69 @@ def _squared(logits: Tensor, target: Tensor) -> Tensor:
     return functional.cross_entropy(logits, target).square()
 
 
+class _OwnGradient(torch.autograd.Function):
+    """Logits times a scale, whose gradient is something else that is computed of that of the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, scale: Tensor, kind: str) -> Tensor:
+        ctx.kind = kind
+        return logits.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        (g,) = grad_outputs
+        match ctx.kind:
+            case "most":
+                return g, g.abs().max(), None
+            case "product":
+                return g, (1 + g).prod(0)[0], None
+            case "count":
+                return g, (g > 0).sum(0)[0].float(), None
+            case _:
+                return g / g.norm(), g.sum(), None
+
+
+class Own(Model):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.scale = kind, nn.Parameter(torch.ones(()))
+
+    def forward(self, index: Tensor) -> Tensor:
+        return _OwnGradient.apply(super().forward(index), self.scale, self.kind)
+
+
+class Turned(nn.Module):
+    """As many rows as classes, and logits that are a product transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(CLASSES, WIDTH)
+        self.other = nn.Embedding(CLASSES, WIDTH)
+
+    def forward(self, index: Tensor) -> Tensor:
+        return (self.embedding(index) @ self.other(index).T).T
+
+
+class Two(nn.Module):
+    """Two heads: their losses are added, or multiplied, where each gradient depends on the other loss."""
+
+    def __init__(self, *, multiplied: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.multiplied = Model(), Model(tied=True), multiplied
+
+    def forward(self, index: Tensor) -> tuple[Tensor, Tensor, bool]:
+        return self.first(index), self.second(index), self.multiplied
+
+
+def _both(logits: tuple[Tensor, Tensor, bool], target: Tensor) -> Tensor:
+    first, second = (functional.cross_entropy(each, target % ROWS) for each in logits[:2])
+    return first * second if logits[2] else first + second
+
+
+def _contrastive(logits: Tensor, target: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, target % ROWS)
+
+
 def _loss_and_logits(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return functional.cross_entropy(logits, target), logits
 
@@ -114,20 +177,27 @@ def _losses(text: str) -> int:
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16_MIXED])
 @pytest.mark.parametrize("chunks", [2, 4])
 @pytest.mark.parametrize(
-    ("make", "loss", "is_split"),
+    ("make", "loss", "heads", "split"),
     [
-        (Model, _loss, True),
-        (lambda: Model(bias=True), _loss, True),
-        (lambda: Model(tied=True), _sum, True),
-        (Columns, _loss, True),
-        (Model, _loss_and_size, False),
-        (Model, _loss_and_logits, False),
-        (Model, _squared, False),
-        (Halves, _loss, False),
+        (Model, _loss, 1, 1),
+        (lambda: Model(bias=True), _loss, 1, 1),
+        (lambda: Model(tied=True), _sum, 1, 1),
+        (Columns, _loss, 1, 1),
+        (lambda: Two(multiplied=False), _both, 2, 2),
+        (lambda: Two(multiplied=True), _both, 2, 1),
+        (Turned, _contrastive, 1, 0),
+        (lambda: Own("most"), _loss, 1, 0),
+        (lambda: Own("product"), _loss, 1, 0),
+        (lambda: Own("count"), _loss, 1, 0),
+        (lambda: Own("divided by its norm"), _loss, 1, 0),
+        (Model, _loss_and_size, 1, 0),
+        (Model, _loss_and_logits, 1, 0),
+        (Model, _squared, 1, 0),
+        (Halves, _loss, 1, 0),
     ],
 )
 def test_a_step_in_chunks_gives_what_it_gave(
-    context: Any, precision: Precision, chunks: int, make: Any, loss: Any, is_split: bool
+    context: Any, precision: Precision, chunks: int, make: Any, loss: Any, heads: int, split: int
 ) -> None:
     torch.manual_seed(0)
     imported = import_step(make(), loss, dmc.optim.SGD(lr=RATE), _batch(), precision, 1, 0, context)
@@ -137,8 +207,8 @@ def test_a_step_in_chunks_gives_what_it_gave(
     before = run_on_one_rank(imported.module, [each.copy() for each in given])
     run_passes(imported.module, parse_pipeline(f"dm-chunk-head{{target=cuda chunks={chunks}}}"))
     text = str(find_step(imported.module))
-    assert _losses(text) == (chunks if is_split else 1)
-    assert (f"tensor<{ROWS}x{CLASSES}x" in text) != is_split
+    assert _losses(text) == heads + split * (chunks - 1)
+    assert (f"tensor<{ROWS}x{CLASSES}x" in text or loss is _contrastive) == (split < heads)
     after = run_on_one_rank(imported.module, [each.copy() for each in given])
     # Sums are added up in another order.
     tolerance = 1e-6 if precision is Precision.FP32 else 4e-3

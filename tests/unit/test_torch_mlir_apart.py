@@ -1,8 +1,9 @@
-"""torch-mlir in a process of its own: what makes it crash, or finds no end, is named, and nothing else ends."""
+"""torch-mlir in a process of its own: what makes it crash or does not finish is named, and nothing else ends."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from torch.nn import functional
 import dmc
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.errors import ImportFailure
+from dmc.errors import DmcError, ImportFailure
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg import apart, culprit
 from dmc.importer.step import import_step
@@ -43,9 +44,9 @@ def _import(model: nn.Module | None = None, batch: Tensor | None = None) -> ir.M
 
 @pytest.fixture(autouse=True)
 def _own_process() -> Iterator[None]:
-    apart.end()
+    apart.SERVER.end()
     yield
-    apart.end()
+    apart.SERVER.end()
 
 
 def _raised(fault: str, text: str, monkeypatch: pytest.MonkeyPatch) -> ImportFailure:
@@ -62,7 +63,7 @@ def _file(error: ImportFailure) -> Path:
 
 def test_a_crash_names_the_operation_and_leaves_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     error = _raised("crashed", "torch.aten.exp", monkeypatch)
-    assert error.fact == "aten.exp cannot be compiled (torch-mlir crashes (signal 11, SIGSEGV))"
+    assert error.fact == "aten.exp cannot be compiled (torch-mlir crashes with SIGSEGV)"
     lines = Path(__file__).read_text().split("\n")
     line = next(number for number, text in enumerate(lines, 1) if "y.exp()" in text)
     assert error.place == f"the model or its loss ({__file__}:{line})"
@@ -76,11 +77,11 @@ def test_a_crash_names_the_operation_and_leaves_a_file(monkeypatch: pytest.Monke
     file.unlink()
 
 
-def test_what_finds_no_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_finish_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "PATIENCE_S", 2)
     monkeypatch.setattr(culprit, "ALONE_S", 1)
     error = _raised("late", "torch.aten.exp", monkeypatch)
-    assert error.fact == "aten.exp cannot be compiled (torch-mlir finds no end (in 2 s))"
+    assert error.fact == "aten.exp cannot be compiled (torch-mlir does not finish within 2 s)"
     _file(error).unlink()
 
 
@@ -117,10 +118,34 @@ def test_what_torch_mlir_refuses_is_named() -> None:
 
 def test_a_forked_process_has_one_of_its_own() -> None:
     _import()
-    (before,) = apart.workers.values()
-    child = os.fork()
-    if not child:
+    before = apart.SERVER.process
+    assert before is not None
+    # As if another thread were compiling.
+    with apart.SERVER.lock:
+        child = os.fork()
+        if not child:
+            _import()
+            own = apart.SERVER.process
+            os._exit(0 if own is not None and own.pid != before.pid else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert "linalg.generic" in str(_import()) and apart.SERVER.process is before
+
+
+def test_a_file_beside_the_user_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pickle.py").write_text("raise RuntimeError('not the library')")
+    monkeypatch.chdir(tmp_path)
+    assert "linalg.generic" in str(_import())
+
+
+def test_a_process_that_does_not_start_is_no_crash_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "COMMAND", [sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(DmcError, match="the process of its passes ends with exit status 3"):
         _import()
-        os._exit(0 if apart.workers[os.getpid()].pid != before.pid else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert "linalg.generic" in str(_import()) and apart.workers[os.getpid()] is before
+
+
+def test_an_alarm_that_is_ignored_here_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        test_what_does_not_finish_is_ended(monkeypatch)
+    finally:
+        signal.signal(signal.SIGALRM, before)

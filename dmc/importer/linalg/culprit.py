@@ -1,8 +1,7 @@
-"""The operation on which torch-mlir crashes or finds no end: the first that does so alone."""
+"""The operation on which torch-mlir crashes or does not finish: the first that does so alone."""
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -32,11 +31,10 @@ def culprit(module: ir.Module, pipeline: str) -> tuple[str, ir.Module]:
 
 def reproducer(module: ir.Module, pipeline: str) -> Path:
     """A file with a module, and the command that runs the passes on it."""
-    text = str(module)
-    path = Path(tempfile.gettempdir()) / f"dmc-torch-mlir-{hashlib.sha256(text.encode()).hexdigest()[:8]}.mlir"
-    command = ("python", "-m", "dmc.importer.linalg.torch_passes", pipeline, str(path))
-    path.write_text(f"// {shlex.join(command)}\n{text}")
-    return path
+    with tempfile.NamedTemporaryFile("w", prefix="dmc-torch-mlir-", suffix=".mlir", delete=False) as file:
+        command = ("python", "-m", "dmc.importer.linalg.torch_passes", pipeline, file.name)
+        file.write(f"// {shlex.join(command)}\n{module}")
+    return Path(file.name)
 
 
 def _each_alone(module: ir.Module) -> Iterator[tuple[str, ir.Module]]:

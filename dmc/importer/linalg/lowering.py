@@ -131,7 +131,8 @@ def _passed(module: ir.Module, pipeline: str) -> ir.Module:
     try:
         result = passed(module, pipeline, apart.PATIENCE_S)
     except Died as error:
-        location, alone = culprit(module, pipeline)
+        # Behind the first passes operations read values in their regions, and do not stand alone.
+        location, alone = culprit(module, pipeline) if pipeline == PIPELINE else ("", module)
         file = reproducer(alone, pipeline)
         raise _cannot_compile(location or "the step", f"torch-mlir {error}", f"{file} reproduces this") from None
     if isinstance(result, Refusal):
@@ -164,7 +165,7 @@ _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
 def _refused(refusal: Refusal) -> ImportFailure:
     """The error for the operation that torch-mlir names, or for the first place it complains about."""
     named = [each for each in refusal.errors if _OP_NAME.search(each[1])]
-    return _cannot_compile(*[*named, *refusal.errors][0])
+    return _cannot_compile(*[*named, *refusal.errors, ("the step", "torch-mlir says nothing else")][0])
 
 
 def _cannot_compile(location: str, reason: str, *hints: str) -> ImportFailure:

@@ -45,8 +45,8 @@ def answer(request: Request) -> bytes | Refusal:
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         load_dialects(context)
-        module = ir.Module.parse(request.module)
         try:
+            module = ir.Module.parse(request.module)
             passmanager.PassManager.parse(request.pipeline).run(module.operation)
         except ir.MLIRError as error:
             return Refusal(tuple((str(each.location), each.message) for each in error.error_diagnostics))
@@ -71,8 +71,9 @@ def serve(read: IO[bytes], write: IO[bytes]) -> None:
     """Answers requests until there are no more. One that takes too long ends the process, with SIGALRM."""
     while (request := receive(read)) is not None:
         signal.alarm(request.seconds)
-        send(answer(request), write)
+        answered = answer(request)
         signal.alarm(0)
+        send(answered, write)
 
 
 def send(value: Any, to: IO[bytes]) -> None:
@@ -83,14 +84,17 @@ def send(value: Any, to: IO[bytes]) -> None:
 
 
 def receive(source: IO[bytes]) -> Any:
-    """The next value; None if the other side has ended."""
-    prefix = source.read(_PREFIX)
-    data = source.read(int.from_bytes(prefix, "little"))
-    return pickle.loads(data) if data else None
+    """The next value; None if the other side has ended, also in the middle of one."""
+    length = int.from_bytes(source.read(_PREFIX), "little")
+    data = source.read(length)
+    return pickle.loads(data) if data and len(data) == length else None
 
 
 def serve_standard_streams() -> None:
     """Answers requests from standard input."""
+    # The process that started this one may ignore or block it.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     out = os.fdopen(os.dup(1), "wb")
     # Whatever else is printed.
     os.dup2(2, 1)
@@ -98,4 +102,6 @@ def serve_standard_streams() -> None:
 
 
 if __name__ == "__main__":
-    print(answer(Request(sys.argv[1], Path(sys.argv[2]).read_bytes(), 0)))
+    # 0: without a limit.
+    result = answer(Request(sys.argv[1], Path(sys.argv[2]).read_bytes(), 0))
+    print(result if isinstance(result, Refusal) else "the passes succeed")

@@ -37,7 +37,8 @@ class ChunkHead(Pass):
     et al., "Liger Kernel", 2024, section 3.2).
 
     On CUDA, for composites kept whole, under a cap on memory: where logits are large, as many chunks as leave each
-    enough rows. Not where something else reads the logits, or the gradient waits for the whole loss.
+    enough rows. Not where something else reads the logits, their gradient depends on the whole loss, or is reduced in
+    another way; nor in the loop of `accumulate`.
 
     chunks: how many, whatever the size; 0: as said.
     """
@@ -53,24 +54,26 @@ class ChunkHead(Pass):
             return
         block = find_step(module).entry_block
         found = [op for op in block.operations if isinstance(op, dm.CompositeOp) and op.kind.value == GRADIENT]
-        counts = [(op, self.chunks or chunks_of(op)) for op in found]
-        for op, count in counts:
-            _check(op, count)
-        heads = [(head, count) for op, count in counts if count > 1 and (head := head_of(op)) is not None]
-        for head, count in heads:
-            # Where the loss is: what reads it stays behind.
-            with ir.InsertionPoint(head.loss), head.loss.location:
-                _Split(head, Definitions(module, count)).run()
-        if heads:
+        # One after another: what one head waits for depends on how those before it are split.
+        split = [self._split(op, module) for op in found]
+        if any(split):
             operands_first(block)
             erase_unread(block)
 
-
-def _check(gradient: dm.CompositeOp, count: int) -> None:
-    rows = gradient.inputs[1].type.shape[0]
-    if rows % count:
-        fact = f"has {rows} rows of logits, which are not divisible by {count}"
-        raise DmcError(gradient.operation, fact, hint="set chunks to a divisor")
+    def _split(self, gradient: dm.CompositeOp, module: ir.Module) -> bool:
+        """Whether there is a head to split."""
+        count = self.chunks or chunks_of(gradient)
+        head = head_of(gradient) if count > 1 else None
+        if head is None:
+            return False
+        rows = gradient.inputs[1].type.shape[0]
+        if rows % count:
+            fact = f"has {rows} rows of logits, which are not divisible by {count}"
+            raise DmcError(gradient.operation, fact, hint="set chunks to a divisor")
+        # Where the loss is: what reads it stays behind.
+        with ir.InsertionPoint(head.loss), head.loss.location:
+            _Split(head, Definitions(module, count)).run()
+        return True
 
 
 def chunks_of(gradient: dm.CompositeOp) -> int:
@@ -102,6 +105,7 @@ class _Split:
         for value, total in self.totals.items():
             value.replace_all_uses_with(total)
         for part in reversed(self.head.parts):
+            assert not any(list(result.uses) for result in part.op.results), "read outside of the head"
             part.op.erase()
 
     def _compute(self, pieces: Pieces) -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.passes.shared.local_ops import retype
 from dmc.passes.shared.smaller_functions import Ends, shrink
-from dmc.walk import walk
-
-_CALL = "func.call"
 
 
 @dataclass(frozen=True)
@@ -43,27 +39,6 @@ class Definitions:
         chosen = symbols.insert(copy).value
         function = copy.opview
         assert isinstance(function, func.FuncOp)
-        for view in list(function.entry_block.operations):
-            if view.operation.name == _CALL:
-                _inline(view.operation, dm.Symbols.of(self.module).ops)
         shrink(function, ends)
         retype(function)
         return chosen
-
-
-def _inline(call: ir.Operation, symbols: Mapping[str, ir.Operation]) -> None:
-    """Replaces a call by the body of its function."""
-    callee = symbols[ir.FlatSymbolRefAttr(call.attributes["callee"]).value].opview
-    assert isinstance(callee, func.FuncOp)
-    *body, terminator = [view.operation for view in callee.entry_block.operations]
-    values: dict[ir.Value, ir.Value] = dict(zip(callee.entry_block.arguments, call.operands, strict=True))
-    for op in body:
-        with ir.InsertionPoint(call):
-            copy = op.clone()
-        for each in walk(copy):
-            for i, operand in enumerate(each.operands):
-                each.operands[i] = values.get(operand, operand)
-        values |= dict(zip(op.results, copy.results, strict=True))
-    for result, operand in zip(call.results, terminator.operands, strict=True):
-        result.replace_all_uses_with(values[operand])
-    call.erase()

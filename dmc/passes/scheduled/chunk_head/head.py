@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
-from dmc._mlir import ir
+from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.casts import NARROW, is_cast
+from dmc.analysis.loops.loops import SUM
+from dmc.analysis.loops.scalars import reduction_kind
+from dmc.analysis.loops.splats import is_zero
 from dmc.passes.scheduled.chunk_head.pieces import loop_dims
 
 LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
@@ -37,39 +40,44 @@ class Head:
 
 def head_of(gradient: dm.CompositeOp) -> Head | None:
     """The head whose logits have this gradient; None if it is not a product, or something else reads the logits."""
-    slope, logits, target, logsumexp = gradient.inputs
+    _, logits, target, logsumexp = gradient.inputs
     loss = logsumexp.owner.opview if not isinstance(logsumexp.owner, ir.Block) else None
     if not isinstance(loss, dm.CompositeOp) or loss.kind.value != LOSS or list(loss.inputs) != [logits, target]:
         return None
     head = Head(loss.operation)
     if not _add_product(logits, {loss.operation, gradient.operation}, head):
         return None
-    # Only the gradient may read the logarithms; and it must not wait for the whole loss.
-    if [use.owner.operation for use in logsumexp.uses] != [gradient.operation] or _depends(slope, loss.operation):
+    # Only the gradient may read the logarithms.
+    if [use.owner.operation for use in logsumexp.uses] != [gradient.operation]:
         return None
     head.parts += [
         Part(loss.operation, {0: 0, 1: 0}, {1: 0}),
         Part(gradient.operation, {1: 0, 2: 0, 3: 0}, {0: 0}),
     ]
     head.sums.append(loss.outputs[0])
-    if not _add_readers(gradient.outputs[0], 0, head) or not head.whole:
+    if not _add_readers(gradient.outputs[0], 0, head) or not head.whole or _waits_for_itself(head):
         return None
     places = {view.operation: place for place, view in enumerate(gradient.operation.block.operations)}
     head.parts.sort(key=lambda part: places[part.op])
     return head
 
 
-def _depends(value: ir.Value, on: ir.Operation) -> bool:
-    """Whether a value is computed from results of an operation."""
-    pending, seen = [value], set[ir.Operation]()
+def _waits_for_itself(head: Head) -> bool:
+    """Whether a part reads, by way of other operations, what is known only of all rows, such as the whole loss."""
+    parts = {part.op for part in head.parts}
+    pending: list[ir.Value] = [*head.sums, *head.whole]
+    seen: set[ir.Operation] = set()
     while pending:
-        owner = pending.pop().owner
-        if isinstance(owner, ir.Block) or owner.operation in seen:
-            continue
-        if owner.operation == on:
-            return True
-        seen.add(owner.operation)
-        pending += owner.operation.operands
+        for use in pending.pop().uses:
+            reader = use.owner.operation
+            # One that reads it in its region depends on it as a whole.
+            while reader.block != head.loss.block:
+                reader = reader.parent.operation
+            if reader in parts:
+                return True
+            if reader not in seen:
+                seen.add(reader)
+                pending += reader.results
     return False
 
 
@@ -82,8 +90,10 @@ def _add_product(value: ir.Value, readers: set[ir.Operation], head: Head) -> boo
     if dims is None:
         return False
     if op.name != MATMUL:
-        read = [operand for operand in list(op.operands)[:-1] if operand.type.shape == value.type.shape]
-        if len(read) != 1 or not _add_product(read[0], {op}, head):
+        *maps, out = map(ir.AffineMapAttr, linalg.get_indexing_maps(op) or ())
+        same = ir.AffineMap.get_identity(out.value.n_dims)
+        read = [operand for operand, each in zip(op.operands, maps, strict=False) if each.value == same]
+        if out.value != same or len(read) != 1 or not _add_product(read[0], {op}, head):
             return False
     head.parts.append(Part(op, dims, {0: 0}))
     return True
@@ -99,6 +109,8 @@ def _add_readers(value: ir.Value, dim: int, head: Head) -> bool:
         out = len(op.operands) - 1
         result = op.results[0]
         if out not in dims:
+            if not _is_sum(op):
+                return False
             head.parts.append(Part(op, dims, {}))
             head.sums.append(result)
         elif op.name == MATMUL:
@@ -109,6 +121,16 @@ def _add_readers(value: ir.Value, dim: int, head: Head) -> bool:
             if not _add_readers(result, dims[out], head):
                 return False
     return True
+
+
+def _is_sum(op: ir.Operation) -> bool:
+    """Whether an operation adds up floats, beginning with zero."""
+    last = len(op.operands) - 1
+    if not isinstance(op.operands[last].type.element_type, ir.FloatType) or not is_zero(op.operands[last]):
+        return False
+    if op.name == MATMUL:
+        return True
+    return op.name == "linalg.generic" and reduction_kind(op.regions[0].blocks[0], 0, last) == SUM
 
 
 def _add_product_of_rows(product: ir.Value, dim: int, head: Head) -> None:
