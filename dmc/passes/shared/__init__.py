@@ -10,6 +10,7 @@
 * local_ops: attributes of operations and types of functions, for one rank's part
 * splats: splats in other shapes
 * reshapes: builders of reshapes
+* slices: builders of slices and concatenations
 * second_copies: second copies of values, for some of their readers
 * report: tables on stderr
 * trials: copies of a module, to try other passes on

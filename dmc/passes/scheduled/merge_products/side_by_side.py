@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.casts import NARROW, is_cast
+from dmc.passes.shared.slices import concatenated, joint_type, slice_from
 from dmc.walk import walk
 
 Values = tuple[ir.Value, ...]
@@ -71,7 +72,7 @@ class SideBySide:
         """`values` side by side along `dim`, at the insertion point."""
         if (values, dim) not in self.known:
             dims = alike(values, dim)
-            self.known[values, dim] = _concat(values, dim) if dims is None else self._computed(values, dim, dims)
+            self.known[values, dim] = concatenated(values, dim) if dims is None else self._computed(values, dim, dims)
         return self.known[values, dim]
 
     def replace(self, family: Family, roots: Values, dim: int) -> None:
@@ -98,7 +99,7 @@ class SideBySide:
         copy.location = ir.Location.fused([value.owner.location for value in values])
         for i, operand in operands.items():
             copy.operands[i] = operand
-        copy.results[0].set_type(_wide_type(values, dim))
+        copy.results[0].set_type(joint_type(values, dim))
         return copy.results[0]
 
 
@@ -209,25 +210,7 @@ def _operands(values: Values, index: int) -> Values:
     return tuple(value.owner.operands[index] for value in values)
 
 
-def _wide_type(values: Sequence[ir.Value], dim: int) -> ir.RankedTensorType:
-    shape = list(values[0].type.shape)
-    shape[dim] = sum(value.type.shape[dim] for value in values)
-    return ir.RankedTensorType.get(shape, values[0].type.element_type)
-
-
-def _concat(values: Values, dim: int) -> ir.Value:
-    attributes = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return ir.Operation.create("tensor.concat", [_wide_type(values, dim)], list(values), attributes).results[0]
-
-
 def _part(whole: ir.Value, values: Values, dim: int, index: int) -> ir.Value:
     type_ = values[index].type
     before = sum(value.type.shape[dim] for value in values[:index])
-    rank = len(type_.shape)
-    attributes: dict[str, ir.Attribute] = {
-        "static_offsets": ir.DenseI64ArrayAttr.get([before if i == dim else 0 for i in range(rank)]),
-        "static_sizes": ir.DenseI64ArrayAttr.get(list(type_.shape)),
-        "static_strides": ir.DenseI64ArrayAttr.get([1] * rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-    }
-    return ir.Operation.create("tensor.extract_slice", [type_], [whole], attributes).results[0]
+    return slice_from(whole, [before if i == dim else 0 for i in range(len(type_.shape))], type_)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.kernels.layouts import permutation
+from dmc.passes.shared.slices import slice_from
 from dmc.walk import is_parallel
 
 MATMUL, TRANSPOSE = "linalg.matmul", "linalg.transpose"
@@ -72,15 +73,8 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def sliced(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     """The first elements of a value, as a tensor of this type."""
-    rank = len(type_.shape)
-    attributes: dict[str, ir.Attribute] = {
-        "static_offsets": ir.DenseI64ArrayAttr.get([0] * rank),
-        "static_sizes": ir.DenseI64ArrayAttr.get(list(type_.shape)),
-        "static_strides": ir.DenseI64ArrayAttr.get([1] * rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-    }
     with ir.InsertionPoint.after(value.owner.operation), value.owner.location:
-        return ir.Operation.create("tensor.extract_slice", [type_], [value], attributes).results[0]
+        return slice_from(value, [0] * len(type_.shape), type_)
 
 
 def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
