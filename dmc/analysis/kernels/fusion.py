@@ -13,7 +13,7 @@ from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Group, Refusal
-from dmc.analysis.kernels.reads import ORDER, awaited, memory_reads
+from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
 from dmc.dialect.plan import type_bytes
@@ -91,9 +91,11 @@ class _Merging:
                 self.turned.setdefault(value, []).append(node)
             elif why:
                 self.apart[maker, node] = why
-        for maker in map(self.node_of.__getitem__, awaited(self.graph, number)):
-            after[maker].add(node)
-            self.apart[maker, node] = "waits"
+        # Behind a barrier it may wait for what it does not read.
+        for maker in {self.node_of[each] for each in sources(self.graph, number)}:
+            if node not in after[maker]:
+                after[maker].add(node)
+                self.apart[maker, node] = "waits"
         if is_kernel:
             self.groups[node] = Group([number], loops, reads, set(op.results), set() if is_product else set(reads))
 

@@ -45,17 +45,17 @@ def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
                 yield Read(base, part, why)
 
 
-def awaited(graph: Graph, number: int) -> Iterator[int]:
-    """The operations that `number` waits for without reading them: of the further operands of barriers before it."""
+def sources(graph: Graph, number: int) -> Iterator[int]:
+    """The operations that compute or move the operands of operation `number`, through views, scalars and barriers."""
     pending = list(graph.reads[number])
     while pending:
-        value = pending.pop()
-        if graph.kind_of(value) not in (Kind.VIEW, Kind.BARRIER):
+        maker = graph.made_by.get(pending.pop())
+        if maker is None:
             continue
-        first, *others = graph.ops[graph.made_by[value]].operands
-        pending.append(first)
-        if graph.kind_of(value) is Kind.BARRIER:
-            yield from (graph.made_by[graph.base(each)] for each in others)
+        if graph.kinds[maker] in (Kind.COMPUTE, Kind.MOVEMENT):
+            yield maker
+        else:
+            pending += graph.reads[maker]
 
 
 def _keeps_order(op: ir.Operation, value: ir.Value) -> bool:

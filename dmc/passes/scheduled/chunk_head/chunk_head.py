@@ -13,8 +13,9 @@ from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.chunk_head.definitions import Definitions
 from dmc.passes.scheduled.chunk_head.head import GRADIENT, Head, head_of
-from dmc.passes.scheduled.chunk_head.pieces import Pieces, added, joined
+from dmc.passes.scheduled.chunk_head.pieces import Pieces, added
 from dmc.passes.shared.operands_first import operands_first
+from dmc.passes.shared.slices import concatenated
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
 from dmc.target import targets
@@ -101,7 +102,7 @@ class _Split:
         for index in range(self.definitions.count):
             self._compute(Pieces(index, self.definitions.count))
         for value, dim in self.head.whole.items():
-            value.replace_all_uses_with(joined(self.parts[value], dim, value.type))
+            value.replace_all_uses_with(concatenated(self.parts[value], dim))
         for value, total in self.totals.items():
             value.replace_all_uses_with(total)
         for part in reversed(self.head.parts):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
-from dmc._mlir import ir, linalg
+from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, is_cast
-from dmc.analysis.loops.loops import SUM
-from dmc.analysis.loops.scalars import reduction_kind
+from dmc.analysis.loops.loops import PARALLEL, SUM
+from dmc.analysis.loops.rules import loops_of
+from dmc.analysis.loops.shape_classes import loops_with_index
 from dmc.analysis.loops.splats import is_zero
-from dmc.passes.scheduled.chunk_head.pieces import loop_dims
 
 LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
 MATMUL = "linalg.matmul"
@@ -19,11 +19,27 @@ MATMUL = "linalg.matmul"
 
 @dataclass(frozen=True)
 class Part:
-    """An operation, and the dimensions of operands and results along which rows run."""
+    """An operation, and the dimensions of operands and results along which rows run. Other results are sums of rows."""
 
     op: ir.Operation
     dims: Mapping[int, int]
     along: Mapping[int, int]
+
+    @staticmethod
+    def of(op: ir.Operation, operand: int, dim: int) -> Part | None:
+        """By the rows that run along a dimension of an operand; None for what cannot be computed of some of them."""
+        loops = loops_of(op)
+        rows = (loops.operands[operand] or ())[dim]
+        if len(rows) != 1 or rows[0] in loops_with_index(op) or loops.loops[rows[0]].numbered:
+            return None
+        dims = {i: each.index(rows) for i, each in enumerate(loops.operands) if each is not None and rows in each}
+        along = {i: each.index(rows) for i, each in enumerate(loops.results) if rows in each}
+        sums = [result for i, result in enumerate(op.results) if i not in along]
+        # A sum that does not begin with zero would begin again in each chunk.
+        begun = [op.operands[i] for i in loops.carried if i not in dims]
+        is_sum = not sums or (loops.loops[rows[0]].kind == SUM and all(map(is_zero, begun)))
+        is_float = all(isinstance(value.type.element_type, ir.FloatType) for value in sums)
+        return Part(op, dims, along) if is_sum and is_float else None
 
 
 @dataclass
@@ -50,10 +66,9 @@ def head_of(gradient: dm.CompositeOp) -> Head | None:
     # Only the gradient may read the logarithms.
     if [use.owner.operation for use in logsumexp.uses] != [gradient.operation]:
         return None
-    head.parts += [
-        Part(loss.operation, {0: 0, 1: 0}, {1: 0}),
-        Part(gradient.operation, {1: 0, 2: 0, 3: 0}, {0: 0}),
-    ]
+    own = Part.of(loss.operation, 0, 0), Part.of(gradient.operation, 1, 0)
+    assert own[0] is not None and own[1] is not None, "the rows of a loss are computed apart"
+    head.parts += own
     head.sums.append(loss.outputs[0])
     if not _add_readers(gradient.outputs[0], 0, head) or not head.whole or _waits_for_itself(head):
         return None
@@ -86,16 +101,17 @@ def _add_product(value: ir.Value, readers: set[ir.Operation], head: Head) -> boo
     if isinstance(value.owner, ir.Block) or {use.owner.operation for use in value.uses} != readers:
         return False
     op = value.owner.operation
-    dims = loop_dims(op, len(op.operands) - 1, 0)
-    if dims is None:
+    out = len(op.operands) - 1
+    part = Part.of(op, out, 0) if op.name.startswith("linalg.") and len(op.results) == 1 else None
+    if part is None:
         return False
     if op.name != MATMUL:
-        *maps, out = map(ir.AffineMapAttr, linalg.get_indexing_maps(op) or ())
-        same = ir.AffineMap.get_identity(out.value.n_dims)
-        read = [operand for operand, each in zip(op.operands, maps, strict=False) if each.value == same]
-        if out.value != same or len(read) != 1 or not _add_product(read[0], {op}, head):
+        loops = loops_of(op)
+        read = [op.operands[i] for i in range(out) if loops.operands[i] == loops.results[0]]
+        is_reduced = any(loop.kind != PARALLEL for loop in loops.loops)
+        if is_reduced or len(read) != 1 or not _add_product(read[0], {op}, head):
             return False
-    head.parts.append(Part(op, dims, {0: 0}))
+    head.parts.append(part)
     return True
 
 
@@ -103,34 +119,19 @@ def _add_readers(value: ir.Value, dim: int, head: Head) -> bool:
     """Adds what reads the gradient, up to values without its columns or its rows; False for what cannot be split."""
     for use in value.uses:
         op = use.owner.operation
-        dims = loop_dims(op, use.operand_number, dim)
-        if dims is None or any(op == part.op for part in head.parts):
+        is_known = op.name.startswith("linalg.") and op.block == head.loss.block and len(op.results) == 1
+        part = Part.of(op, use.operand_number, dim) if is_known else None
+        if part is None or any(op == each.op for each in head.parts):
             return False
-        out = len(op.operands) - 1
+        head.parts.append(part)
         result = op.results[0]
-        if out not in dims:
-            if not _is_sum(op):
-                return False
-            head.parts.append(Part(op, dims, {}))
+        if not part.along:
             head.sums.append(result)
         elif op.name == MATMUL:
-            head.parts.append(Part(op, dims, {0: dims[out]}))
-            _add_product_of_rows(result, dims[out], head)
-        else:
-            head.parts.append(Part(op, dims, {0: dims[out]}))
-            if not _add_readers(result, dims[out], head):
-                return False
+            _add_product_of_rows(result, part.along[0], head)
+        elif not _add_readers(result, part.along[0], head):
+            return False
     return True
-
-
-def _is_sum(op: ir.Operation) -> bool:
-    """Whether an operation adds up floats, beginning with zero."""
-    last = len(op.operands) - 1
-    if not isinstance(op.operands[last].type.element_type, ir.FloatType) or not is_zero(op.operands[last]):
-        return False
-    if op.name == MATMUL:
-        return True
-    return op.name == "linalg.generic" and reduction_kind(op.regions[0].blocks[0], 0, last) == SUM
 
 
 def _add_product_of_rows(product: ir.Value, dim: int, head: Head) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dmc._mlir import ir, linalg
-from dmc.walk import walk
+from dmc._mlir import ir
+from dmc.passes.shared.slices import slice_from
 
-# A loop, or the only element of a dimension.
-_PLAIN = (ir.AffineDimExpr, ir.AffineConstantExpr)
 EMPTY, FILL = "tensor.empty", "linalg.fill"
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of values with one number, of `count` equal ones. known: by value and dimension."""
+    """One of `count` equal pieces of each value, that of number `index`. known: by value and dimension."""
 
     index: int
     count: int
@@ -45,38 +43,13 @@ class Pieces:
         if owner is not None and owner.name == FILL:
             return self.compute(owner, {1: dim}, {0: dim}).results[0]
         type_ = self._type(value, dim)
-        rank = len(type_.shape)
-        attributes: dict[str, ir.Attribute] = {
-            "static_offsets": ir.DenseI64ArrayAttr.get([self.index * type_.shape[i] * (i == dim) for i in range(rank)]),
-            "static_sizes": ir.DenseI64ArrayAttr.get(list(type_.shape)),
-            "static_strides": ir.DenseI64ArrayAttr.get([1] * rank),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-        }
-        return ir.Operation.create("tensor.extract_slice", [type_], [value], attributes).results[0]
+        offsets = [self.index * size if i == dim else 0 for i, size in enumerate(type_.shape)]
+        return slice_from(value, offsets, type_)
 
     def _type(self, value: ir.Value, dim: int) -> ir.RankedTensorType:
         shape = list(value.type.shape)
         shape[dim] //= self.count
         return ir.RankedTensorType.get(shape, value.type.element_type)
-
-
-def loop_dims(op: ir.Operation, operand: int, dim: int) -> Mapping[int, int] | None:
-    """Which dimension of each operand the loop runs along that runs along `dim` of this one; outs are operands, too.
-
-    None for what is no loop nest of one result, or depends on the number of an iteration, or has such a dimension in
-    combination with others.
-    """
-    is_nest = op.name.startswith("linalg.") and len(op.results) == 1
-    if not is_nest or any(each.name == "linalg.index" for each in walk(op)):
-        return None
-    maps = [ir.AffineMapAttr(each).value for each in linalg.get_indexing_maps(op) or ()]
-    if not maps or not all(isinstance(place, _PLAIN) for each in maps for place in each.results):
-        return None
-    loop = maps[operand].results[dim]
-    if not isinstance(loop, ir.AffineDimExpr):
-        return None
-    found = {i: [own for own, place in enumerate(each.results) if place == loop] for i, each in enumerate(maps)}
-    return None if any(len(own) > 1 for own in found.values()) else {i: own[0] for i, own in found.items() if own}
 
 
 def added(total: ir.Value, value: ir.Value) -> ir.Value:
@@ -95,9 +68,3 @@ def added(total: ir.Value, value: ir.Value) -> ir.Value:
         scalar = ir.Operation.create("arith.addf", [type_.element_type], list(block.arguments)[:2]).results[0]
         ir.Operation.create("linalg.yield", operands=[scalar])
     return op.results[0]
-
-
-def joined(pieces: list[ir.Value], dim: int, type_: ir.Type) -> ir.Value:
-    """The value of which these are the pieces along a dimension, at the insertion point."""
-    attributes = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return ir.Operation.create("tensor.concat", [type_], pieces, attributes).results[0]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.reads import sources
 from dmc.analysis.storage.pieces import RESHAPES
 
 # Indices of operations of a Graph, ascending.
@@ -127,19 +128,6 @@ def inner_base(graph: Graph, value: ir.Value) -> ir.Value:
     while graph.kind_of(value) is Kind.VIEW:
         value = graph.ops[graph.made_by[value]].operands[0]
     return value
-
-
-def sources(graph: Graph, number: int) -> Iterator[int]:
-    """The operations that compute or move the operands of operation `number`, through views, scalars and barriers."""
-    pending = list(graph.reads[number])
-    while pending:
-        maker = graph.made_by.get(pending.pop())
-        if maker is None:
-            continue
-        if graph.kinds[maker] in (Kind.COMPUTE, Kind.MOVEMENT):
-            yield maker
-        else:
-            pending += graph.reads[maker]
 
 
 def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
