@@ -151,3 +151,72 @@ func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x64xf32>, %v: tensor<64x16xf3
 }
 func.func private @loss(tensor<8x64xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
 func.func private @backward(tensor<f32>, tensor<8x64xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x64xf32>
+
+// -----
+
+// Pieces are narrowed before they stand side by side: one kernel computes a product and its cast.
+// CHECK-LABEL: func.func @step
+// CHECK: arith.truncf
+// CHECK: arith.truncf
+// CHECK: tensor.concat dim(0) %{{.*}} : (tensor<4x16xbf16>, tensor<4x16xbf16>) -> tensor<8x16xbf16>
+#row = affine_map<(i, j) -> (i, j)>
+func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x64xf32>, %v: tensor<64x16xf32>, %target: tensor<8xi64>,
+    %one: tensor<f32>) -> (tensor<f32>, tensor<8x16xbf16>) {
+  %zero = arith.constant 0.0 : f32
+  %1 = tensor.empty() : tensor<8x64xf32>
+  %2 = linalg.fill ins(%zero : f32) outs(%1 : tensor<8x64xf32>) -> tensor<8x64xf32>
+  %logits = linalg.matmul ins(%x, %w : tensor<8x16xf32>, tensor<16x64xf32>) outs(%2 : tensor<8x64xf32>) -> tensor<8x64xf32>
+  %loss:2 = "dm.composite"(%logits, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x64xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %g = "dm.composite"(%one, %logits, %target, %loss#1)
+      {kind = "softmax_cross_entropy_backward", decomposition = @backward, parameters = {}}
+      : (tensor<f32>, tensor<8x64xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x64xf32>
+  %4 = tensor.empty() : tensor<8x16xf32>
+  %5 = linalg.fill ins(%zero : f32) outs(%4 : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %dx = linalg.matmul ins(%g, %v : tensor<8x64xf32>, tensor<64x16xf32>) outs(%5 : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %6 = tensor.empty() : tensor<8x16xbf16>
+  %narrow = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%dx : tensor<8x16xf32>) outs(%6 : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  return %loss#0, %narrow : tensor<f32>, tensor<8x16xbf16>
+}
+func.func private @loss(%l: tensor<8x64xf32>, %t: tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<8xf32>
+  %s = linalg.fill ins(%zero : f32) outs(%0 : tensor<8xf32>) -> tensor<8xf32>
+  %1 = tensor.empty() : tensor<f32>
+  %sum = linalg.fill ins(%zero : f32) outs(%1 : tensor<f32>) -> tensor<f32>
+  return %sum, %s : tensor<f32>, tensor<8xf32>
+}
+func.func private @backward(%d: tensor<f32>, %l: tensor<8x64xf32>, %t: tensor<8xi64>, %s: tensor<8xf32>)
+    -> tensor<8x64xf32> {
+  return %l : tensor<8x64xf32>
+}
+
+// -----
+
+// The logarithms of the sums are read.
+// CHECK-LABEL: func.func @step
+// CHECK-NOT: tensor.extract_slice
+// CHECK: return
+func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x64xf32>, %v: tensor<64x16xf32>, %target: tensor<8xi64>,
+    %one: tensor<f32>) -> (tensor<8xf32>, tensor<8x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %1 = tensor.empty() : tensor<8x64xf32>
+  %2 = linalg.fill ins(%zero : f32) outs(%1 : tensor<8x64xf32>) -> tensor<8x64xf32>
+  %logits = linalg.matmul ins(%x, %w : tensor<8x16xf32>, tensor<16x64xf32>) outs(%2 : tensor<8x64xf32>) -> tensor<8x64xf32>
+  %loss:2 = "dm.composite"(%logits, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x64xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  %g = "dm.composite"(%one, %logits, %target, %loss#1)
+      {kind = "softmax_cross_entropy_backward", decomposition = @backward, parameters = {}}
+      : (tensor<f32>, tensor<8x64xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x64xf32>
+  %4 = tensor.empty() : tensor<8x16xf32>
+  %5 = linalg.fill ins(%zero : f32) outs(%4 : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %dx = linalg.matmul ins(%g, %v : tensor<8x64xf32>, tensor<64x16xf32>) outs(%5 : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %loss#1, %dx : tensor<8xf32>, tensor<8x16xf32>
+}
+func.func private @loss(tensor<8x64xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+func.func private @backward(tensor<f32>, tensor<8x64xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8x64xf32>

@@ -25,39 +25,13 @@ from dmc.runtime.artifact import Artifact
 from dmc.step_function import find_step
 from tests.compiled import model_state, train
 from tests.eager import EagerTrainer
+from tests.heads import CLASSES, WIDTH, Columns, Linear
 from tests.partitioned import run_on_one_rank
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
-CLASSES, PADDED, WIDTH, ROWS = 131, 192, 8, 64
+PADDED, ROWS = 192, 256
 BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize"
 RATE = 0.5
-
-
-class Model(nn.Module):
-    """An embedding whose weight may give the logits, too."""
-
-    def __init__(self, *, bias: bool = False, tied: bool = False) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(CLASSES, WIDTH)
-        self.inner = nn.Linear(WIDTH, WIDTH)
-        self.head = nn.Linear(WIDTH, CLASSES, bias=bias)
-        if tied:
-            self.head.weight = self.embedding.weight
-
-    def forward(self, index: Tensor) -> Tensor:
-        return self.head(self.inner(self.embedding(index)))
-
-
-class Columns(nn.Module):
-    """A weight that lies as it is multiplied: its gradient has a column for each class."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(CLASSES, WIDTH)
-        self.weight = nn.Parameter(torch.randn(WIDTH, CLASSES) / 4)
-
-    def forward(self, index: Tensor) -> Tensor:
-        return self.embedding(index) @ self.weight
 
 
 class Halves(nn.Module):
@@ -78,7 +52,7 @@ def _loss(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def _sum(logits: Tensor, target: Tensor) -> Tensor:
-    return functional.cross_entropy(logits, target, reduction="sum") / 8
+    return functional.cross_entropy(logits, target, reduction="sum") / ROWS
 
 
 def _loss_and_size(logits: Tensor, target: Tensor) -> Tensor:
@@ -111,7 +85,7 @@ class _OwnGradient(torch.autograd.Function):
                 return g / g.norm(), g.sum(), None
 
 
-class Own(Model):
+class Own(Linear):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind, self.scale = kind, nn.Parameter(torch.ones(()))
@@ -137,7 +111,7 @@ class Two(nn.Module):
 
     def __init__(self, *, multiplied: bool) -> None:
         super().__init__()
-        self.first, self.second, self.multiplied = Model(), Model(tied=True), multiplied
+        self.first, self.second, self.multiplied = Linear(), Linear(tied=True), multiplied
 
     def forward(self, index: Tensor) -> tuple[Tensor, Tensor, bool]:
         return self.first(index), self.second(index), self.multiplied
@@ -160,14 +134,15 @@ def _batch(seed: int = 1) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     index, target = (torch.randint(0, CLASSES, (ROWS,), generator=generator) for _ in range(2))
     # Of the first chunk, less is counted than of the others.
-    target[2:17] = 3
+    target[2:67] = 3
     return index, target
 
 
-def _largest(artifact: Artifact) -> int:
-    """Bytes of the largest range that a command writes."""
+def _logits(artifact: Artifact, rows: int) -> list[int]:
+    """The offsets at which kernels write logits of so many rows, or their gradient."""
     commands = artifact.job.programs[0].commands
-    return max(each.length for command in commands if isinstance(command, Launch) for each in command.writes)
+    written = (each for command in commands if isinstance(command, Launch) for each in command.writes)
+    return [each.offset for each in written if each.length == rows * PADDED * 2]
 
 
 def _losses(text: str) -> int:
@@ -179,9 +154,9 @@ def _losses(text: str) -> int:
 @pytest.mark.parametrize(
     ("make", "loss", "heads", "split"),
     [
-        (Model, _loss, 1, 1),
-        (lambda: Model(bias=True), _loss, 1, 1),
-        (lambda: Model(tied=True), _sum, 1, 1),
+        (Linear, _loss, 1, 1),
+        (lambda: Linear(bias=True), _loss, 1, 1),
+        (lambda: Linear(tied=True), _sum, 1, 1),
         (Columns, _loss, 1, 1),
         (lambda: Two(multiplied=False), _both, 2, 2),
         (lambda: Two(multiplied=True), _both, 2, 1),
@@ -190,9 +165,9 @@ def _losses(text: str) -> int:
         (lambda: Own("product"), _loss, 1, 0),
         (lambda: Own("count"), _loss, 1, 0),
         (lambda: Own("divided by its norm"), _loss, 1, 0),
-        (Model, _loss_and_size, 1, 0),
-        (Model, _loss_and_logits, 1, 0),
-        (Model, _squared, 1, 0),
+        (Linear, _loss_and_size, 1, 0),
+        (Linear, _loss_and_logits, 1, 0),
+        (Linear, _squared, 1, 0),
         (Halves, _loss, 1, 0),
     ],
 )
@@ -217,7 +192,7 @@ def test_a_step_in_chunks_gives_what_it_gave(
 
 
 def test_rows_that_are_not_divisible_are_refused(context: Any) -> None:
-    imported = import_step(Model(), _loss, dmc.optim.SGD(lr=RATE), _batch(), Precision.FP32, 1, 0, context)
+    imported = import_step(Linear(), _loss, dmc.optim.SGD(lr=RATE), _batch(), Precision.FP32, 1, 0, context)
     run_passes(imported.module, parse_pipeline(BEFORE))
     with pytest.raises(DmcError, match=f"has {ROWS} rows of logits, which are not divisible by 3"):
         run_passes(imported.module, parse_pipeline("dm-chunk-head{target=cuda chunks=3}"))
@@ -227,7 +202,7 @@ def test_a_plan_has_a_chunk_of_logits_at_a_time_and_trains_as_eager(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    model, batches = Model(bias=True), [_batch(seed) for seed in range(3)]
+    model, batches = Linear(bias=True), [_batch(seed) for seed in range(3)]
     eager, start = copy.deepcopy(model), copy.deepcopy(model).state_dict()
     options: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=RATE), "example": batches[0], "precision": "bf16-mixed"}
     whole = compile_artifact(copy.deepcopy(model), loss=_loss, target="cpu+cuda", **options)
@@ -236,7 +211,10 @@ def test_a_plan_has_a_chunk_of_logits_at_a_time_and_trains_as_eager(
     artifact = compile_artifact(model, loss=_loss, target="cpu+cuda", memory_cap=1 << 28, **options)
     kinds = [kernel.implementation for kernel in artifact.job.kernels.values()]
     assert "iree" not in kinds
-    assert [_largest(each) for each in (whole, artifact)] == [ROWS * PADDED * 2, PADDED * WIDTH * 4]
+    assert len(_logits(whole, ROWS)) == 2 and not _logits(artifact, ROWS)
+    # The logits of a chunk, and their gradient, lie where those before them lay.
+    chunks = _logits(artifact, ROWS // 4)
+    assert len(chunks) == 8 and len(set(chunks)) == 2
     artifact.write(tmp_path / "step.dmc")
     step = dmc.load(tmp_path / "step.dmc")
     losses = train(step, batches)

@@ -18,7 +18,7 @@ from dmc.kernels.recipe import table_rows, type_of
 FAMILIES = (
     *("bert_attention_padded", "bert_attention_padded_backward", "gpt2_attention_part", "gpt2_attention_part_backward"),
     *("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward"),
-    "large_embedding_backward",
+    *("large_embedding_backward", "wide_attention", "wide_attention_backward"),
 )
 
 # A process of its own: Triton's interpreter, which other tests use, cannot compile.

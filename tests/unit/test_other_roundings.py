@@ -64,6 +64,15 @@ def test_an_infinity_is_no_rounding_where_what_is_divided_by_is_not() -> None:
     assert _is_rounding(text, actual)
 
 
+def test_an_infinity_is_no_rounding_where_eager_is_zero() -> None:
+    # The nearest to a third: only other roundings differ from zero.
+    text = TEXT.replace("x0 * 2", "x0[:, 0] / 3 - torch.tensor([0.3333333432674408, 1.3333333730697632])")
+    actual = _eager(text)
+    assert not actual[0]["output 1"].any()
+    actual[0]["output 1"].fill_(torch.inf)
+    assert not _is_rounding(text, actual)
+
+
 def test_what_no_operation_rounds_is_certain_beside_what_is_rounded() -> None:
     actual = _eager(TEXT)
     actual[0]["output 1"] *= 1 + 4e-5

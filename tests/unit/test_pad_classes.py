@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 import dmc
@@ -19,38 +19,13 @@ from dmc.passes.base import parse_pipeline, run_passes
 from dmc.program.code import Product
 from tests.compiled import model_state, train
 from tests.eager import EagerTrainer
+from tests.heads import CLASSES, Columns, Tied
 from tests.partitioned import run_on_one_rank
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
-CLASSES, PADDED, WIDTH, ROWS = 131, 192, 16, 24
+PADDED, ROWS = 192, 24
 BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize"
 PADDING = "dm-pad-classes{target=cuda},cse"
-
-
-class Tied(nn.Module):
-    """An embedding whose weight gives the logits, too."""
-
-    def __init__(self, *, bias: bool = False) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(CLASSES, WIDTH)
-        self.inner = nn.Linear(WIDTH, WIDTH)
-        self.head = nn.Linear(WIDTH, CLASSES, bias=bias)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, index: Tensor) -> Tensor:
-        return self.head(self.inner(self.embedding(index)))
-
-
-class Columns(nn.Module):
-    """A weight that lies as it is multiplied: its gradient has a column for each class."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(CLASSES, WIDTH)
-        self.weight = nn.Parameter(torch.randn(WIDTH, CLASSES) / 4)
-
-    def forward(self, index: Tensor) -> Tensor:
-        return self.embedding(index) @ self.weight
 
 
 def _loss(logits: Tensor, target: Tensor) -> Tensor:

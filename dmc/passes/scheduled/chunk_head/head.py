@@ -66,9 +66,10 @@ def head_of(gradient: dm.CompositeOp) -> Head | None:
     # Only the gradient may read the logarithms.
     if [use.owner.operation for use in logsumexp.uses] != [gradient.operation]:
         return None
-    own = Part.of(loss.operation, 0, 0), Part.of(gradient.operation, 1, 0)
-    assert own[0] is not None and own[1] is not None, "the rows of a loss are computed apart"
-    head.parts += own
+    for op, out in ((loss.operation, 0), (gradient.operation, 1)):
+        part = Part.of(op, out, 0)
+        assert part is not None, "the rows of a loss are computed apart"
+        head.parts.append(part)
     head.sums.append(loss.outputs[0])
     if not _add_readers(gradient.outputs[0], 0, head) or not head.whole or _waits_for_itself(head):
         return None
