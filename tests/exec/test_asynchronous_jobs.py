@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmc
-from dmc import dialect, plans
+from dmc import plans
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.mesh import Mesh
@@ -30,6 +30,7 @@ from dmc.passes.scheduled.sink_wait import SinkWait
 from dmc.program import Job
 from dmc.proof import verify
 from dmc.step_function import NAME, ROLE, find_step
+from tests.examples import IN_ONE_CONTEXT
 from tests.kernels import form_kernels
 from tests.large import large
 from tests.placed_gpt2 import placed_gpt2
@@ -54,21 +55,19 @@ def _name_ports(module: ir.Module) -> None:
     step.operation.attributes["res_attrs"] = ir.ArrayAttr.get(results)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(IN_ONE_CONTEXT, max_examples=40, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_collectives(random: Any) -> None:
+def test_random_collectives(context: Any, random: Any) -> None:
     """Groups along one axis, along both, and along both in the other order share ranks, and must take turns."""
     mesh = MESHES[random.randrange(len(MESHES))]
     text = program(mesh, random.randrange(10**6), 7 * (1 + random.randrange(3)))
     bucket = Bucket(bytes=(256, 4096, 2**20)[random.randrange(3)])
     # A pass that reorders starts of one channel wants tokens anew.
     order: list[Element] = [Schedule(machine="cpu"), AssignQueues()] if random.randrange(2) else []
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(text)
-        _name_ports(module)
-        prepare = [FlattenCollectives(), "canonicalize", "cse", FormKernels(), CopyPorts(), Async()]
-        job = _job(module, [*prepare, bucket, *MOVES, *order])
+    module = ir.Module.parse(text)
+    _name_ports(module)
+    prepare = [FlattenCollectives(), "canonicalize", "cse", FormKernels(), CopyPorts(), Async()]
+    job = _job(module, [*prepare, bucket, *MOVES, *order])
     verify(job)
 
 

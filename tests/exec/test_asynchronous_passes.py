@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmc
@@ -25,6 +25,7 @@ from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.sink_wait import SinkWait
 from dmc.passes.shared.starts import starts_in
 from dmc.step_function import find_step
+from tests.examples import IN_ONE_CONTEXT
 from tests.kernels import form_kernels
 from tests.large import large_unless
 from tests.partitioned import place
@@ -59,33 +60,29 @@ def _assert_same(module: ir.Module, arguments: Any, passes: list[Element]) -> No
             assert result.tobytes() == each.tobytes(), f"{before}\n{module}"
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(IN_ONE_CONTEXT, max_examples=100, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_collectives(random: Any) -> None:
+def test_random_collectives(context: Any, random: Any) -> None:
     mesh = MESHES[random.randrange(3)]
     seed, count = random.randrange(10**6), 7 * (1 + random.randrange(4))
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(program(mesh, seed, count))
-        _assert_same(module, random_arguments(mesh, seed), _passes(random.randrange))
+    module = ir.Module.parse(program(mesh, seed, count))
+    _assert_same(module, random_arguments(mesh, seed), _passes(random.randrange))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(IN_ONE_CONTEXT, max_examples=100, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_steps(random: Any) -> None:
+def test_random_steps(context: Any, random: Any) -> None:
     choose = random.randrange
     mesh = MESHES[choose(len(MESHES))]
     text, shapes = random_step(choose, 1 + choose(3), 1 + choose(12))
     placements = {f"a{i}": random_placement(choose, mesh, shape) for i, shape in enumerate(shapes)}
     rng = np.random.default_rng(0)
     whole = [rng.integers(-8, 9, shape) / 8 for shape in shapes]
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(_with_roles(text))
-        place(module, mesh, placements)
-        run_passes(module, parse_pipeline(PLACE))
-        form_kernels(module)
-        _assert_same(module, parts(module, mesh, whole), _passes(choose))
+    module = ir.Module.parse(_with_roles(text))
+    place(module, mesh, placements)
+    run_passes(module, parse_pipeline(PLACE))
+    form_kernels(module)
+    _assert_same(module, parts(module, mesh, whole), _passes(choose))
 
 
 def _with_roles(text: str) -> str:

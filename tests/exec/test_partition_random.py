@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmc import dialect
 from dmc._mlir import ir
 from dmc.mesh import Mesh
 from dmc.passes.placed.propagate_sharding import decide
 from dmc.placement.placement import Placement
+from tests.examples import IN_ONE_CONTEXT
 from tests.partitioned import place, run_on_all_ranks, run_on_one_rank
 from tests.placements import random_placement
 from tests.random_steps import random_step
@@ -25,12 +25,10 @@ def _compare(text: str, mesh: Mesh, shapes: Sequence[Sequence[int]], placements:
     """Compares all ranks with one; gives the bytes that were sent."""
     rng = np.random.default_rng(0)
     arguments = [rng.integers(-8, 9, shape) / 8 for shape in shapes]
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        expected = run_on_one_rank(ir.Module.parse(text), arguments)
-        module = ir.Module.parse(text)
-        place(module, mesh, placements)
-        results, sent = run_on_all_ranks(module, mesh, arguments)
+    expected = run_on_one_rank(ir.Module.parse(text), arguments)
+    module = ir.Module.parse(text)
+    place(module, mesh, placements)
+    results, sent = run_on_all_ranks(module, mesh, arguments)
     for result, whole in zip(results, expected, strict=True):
         largest = np.abs(whole).max(initial=1.0)
         # In f64 the order of sums hardly counts; a program of products may still overflow.
@@ -39,9 +37,9 @@ def _compare(text: str, mesh: Mesh, shapes: Sequence[Sequence[int]], placements:
     return sent
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(IN_ONE_CONTEXT, max_examples=200, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_steps(random: Any) -> None:
+def test_random_steps(context: Any, random: Any) -> None:
     choose = random.randrange
     mesh = MESHES[choose(len(MESHES))]
     text, shapes = random_step(choose, 1 + choose(3), 1 + choose(8))
@@ -61,7 +59,7 @@ func.func @step(%a0: tensor<4x4xf64> {dm.name = "a0"}) -> (tensor<2x4xf64> {dm.n
 """
 
 
-def test_a_slice_of_a_splat() -> None:
+def test_a_slice_of_a_splat(context: Any) -> None:
     _compare(SLICE_OF_A_SPLAT, Mesh(a=2), [(4, 4)], {"a0": ROWS})
 
 
@@ -87,7 +85,7 @@ func.func @step(%a0: tensor<4x4xf64> {dm.name = "a0"}) -> (tensor<4xf64> {dm.nam
 """
 
 
-def test_a_maximum_goes_into_a_loop() -> None:
+def test_a_maximum_goes_into_a_loop(context: Any) -> None:
     sent = _compare(MAXIMUM_INTO_A_LOOP, Mesh(a=2), [(4, 4)], {"a0": ROWS})
     # 2T(n-1) for four elements: once, not in every iteration.
     assert sent == 2 * 4 * 8
@@ -113,7 +111,7 @@ func.func @step(%a0: tensor<4x4x2xf64> {dm.name = "a0"})
 """
 
 
-def test_a_maximum_is_read_as_a_whole_and_in_parts() -> None:
+def test_a_maximum_is_read_as_a_whole_and_in_parts(context: Any) -> None:
     for placement in (Placement([["a"], [], []]), Placement([["a"], ["b"], []]), Placement([["a", "b"], [], []])):
         _compare(TWO_READERS_OF_A_MAXIMUM, Mesh(a=2, b=2), [(4, 4, 2)], {"a0": placement})
 
@@ -132,11 +130,9 @@ func.func @step(%a0: tensor<4x4xi64> {dm.name = "a0"}) -> (tensor<4xi64> {dm.nam
 """
 
 
-def test_an_unsigned_maximum_is_not_taken_in_parts() -> None:
+def test_an_unsigned_maximum_is_not_taken_in_parts(context: Any) -> None:
     """Ranks combine maxima as signed numbers."""
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(UNSIGNED_MAXIMUM)
-        place(module, Mesh(a=2), {"a0": ROWS})
-        (decision,) = decide(module)
+    module = ir.Module.parse(UNSIGNED_MAXIMUM)
+    place(module, Mesh(a=2), {"a0": ROWS})
+    (decision,) = decide(module)
     assert not any(decision.choice.split.axes)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.storage.pointwise import in_place_pairs
 from dmc.step_function import functions
+from tests.examples import IN_ONE_CONTEXT
 
 # Places (row, column) that an op reads for the one it writes, as affine maps and as functions.
 ACCESSES: dict[str, Callable[[int, int], tuple[int, int]]] = {
@@ -36,10 +37,8 @@ class Op:
 
 
 def pairs_of(text: str) -> set[tuple[int, int]]:
-    with ir.Context() as context, ir.Location.unknown():
-        dm.load(context)
-        module = ir.Module.parse(text)
-        return set(in_place_pairs(functions(module)[0]))
+    module = ir.Module.parse(text)
+    return set(in_place_pairs(functions(module)[0]))
 
 
 def random_body(random: Random) -> tuple[list[Op], list[int]]:
@@ -122,8 +121,8 @@ def _needs(op: Op, place: tuple[int, int]) -> set[tuple[int, tuple[int, int]]]:
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=300, deadline=None)
-def test_in_place_means_the_same_in_any_order(seed: int) -> None:
+@settings(IN_ONE_CONTEXT, max_examples=300)
+def test_in_place_means_the_same_in_any_order(context: Any, seed: int) -> None:
     random = Random(seed)
     ops, results = random_body(random)
     in_order = [(number, place) for number in range(len(ops)) for place in PLACES]
@@ -184,5 +183,5 @@ def _body(arguments: int, results: int, text: str) -> str:
         (_body(1, 1, "return %a"), set()),
     ],
 )
-def test_hand_written_bodies(text: str, pairs: set[tuple[int, int]]) -> None:
+def test_hand_written_bodies(context: Any, text: str, pairs: set[tuple[int, int]]) -> None:
     assert pairs_of(text) == pairs

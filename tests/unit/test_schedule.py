@@ -22,6 +22,7 @@ from dmc.passes.scheduled.schedule.movements import place_movements
 from dmc.passes.scheduled.schedule.picks import frees_first, picks_within
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.room import Room
+from tests.examples import IN_ONE_CONTEXT
 from tests.scheduled_modules import MACHINE, arena_of, graph_of, random_module, results_of
 
 
@@ -56,23 +57,21 @@ def test_memory_under_a_cap_buys_time(seed: int) -> None:
     assert footprint(after, after.order).peak <= footprint(before, before.order).peak
 
 
-@settings(max_examples=40, deadline=None)
+@settings(IN_ONE_CONTEXT, max_examples=40)
 @given(seed=st.integers(0, 10**6), percent=st.integers(60, 200))
-def test_a_cap_is_kept_or_refused(seed: int, percent: int) -> None:
-    with ir.Context() as context, ir.Location.unknown():
-        dm.load(context)
-        module = random_module(seed, 30)
-        Schedule(machine=MACHINE, algorithm="asis").run(module)
-        cap = arena_of(module) * percent // 100
-        try:
-            Schedule(machine=MACHINE, memory_cap=cap).run(module)
-        except DmcError as error:
-            assert percent < 100, "the order given fits"
-            smallest = int(error.hint.split("memory_cap=")[1].split(",")[0])
-            assert smallest > cap
-            Schedule(machine=MACHINE, memory_cap=smallest).run(module)
-            cap = smallest
-        assert arena_of(module) <= cap
+def test_a_cap_is_kept_or_refused(context: Any, seed: int, percent: int) -> None:
+    module = random_module(seed, 30)
+    Schedule(machine=MACHINE, algorithm="asis").run(module)
+    cap = arena_of(module) * percent // 100
+    try:
+        Schedule(machine=MACHINE, memory_cap=cap).run(module)
+    except DmcError as error:
+        assert percent < 100, "the order given fits"
+        smallest = int(error.hint.split("memory_cap=")[1].split(",")[0])
+        assert smallest > cap
+        Schedule(machine=MACHINE, memory_cap=smallest).run(module)
+        cap = smallest
+    assert arena_of(module) <= cap
 
 
 @pytest.mark.usefixtures("context")
