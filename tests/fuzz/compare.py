@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dmc.verification.other_means import OtherMeans
 from dmc.verification.other_roundings import OtherRoundings
+from tests.fuzz.other_formulas import OtherFormulas
 from tests.fuzz.train import Case, Mode, Trace, by_eager, case_of
 
 # Of the numbers of a type: relative, and absolute.
@@ -59,7 +60,8 @@ def tolerance(text: str, mode: Mode) -> Close:
 
 
 def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequence[Trace], close: Close) -> bool:
-    """Whether eager is as uncertain as the two runs are apart: in float64, from perturbed leaves, with other roundings.
+    """Whether eager is as uncertain as the two runs are apart: in float64, from perturbed leaves, with other roundings
+    and formulas.
 
     Where no operation on the way to a tensor rounds, nothing is uncertain.
     """
@@ -69,6 +71,8 @@ def is_rounding(text: str, mode: Mode, actual: Sequence[Trace], expected: Sequen
         [{name: each.to(right[name].dtype) for name, each in left.items()} for left, right in of] for of in pairs
     ]
     others = [_with_other_roundings(text, mode, seed) for seed in range(ROUNDINGS)]
+    with OtherFormulas():
+        others.append(by_eager(case_of(text), mode))
     # Eager adds up means in float64, where what is left of terms that cancel looks exact.
     others += [_with_other_roundings(text, mode, seed, OtherMeans(seed)) for seed in range(RUNS)]
     difference = first_difference(actual, expected, close)

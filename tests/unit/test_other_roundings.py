@@ -73,6 +73,17 @@ def test_an_infinity_is_no_rounding_where_eager_is_zero() -> None:
     assert not _is_rounding(text, actual)
 
 
+def test_where_kernels_for_gpus_give_another_infinity_nothing_is_certain() -> None:
+    text = (FINDS / "infinite_gradient_of_a_layer_norm.py").read_text()
+    actual = _eager(text)
+    assert actual[0]["p0"][0].isnan().all()
+    actual[0]["p0"][0, 1] = torch.inf
+    assert _is_rounding(text, actual)
+    # The other row has nothing infinite.
+    actual[0]["p0"][1, 1] *= 1.01
+    assert not _is_rounding(text, actual)
+
+
 def test_what_no_operation_rounds_is_certain_beside_what_is_rounded() -> None:
     actual = _eager(TEXT)
     actual[0]["output 1"] *= 1 + 4e-5
