@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dmc.importer.composites.base import composite, differentiable, differentiable_by_definition
+from dmc.importer.composites.base import composite, differentiable
 
 _WINDOW = "int[] kernel, int[] stride, int[] padding, int[] dilation"
 
@@ -30,16 +30,17 @@ def max_pool2d_backward(
     dy: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
     """The gradient for `x`: each dy goes to the element of its window that PyTorch considers the largest."""
-    sizes = [size + 2 * pad for size, pad in zip(x.shape[2:], padding, strict=True)]
-    total = torch.zeros([*x.shape[:2], *sizes], dtype=torch.float32, device=x.device)
     taken = largest(x, kernel, stride, padding, dilation)
-    for place, offsets in enumerate(_offsets(kernel, dilation)):
-        spread = spread_out(torch.where(taken == place, dy.float(), 0.0), stride)
-        lengths = zip(sizes, offsets, spread.shape[2:], strict=True)
-        edges = [(offset, size - offset - length) for size, offset, length in lengths]
-        total = total + functional.pad(spread, [each for edge in reversed(edges) for each in edge])
-    for dim, (size, pad) in enumerate(zip(x.shape[2:], padding, strict=True), 2):
-        total = total.narrow(dim, pad, size)
+    dims = zip(x.shape[2:], dy.shape[2:], kernel, stride, padding, dilation, strict=True)
+    windows = [covering(size, count, k, s, p, d, x.device) for size, count, k, s, p, d in dims]
+    total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    for along in product(*windows):
+        place, slope, where = torch.zeros([], dtype=torch.int32, device=x.device), dy, taken
+        for dim, (window, offset) in enumerate(along, 2):
+            slope, where = slope.index_select(dim, window), where.index_select(dim, window)
+            # Below zero also if only one dimension lies outside.
+            place = place.unsqueeze(-1) * kernel[dim - 2] + torch.where(offset < 0, -prod(kernel), offset)
+        total = total + torch.where(where == place, slope.float(), 0.0)
     return total.to(x.dtype)
 
 
@@ -69,14 +70,22 @@ def largest(x: Tensor, kernel: list[int], stride: list[int], padding: list[int],
     return taken
 
 
-def spread_out(x: Tensor, stride: list[int]) -> Tensor:
-    """`x` with stride - 1 zeros between neighbours in its dimensions after the first two."""
-    apart = [each for size in x.shape[2:] for each in (size, 1)]
-    edges = [each for step in reversed(stride) for each in (0, step - 1, 0, 0)]
-    grid = functional.pad(x.reshape([*x.shape[:2], *apart]), edges[:-2])
-    whole = grid.reshape([*x.shape[:2], *(size * step for size, step in zip(x.shape[2:], stride, strict=True))])
-    ends = zip(x.shape[2:], stride, strict=True)
-    return whole[(slice(None), slice(None), *(slice((size - 1) * step + 1) for size, step in ends))]
+def covering(
+    size: int, count: int, length: int, stride: int, padding: int, dilation: int, device: torch.device
+) -> list[tuple[Tensor, Tensor]]:
+    """The windows that cover each place of a dimension, the first ones first: int64 and int32 [size] each.
+
+    Given are the number of a window, and the position of the place in it, -1 where this window does not cover it.
+    """
+    places = torch.arange(size, device=device) + padding
+    found: list[tuple[Tensor, Tensor]] = []
+    for back in reversed(range(-(-(dilation * (length - 1) + 1) // stride))):
+        window = places // stride - back
+        ahead = places - window * stride
+        offset = ahead // dilation
+        covers = (window >= 0) & (window < count) & (offset < length) & (ahead % dilation == 0)
+        found.append((window.clamp(0, count - 1), torch.where(covers, offset, -1).to(torch.int32)))
+    return found
 
 
 def _windows(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> list[Tensor]:
@@ -112,7 +121,21 @@ def _backward_3d(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return torch.ops.dmc.max_pool3d_backward(dy, x, *ctx.window), None, None, None, None
 
 
+def _setup_again(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, x, *ctx.window = inputs
+    ctx.save_for_backward(x)
+
+
+def _backward_again(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    """Of each window, the element at the place of the largest."""
+    (x,) = ctx.saved_tensors
+    taken, total = largest(x, *ctx.window), 0.0
+    for place, window in enumerate(_windows(gradient, *ctx.window)):
+        total = total + torch.where(taken == place, window, 0.0)
+    return total, None, None, None, None, None
+
+
 differentiable("max_pool2d", _setup, _backward_2d, is_linear=True)
 differentiable("max_pool3d", _setup, _backward_3d, is_linear=True)
-differentiable_by_definition("max_pool2d_backward")
-differentiable_by_definition("max_pool3d_backward")
+differentiable("max_pool2d_backward", _setup_again, _backward_again, is_linear=True)
+differentiable("max_pool3d_backward", _setup_again, _backward_again, is_linear=True)

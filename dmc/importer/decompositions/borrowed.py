@@ -1,4 +1,4 @@
-"""Decompositions that PyTorch has, of operations that torch-mlir does not lower; copies of views."""
+"""Decompositions that PyTorch has, of operations that torch-mlir does not lower, or not as eager; copies of views."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import get_decompositions
 
 aten = torch.ops.aten
@@ -22,7 +23,19 @@ def _copies(view: str) -> dict[Any, Callable[..., Any]]:
     return {getattr(copy, each): getattr(plain, each) for each in plain.overloads() if each in copy.overloads()}
 
 
+_GROUP_NORM = get_decompositions([aten.native_group_norm])[aten.native_group_norm.default]
+
+
+def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *sizes: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """With wider weights eager keeps the mean and the deviation in their type."""
+    if weight is None or weight.dtype == x.dtype:
+        return _GROUP_NORM(x, weight, bias, *sizes)
+    y, mean, rstd = _GROUP_NORM(x.to(weight.dtype), weight, bias, *sizes)
+    return y.to(x.dtype), mean, rstd
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.native_group_norm.default: _group_norm,
     **get_decompositions([getattr(aten, name) for name in _NAMES]),
     **{copy: plain for view in _VIEWS for copy, plain in _copies(view).items()},
 }

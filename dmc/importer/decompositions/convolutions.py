@@ -108,11 +108,12 @@ def _convolution_backward(
     dbias = dy.sum([0, *range(2, dy.dim())]) if wants_bias else None
     # Of three dimensions torch-mlir crashes on some of size one.
     if groups == 1 and not transposed and rank < 3:
-        if not wants_bias and all(len(each) == rank for each in given):
+        skips = wants_weight and any(step > 1 for step in stride)
+        if not wants_bias and not skips and all(len(each) == rank for each in given):
             return NotImplemented
-        options = (*window, transposed, output_padding, groups, [wants_x, wants_weight, False])
+        options = (*window, transposed, output_padding, groups, [wants_x, wants_weight and not skips, False])
         dx, dweight, _ = aten.convolution_backward.default(dy, x, weight, None, *options)
-        return dx, dweight, dbias
+        return dx, _strided_gradient(x, dy, weight, *window) if skips else dweight, dbias
     if transposed:
         # Padding of the result may have made room for another window.
         sizes = (slice(None), slice(None), *map(slice, x.shape[2:]))
@@ -128,6 +129,17 @@ def _left_over(x: Tensor, y: Tensor, weight: Tensor, stride: Sizes, padding: Siz
     """How many elements of `x` lie beyond the last window, in each dimension."""
     given = zip(x.shape[2:], y.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
     return [length + 2 * p - d * (k - 1) - 1 - (count - 1) * s for length, count, k, s, p, d in given]
+
+
+def _strided_gradient(x: Tensor, dy: Tensor, weight: Tensor, stride: Sizes, padding: Sizes, dilation: Sizes) -> Tensor:
+    """The gradient of the filters [O, C, *kernel] of a convolution x [N, C, *] → [N, O, *]: itself a convolution, of
+    what the windows read, by the gradient with gaps. torch-mlir would compute it for each of the batch.
+    """
+    ends = zip(_left_over(x, dy, weight, stride, padding, dilation), padding, strict=True)
+    edges = [(p, p - left) for left, p in ends]
+    read = aten.constant_pad_nd.default(x, [each for edge in reversed(edges) for each in edge])
+    none = [0] * len(stride)
+    return _plain(read.transpose(0, 1), dy.transpose(0, 1), dilation, none, stride).transpose(0, 1)
 
 
 def _filter_gradient(

@@ -29,8 +29,17 @@ def _write(x: Tensor, place: Tensor, values: Tensor) -> Tensor:
 
 def _add(x: Tensor, place: Tensor, values: Tensor) -> Tensor:
     """`x` [P, …] plus `values` [Q, …] at rows `place` [Q]."""
-    rows = torch.ops.dmc.embedding_backward(values.reshape(place.numel(), -1), place, x.shape[0], -1)
-    return x + rows.view(x.shape).to(x.dtype)
+    total = x + _sums(values.reshape(place.numel(), -1), place, x.shape[0]).view(x.shape).to(x.dtype)
+    if not x.is_floating_point():
+        return total
+    # Where nothing is added, -0 stays as it is.
+    count = _sums(torch.ones([place.numel(), 1], device=x.device), place, x.shape[0])
+    return torch.where(_over(count > 0, x), total, x)
+
+
+def _sums(values: Tensor, place: Tensor, count: int) -> Tensor:
+    """Of `values` [Q, W], for each of so many places [Q]."""
+    return torch.ops.dmc.embedding_backward(values, place, count, -1)
 
 
 def _over(vector: Tensor, x: Tensor) -> Tensor:

@@ -58,9 +58,11 @@ def _scatter_value(x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
 
 @_along
 def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    hit = _hits(x, dim, index)
     # A zero of the same type: 0.0 would make integers f32.
-    spread = torch.where(_hits(x, dim, index), source.unsqueeze(dim), number(0, source))
-    return x + spread.sum(dim + 1).to(x.dtype)
+    total = x + torch.where(hit, source.unsqueeze(dim), number(0, source)).sum(dim + 1).to(x.dtype)
+    # Where nothing is added, -0 stays as it is.
+    return torch.where(hit.any(dim + 1), total, x) if x.is_floating_point() else total
 
 
 @_along
@@ -83,7 +85,7 @@ def _scatter_reduce(
         divisor = (count + 1 if include_self else count.clamp(min=1)).to(x.dtype)
         mode = None if x.is_floating_point() else "floor"
         found, combined = (torch.div(each, divisor, rounding_mode=mode) for each in (found, combined))
-    return combined if include_self else torch.where(count > 0, found, x)
+    return torch.where(count > 0, combined if include_self else found, x)
 
 
 def _index_reduce(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dmc.importer import composites
-from dmc.importer.composites.max_pool import largest, spread_out
+from dmc.importer.composites.max_pool import covering, largest
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
@@ -114,6 +114,10 @@ def _avg_pool3d(random: Randomness, x: Tensor, *options: Any) -> Tensor:
 @rule(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default)
 def _adaptive_avg_pool(random: Randomness, x: Tensor, counts: Sequence[int]) -> Tensor:
     wide, first = x.float(), x.dim() - len(counts)
+    if not any(x.shape[dim] % count for dim, count in enumerate(counts, first)):
+        for dim, count in reversed(list(enumerate(counts, first))):
+            wide = wide.unflatten(dim, (count, x.shape[dim] // count))
+        return wide.mean([first + 1 + 2 * i for i in range(len(counts))]).to(x.dtype)
     for dim, count in enumerate(counts, first):
         parts = _parts(x.shape[dim], count)
         total = sum(torch.where(_along(inside, dim, x), wide.index_select(dim, place), 0.0) for place, inside in parts)
@@ -219,12 +223,24 @@ class _WindowSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        (dy,), (k, s, p, count) = grad_outputs, ctx.window
-        spread = spread_out(dy.reshape(1, 1, -1, count), [1, s])
-        size = max(ctx.length + p, (count - 1) * s + k)
-        moved = [functional.pad(spread, [i, size - i - spread.shape[-1]]) for i in range(k)]
-        dx = sum(moved[1:], moved[0]).narrow(-1, p, ctx.length)
-        return dx.reshape([*dy.shape[:-1], ctx.length]), None, None, None, None
+        return _Spread.apply(grad_outputs[0], ctx.length, *ctx.window), None, None, None, None
+
+
+class _Spread(torch.autograd.Function):
+    """The gradient of `_WindowSums`: of each element, the sum of the windows that cover it."""
+
+    @staticmethod
+    def forward(ctx: Any, dy: Tensor, length: int, k: int, s: int, p: int, count: int) -> Tensor:
+        ctx.window = (k, s, p, count)
+        terms = [
+            torch.where(offset < 0, 0.0, dy.index_select(-1, window))
+            for window, offset in covering(length, count, k, s, p, 1, dy.device)
+        ]
+        return sum(terms[1:], terms[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        return _WindowSums.apply(grad_outputs[0], *ctx.window), None, None, None, None, None
 
 
 def _parts(length: int, count: int) -> list[tuple[Tensor, Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import ir
@@ -131,18 +131,40 @@ def inner_base(graph: Graph, value: ir.Value) -> ir.Value:
 
 
 def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
-    """A topological order of the units, each as close as possible to its last operation (Kahn's algorithm)."""
+    """A topological order of the units, each as close as possible to its last operation, or to the first that needs it.
+
+    A unit whose last operation is in the backward pass may be needed in the forward pass: until it runs, nothing of the
+    backward pass may, although its operands exist.
+    """
     unit_of = {number: i for i, unit in enumerate(units) for number in unit}
     before = [
-        {unit_of[source] for number in unit for source in sources(graph, number) if source in unit_of} - {i}
+        {unit_of[source] for number in unit for source in _sources(graph, number) if source in unit_of} - {i}
         for i, unit in enumerate(units)
     ]
-    after: Mapping[int, list[int]] = {i: [] for i in range(len(units))}
+    places = [unit[-1] for unit in units]
+    for i in reversed(_sorted(before, places)):
+        for j in before[i]:
+            places[j] = min(places[j], places[i])
+    return _sorted(before, places)
+
+
+def _sources(graph: Graph, number: int) -> Iterator[int]:
+    """What computes or moves the operands of an operation; of a movement also constants, which it needs in memory."""
+    yield from sources(graph, number)
+    if graph.kinds[number] is Kind.MOVEMENT:
+        yield from (
+            graph.made_by[base] for value in graph.reads[number] if (base := graph.base(value)) in graph.made_by
+        )
+
+
+def _sorted(before: Sequence[Collection[int]], places: Sequence[int]) -> list[int]:
+    """A topological order; among the units that may be next, the one of the first place (Kahn's algorithm)."""
+    after: Mapping[int, list[int]] = {i: [] for i in range(len(before))}
     for i, earlier in enumerate(before):
         for j in earlier:
             after[j].append(i)
     waiting = [len(earlier) for earlier in before]
-    ready = [(units[i][-1], i) for i, count in enumerate(waiting) if not count]
+    ready = [(places[i], i) for i, count in enumerate(waiting) if not count]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
@@ -151,6 +173,6 @@ def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
         for j in after[i]:
             waiting[j] -= 1
             if not waiting[j]:
-                heapq.heappush(ready, (units[j][-1], j))
-    assert len(order) == len(units), "kernels that depend on each other"
+                heapq.heappush(ready, (places[j], j))
+    assert len(order) == len(before), "kernels that depend on each other"
     return order
