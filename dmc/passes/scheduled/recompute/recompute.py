@@ -12,7 +12,7 @@ from dmc.passes.scheduled.recompute.cut import cut_of
 from dmc.passes.scheduled.recompute.readers import give_each_reader_its_own
 from dmc.passes.scheduled.recompute.regions import regions_of
 from dmc.passes.scheduled.recompute.report import print_reasons
-from dmc.passes.scheduled.recompute.rewrite import rewrite
+from dmc.passes.scheduled.recompute.rewrite import keep_apart, rewrite
 from dmc.passes.scheduled.recompute.step import Step
 from dmc.plans.rules import Offload
 from dmc.step_function import find_step
@@ -54,4 +54,5 @@ class Recompute(Pass):
         if self.reasons:
             print_reasons(cuts)
         rewrite(step, [cut for cut in cuts if cut.pays])
+        keep_apart(Step.of(function))
         give_each_reader_its_own(function.entry_block)

@@ -9,7 +9,7 @@ from dmc.analysis.kernels.cheap import cheap_reads
 from dmc.dialect.iree import fusion_barrier
 from dmc.dialect.labels import module_path
 from dmc.passes.scheduled.recompute.cut import Cut
-from dmc.passes.scheduled.recompute.step import Step, base_of, views_of
+from dmc.passes.scheduled.recompute.step import Step, base_of, is_loop, views_of
 from dmc.program.labels import RECOMPUTED
 from dmc.walk import walk
 
@@ -24,6 +24,31 @@ def rewrite(step: Step, cuts: Iterable[Cut]) -> None:
         _Rewriter(step, cut).rewrite()
 
 
+def keep_apart(step: Step) -> None:
+    """Lets loops of the backward pass read what it needs in memory anyway through a barrier.
+
+    A comparison of the backward pass would otherwise share the kernel that makes the value, in the forward pass, and
+    what it gives would be held beside the value.
+    """
+    for value, readers in step.readers.items():
+        loops = [reader for reader in readers if is_loop(reader)]
+        if 0 < len(loops) < len(readers) and isinstance(value.owner, ir.OpView | ir.Operation):
+            replace(loops, value, fusion_barrier(value))
+
+
+def replace(readers: Iterable[ir.Operation], value: ir.Value, new: ir.Value) -> None:
+    """Lets operations read another value, through the same views."""
+    for reader in readers:
+        for op in walk(reader):
+            _replace(op, value, new, reader)
+
+
+def _replace(op: ir.Operation, value: ir.Value, new: ir.Value, before: ir.Operation) -> None:
+    for number, operand in enumerate(list(op.operands)):
+        if base_of(operand) == value:
+            op.operands[number] = _seen_as(new, operand, before)
+
+
 class _Rewriter:
     """new: what the backward pass reads instead of a value."""
 
@@ -36,15 +61,7 @@ class _Rewriter:
         readers = {reader for value in self.cut.again for reader in self.step.readers[value]}
         first = next(op for op in self.step.ops if op in readers)
         for value in (*self.cut.again, *self.cut.kept):
-            self._replace(value, self._copy(value, first))
-
-    def _replace(self, value: ir.Value, new: ir.Value) -> None:
-        """Lets the backward pass read another value, through the same views."""
-        inner = ((reader, op) for reader in self.step.readers.get(value, ()) for op in walk(reader))
-        for reader, op in inner:
-            for number, operand in enumerate(list(op.operands)):
-                if base_of(operand) == value:
-                    op.operands[number] = _seen_as(new, operand, reader)
+            replace(self.step.readers.get(value, ()), value, self._copy(value, first))
 
     def _copy(self, value: ir.Value, before: ir.Operation) -> ir.Value:
         """The value of the backward pass that equals one of the forward pass.
