@@ -67,3 +67,33 @@ func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<64x64xf32> {dm
   return %y, %z : tensor<64x64xf32>, tensor<64x64xf32>
 }
 }
+
+// -----
+
+// The kernel that computes %f and, from what it read, %g at the end of the step, is needed early: until it runs, what
+// is transposed for the end waits, although %x exists.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[F:.+]]:2 = "dm.kernel"(%{{.*}}) {body = @elementwise_0
+// CHECK: %[[P:.+]] = "dm.kernel"(%[[F]]#{{[01]}}, %{{.*}}) {body = @matmul_0
+// CHECK: %[[T:.+]] = "dm.kernel"(%{{.*}}) {body = @transpose_0
+// CHECK: "dm.kernel"(%[[T]], %[[P]]) {body = @matmul_0
+// CPU-LABEL: func.func @step
+// CPU-COUNT-5: "dm.kernel"
+#wide = affine_map<(i, j) -> (i, j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<64x64xf32> {dm.name = "w"})
+    -> (tensor<64x64xf32> {dm.name = "e"}, tensor<64x64xf32> {dm.name = "g"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x64xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %f = math.exp %x : tensor<64x64xf32>
+  %p = linalg.matmul ins(%f, %w : tensor<64x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<64x64xf32>)
+      -> tensor<64x64xf32>
+  %t = linalg.transpose ins(%w : tensor<64x64xf32>) outs(%empty : tensor<64x64xf32>) permutation = [1, 0]
+  %q = "iree_tensor_ext.compute_barrier_start"(%t) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %e = linalg.matmul ins(%q, %p : tensor<64x64xf32>, tensor<64x64xf32>) outs(%fill : tensor<64x64xf32>)
+      -> tensor<64x64xf32>
+  %g = arith.mulf %x, %x : tensor<64x64xf32>
+  return %e, %g : tensor<64x64xf32>, tensor<64x64xf32>
+}
+}

@@ -21,8 +21,8 @@ _NEAR = 1.005
 # Of the lower bound: smaller blocks are placed at the end.
 _SMALL = 1 / 2000
 # At most so many orders are improved, by so many further packings and so many placements each.
-_STARTS, _ROUNDS, _PLACEMENTS = 2, 100, 100_000
-# How often a block on top moves to the very front.
+_STARTS, _ROUNDS, _PLACEMENTS = 2, 500, 50_000
+# How often what is on top moves to the very front.
 _TO_FRONT = 0.3
 
 
@@ -134,12 +134,13 @@ def _improved(blocks: Sequence[Block], order: Sequence[int], enough: float) -> S
 
 
 def _changed(blocks: Sequence[Block], order: Sequence[int], packing: Packing, random: Random) -> list[int]:
-    """The order with a block on top moved forward, and two others swapped."""
-    top = random.choice([i for i in order if packing.offsets[i] + blocks[i].bytes == packing.bytes])
+    """The order with the blocks on top at the front, or one of them farther ahead and two others swapped."""
+    top = [i for i in order if packing.offsets[i] + blocks[i].bytes == packing.bytes]
+    if random.random() < _TO_FRONT:
+        return [*top, *(i for i in order if i not in top)]
     changed = list(order)
-    at = changed.index(top)
-    changed.pop(at)
-    changed.insert(0 if random.random() < _TO_FRONT else random.randint(0, at), top)
+    at = changed.index(random.choice(top))
+    changed.insert(random.randint(0, at), changed.pop(at))
     one, other = random.randrange(len(changed)), random.randrange(len(changed))
     changed[one], changed[other] = changed[other], changed[one]
     return changed

@@ -29,6 +29,8 @@ class Recompute(Pass):
        run again, nor do residual sums. It is done where it moves no more bytes than it frees: the kernel of the
        backward pass that reads %x writes %z as well. What the module's `dm.keeping` keeps or computes again stays as
        it is.
+       What it compares or casts and needs in memory for a product as well, it reads behind a barrier: no kernel of the
+       forward pass makes that for it.
     2. For each operation that reads them, where that reads no more memory. `%w = extf %x : bf16 to f32`, read by two
        kernels, would be in memory as f32; each reads %x instead. Values that must be in memory anyway, because a matrix
        product, a movement or the caller reads them, are computed once.
@@ -53,6 +55,7 @@ class Recompute(Pass):
         cuts = [cut for cut in found if cut is not None]
         if self.reasons:
             print_reasons(cuts)
-        rewrite(step, [cut for cut in cuts if cut.pays])
-        keep_apart(Step.of(function))
+        cuts = [cut for cut in cuts if cut.pays]
+        rewrite(step, cuts)
+        keep_apart(step, cuts)
         give_each_reader_its_own(function.entry_block)

@@ -24,15 +24,16 @@ def rewrite(step: Step, cuts: Iterable[Cut]) -> None:
         _Rewriter(step, cut).rewrite()
 
 
-def keep_apart(step: Step) -> None:
-    """Lets loops of the backward pass read what it needs in memory anyway through a barrier.
+def keep_apart(step: Step, cuts: Iterable[Cut]) -> None:
+    """Lets loops of the backward pass read what it needs in memory anyway, and no cut concerns, through a barrier.
 
     A comparison of the backward pass would otherwise share the kernel that makes the value, in the forward pass, and
     what it gives would be held beside the value.
     """
+    cut = {value for each in cuts for value in (*each.again, *each.kept)}
     for value, readers in step.readers.items():
         loops = [reader for reader in readers if is_loop(reader)]
-        if 0 < len(loops) < len(readers) and isinstance(value.owner, ir.OpView | ir.Operation):
+        if 0 < len(loops) < len(readers) and value not in cut and not isinstance(value.owner, ir.Block):
             replace(loops, value, fusion_barrier(value))
 
 
