@@ -81,6 +81,12 @@ def _vit(dropout: float) -> nn.Module:
     return transformers.ViTForImageClassification(transformers.ViTConfig(**options)).train()
 
 
+def _resnet(_: float) -> nn.Module:
+    # The kind of loss, as for the ViT.
+    options: dict[str, Any] = {"num_labels": 1000, "problem_type": "single_label_classification"}
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(**options)).train()
+
+
 def labelled(seed: int, batch: int, length: int, vocabulary: int) -> Mapping[str, torch.Tensor]:
     """Random tokens, i64[batch, length], which are their own labels."""
     tokens, _ = token_batch(seed, batch, length, vocabulary)
@@ -118,4 +124,6 @@ MODELS: Mapping[str, Model] = {
         _images,
         _flops(12 * 12 * 768**2, 128 * 197, 12, 768, 197, False),
     ),
+    # 4.09 · 10⁹ multiplications an image (He et al., 2016, with the stride in the 3 × 3 convolutions).
+    "resnet_50": Model(_resnet, _images, 128 * 6.0 * 4.09e9, dropout=0.0),
 }

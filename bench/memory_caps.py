@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from rich.console import Console
 from rich.table import Table
 
 from bench.cases import own_optimizer
-from bench.gpu_models import MODELS, Model
+from bench.gpu_models import MODELS
 from bench.record import write_record
 from dmc import dialect, pipeline
 from dmc._mlir import ir
@@ -44,7 +43,6 @@ from dmc.passes.base import parse_pipeline, run_passes
 from dmc.program import DEVICE
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
-from tests.models.case import image_batch
 
 MACHINE = "h200"
 SHARES = (0.75, 0.5, 0.35)
@@ -76,20 +74,6 @@ class Planned:
     seconds: float = 0.0
 
 
-def _resnet(_: float) -> torch.nn.Module:
-    # The model would set the kind of problem in its first forward pass.
-    options: dict[str, Any] = {"num_labels": 1000, "problem_type": "single_label_classification"}
-    return transformers.ResNetForImageClassification(transformers.ResNetConfig(**options)).train()
-
-
-def _images(seed: int) -> dict[str, torch.Tensor]:
-    images, labels = image_batch(seed, 128, 224, 1000)
-    return {"pixel_values": images, "labels": labels}
-
-
-CASES = {**MODELS, "resnet_50": Model(_resnet, _images, 0.0, dropout=0.0)}
-
-
 def plan_all(name: str) -> list[Planned]:
     """The step of a model without a cap, and under each share of what it needs then."""
     with ir.Context() as context, ir.Location.unknown():
@@ -101,7 +85,7 @@ def plan_all(name: str) -> list[Planned]:
 
 def kernels_of(name: str, context: ir.Context) -> str:
     """The step with its kernels chosen, before it is decided what leaves and what is kept."""
-    model = CASES[name]
+    model = MODELS[name]
     with torch.device("meta"):
         module = model.build(model.dropout)
     module.to_empty(device="cpu")
@@ -157,7 +141,7 @@ def _show(record: dict[str, Any]) -> None:
 def main() -> None:
     """Plans all models, each in a process of its own, and prints what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("models", nargs="*", default=list(MODELS), help=f"of {', '.join(MODELS)}")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -173,7 +157,7 @@ def main() -> None:
         record = {
             "machine": MACHINE,
             "torch_gib": TORCH,
-            "models": {each: known[each] for each in CASES if each in known},
+            "models": {each: known[each] for each in MODELS if each in known},
         }
         write_record(RESULTS, record)
         _show(record)

@@ -97,3 +97,29 @@ func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<64x64xf32> {dm
   return %e, %g : tensor<64x64xf32>, tensor<64x64xf32>
 }
 }
+
+// -----
+
+// A convolution reads what only has its outer dimensions exchanged in place; what a sum reads, too, is in memory.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: {{[^%]+}}, %[[D:[^:]+]]:
+// CHECK-NEXT: %[[T:.+]] = "dm.kernel"(%[[D]]) {body = @transpose_0
+// CHECK-NEXT: "dm.kernel"(%[[T]], %[[X]]) {body = @convolution_0
+// CPU-LABEL: func.func @step
+#all = affine_map<(a, b, c, d) -> (a, b, c, d)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<6x9x8x8xf32> {dm.name = "x"}, %d: tensor<6x10x8x8xf32> {dm.name = "d"})
+    -> (tensor<9x10x1x1xf32> {dm.name = "y"}, tensor<10x6x8x8xf32> {dm.name = "t"}) {
+  %zero = arith.constant 0.0 : f32
+  %ex = tensor.empty() : tensor<9x6x8x8xf32>
+  %ed = tensor.empty() : tensor<10x6x8x8xf32>
+  %ey = tensor.empty() : tensor<9x10x1x1xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%ey : tensor<9x10x1x1xf32>) -> tensor<9x10x1x1xf32>
+  %tx = linalg.transpose ins(%x : tensor<6x9x8x8xf32>) outs(%ex : tensor<9x6x8x8xf32>) permutation = [1, 0, 2, 3]
+  %td = linalg.transpose ins(%d : tensor<6x10x8x8xf32>) outs(%ed : tensor<10x6x8x8xf32>) permutation = [1, 0, 2, 3]
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%tx, %td : tensor<9x6x8x8xf32>, tensor<10x6x8x8xf32>) outs(%fill : tensor<9x10x1x1xf32>)
+      -> tensor<9x10x1x1xf32>
+  return %y, %td : tensor<9x10x1x1xf32>, tensor<10x6x8x8xf32>
+}
+}

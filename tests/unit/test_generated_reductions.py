@@ -140,6 +140,35 @@ def test_convolutions(context: Any) -> None:
     assert "tl.dot" in generated.recipes[0].calls[0].source
 
 
+def test_a_convolution_reads_both_factors_turned(context: Any) -> None:
+    """As the gradient of a convolution's filters does: over the batch, of images by gradients."""
+    module = region("""(%x: tensor<6x9x8x7xbf16>, %dy: tensor<6x10x4x3xbf16>) -> tensor<9x10x2x3xbf16> {
+      %c = arith.constant 0.0 : f32
+      %xe = tensor.empty() : tensor<9x6x8x7xbf16>
+      %xt = linalg.transpose ins(%x : tensor<6x9x8x7xbf16>) outs(%xe : tensor<9x6x8x7xbf16>) permutation = [1, 0, 2, 3]
+      %de = tensor.empty() : tensor<10x6x4x3xbf16>
+      %dt = linalg.transpose ins(%dy : tensor<6x10x4x3xbf16>) outs(%de : tensor<10x6x4x3xbf16>)
+          permutation = [1, 0, 2, 3]
+      %e = tensor.empty() : tensor<9x10x2x3xf32>
+      %z = linalg.fill ins(%c : f32) outs(%e : tensor<9x10x2x3xf32>) -> tensor<9x10x2x3xf32>
+      %0 = linalg.conv_2d_nchw_fchw {dilations = dense<2> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+          ins(%xt, %dt : tensor<9x6x8x7xbf16>, tensor<10x6x4x3xbf16>) outs(%z : tensor<9x10x2x3xf32>)
+          -> tensor<9x10x2x3xf32>
+      %n = tensor.empty() : tensor<9x10x2x3xbf16>
+      %1 = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>,
+          affine_map<(a, b, c, d) -> (a, b, c, d)>],
+          iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+          ins(%0 : tensor<9x10x2x3xf32>) outs(%n : tensor<9x10x2x3xbf16>) {
+      ^bb0(%in: f32, %o: bf16):
+        %s = arith.truncf %in : f32 to bf16
+        linalg.yield %s : bf16
+      } -> tensor<9x10x2x3xbf16>
+      return %1 : tensor<9x10x2x3xbf16>
+    }""")
+    generated = assert_right(module, every=False)
+    assert len(generated.recipes[0].calls) == 1 and "tl.dot" in generated.recipes[0].calls[0].source
+
+
 def test_a_reduction_of_a_product_takes_two_launches(context: Any) -> None:
     module = region("""(%a: tensor<70x20xbf16>, %b: tensor<20x30xbf16>) -> (tensor<70xf32>, tensor<70x30xf32>) {
       %c = arith.constant 0.0 : f32

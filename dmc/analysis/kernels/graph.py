@@ -72,7 +72,9 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
         made_by.update(dict.fromkeys(op.results, number))
     inlined: set[ir.Operation] = set()
     for number, op in reversed(list(enumerate(ops))):
-        if kinds[number] is Kind.COMPUTE and _is_for_products(op, inlined if own else set()):
+        if kinds[number] is Kind.COMPUTE and (
+            _is_for_products(op, inlined if own else set()) or (own and _is_for_convolutions(op))
+        ):
             kinds[number] = Kind.INLINED
             inlined.add(op)
     return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
@@ -108,6 +110,16 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR
     return Kind.VIEW if is_view(op) else Kind.COMPUTE
+
+
+def _is_for_convolutions(op: ir.Operation) -> bool:
+    """Whether it exchanges outer dimensions for convolutions only, which read rows of its operand as well."""
+    if op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) != [1, 0, 2, 3]:
+        return False
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(
+        use.owner.operation.name == "linalg.conv_2d_nchw_fchw" and use.operand_number < 2 for use in uses
+    )
 
 
 def _is_for_products(op: ir.Operation, inlined: set[ir.Operation]) -> bool:
