@@ -13,6 +13,8 @@ from dmc.kernels.recipe import Buffer
 
 _PROCESSORS = 132
 _LEAST = 16
+# Of this depth, or deeper, is each of more than 8 parts of a sum.
+_DEEPEST = 1 << 14
 # With more tile elements per thread, the epilogue handles the tile in halves.
 _MOST_AT_ONCE = 64
 
@@ -92,7 +94,9 @@ def candidates(product: Product, narrow: bool, is_copied: bool) -> tuple[Candida
     large = _tile(128, 256, 64, 8, 3), _tile(128, 128, 64, 4, 3), _tile(128, 128, 64, 8, 3), _tile(256, 128, 64, 8, 3)
     small = _tile(64, 64, 64, 4, 4), _tile(64, 128, 64, 4, 4), _tile(128, 64, 64, 4, 4)
     tiles = product.size("batches") * -(-rows // 128) * -(-columns // 128)
-    splits = min(8, _PROCESSORS // max(tiles, 1), product.size("depth") // 512)
+    depth = product.size("depth")
+    # Few results of a very deep sum, as the gradients of a convolution's filters are, keep the GPU busy in many parts.
+    splits = min(max(8, depth // _DEEPEST), _PROCESSORS // max(tiles, 1), depth // 512)
     if splits > 1:
         deep = tuple(
             _tile(128, 128, 64, 4, 4, each) for each in dict.fromkeys((splits, splits + 1, max(splits // 2, 1)))
