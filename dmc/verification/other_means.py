@@ -48,7 +48,8 @@ class OtherMeans(TorchDispatchMode):
 
 
 def _of_channels(shift: Tensor, x: Tensor, weight: Tensor | None, *_: Any) -> Tensor:
-    shift = shift if weight is None else shift * weight
+    # As many weights as channels, of whatever shape.
+    shift = shift if weight is None else shift * weight.reshape(-1)
     return shift.reshape(-1, *[1] * (x.dim() - 2)).expand_as(x)
 
 
@@ -58,7 +59,7 @@ def _of_rows(shift: Tensor, x: Tensor, shape: Any, weight: Tensor | None, *_: An
 
 def _of_groups(shift: Tensor, x: Tensor, weight: Tensor | None, *_: Any) -> Tensor:
     channels = shift.repeat_interleave(x.shape[1] // shift.shape[1], 1)
-    channels = channels if weight is None else channels * weight
+    channels = channels if weight is None else channels * weight.reshape(-1)
     return channels.reshape(*channels.shape, *[1] * (x.dim() - 2)).expand_as(x)
 
 
