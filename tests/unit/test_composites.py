@@ -166,6 +166,20 @@ def test_max_pool2d(
     _compare(own, functional.max_pool2d(x, kernel, stride, padding, dilation), [x])
 
 
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [(3, 2, 1, 1), (3, 1, 1, 2), (2, 3, 1, 1)])
+def test_gradients_of_gradients_of_max_pool2d(kernel: int, stride: int, padding: int, dilation: int) -> None:
+    x = _leaf(2, 3, 9, 8)
+
+    def thrice(pooled: Tensor) -> list[Tensor]:
+        (once,) = torch.autograd.grad((pooled**3).sum(), x, create_graph=True)
+        (twice,) = torch.autograd.grad((once**2).sum(), x, create_graph=True)
+        return [once, twice, *torch.autograd.grad((twice**2).sum(), x)]
+
+    own = dmc.max_pool2d(x, [kernel] * 2, [stride] * 2, [padding] * 2, [dilation] * 2)
+    eager = functional.max_pool2d(x, kernel, stride, padding, dilation)
+    torch.testing.assert_close(thrice(own), thrice(eager))
+
+
 # The test vectors published with Random123 (kat_vectors, philox4x32 7).
 KNOWN_ANSWERS = [
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "5f6fb709 0d893f64 4f121f81 4f730a48"),

@@ -169,6 +169,14 @@ def test_a_convolution_reads_both_factors_turned(context: Any) -> None:
     assert len(generated.recipes[0].calls) == 1 and "tl.dot" in generated.recipes[0].calls[0].source
 
 
+def test_a_very_deep_product_is_summed_in_many_parts(context: Any) -> None:
+    def programs(depth: int) -> int:
+        module = product("linalg.matmul", f"64x{depth}xbf16", f"{depth}x64xbf16", "64x64xf32")
+        return generate(regions_of(module)["region"]).recipes[0].calls[0].programs
+
+    assert [programs(1 << each) for each in (12, 16, 18, 21)] == [8, 8, 16, 128]
+
+
 def test_a_reduction_of_a_product_takes_two_launches(context: Any) -> None:
     module = region("""(%a: tensor<70x20xbf16>, %b: tensor<20x30xbf16>) -> (tensor<70xf32>, tensor<70x30xf32>) {
       %c = arith.constant 0.0 : f32

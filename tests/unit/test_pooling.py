@@ -38,6 +38,20 @@ def test_windows(rank: int, kernel: int, stride: int, padding: int, ceil_mode: b
         _compare(mean, x, *sizes, ceil_mode, with_padding)
 
 
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (4, 1, 2)])
+def test_gradients_of_gradients_of_means(kernel: int, stride: int, padding: int) -> None:
+    x = _image(1).requires_grad_()
+
+    def thrice(means: Tensor) -> list[Tensor]:
+        (once,) = torch.autograd.grad((means**3).sum(), x, create_graph=True)
+        (twice,) = torch.autograd.grad((once**2).sum(), x, create_graph=True)
+        return [once, twice, *torch.autograd.grad((twice**2).sum(), x)]
+
+    options = ([kernel], [stride], [padding])
+    own, eager = by_rule(aten.avg_pool1d.default, x, *options), aten.avg_pool1d.default(x, *options)
+    torch.testing.assert_close(thrice(own), thrice(eager))
+
+
 def test_windows_with_holes_and_without_a_batch() -> None:
     _compare(aten.max_pool2d_with_indices.default, _image(2), [2], [1], [1], [2], True)
     _compare(aten.max_pool2d.default, _image(2)[0], [2, 3])
