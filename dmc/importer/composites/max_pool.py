@@ -77,14 +77,19 @@ def covering(
 
     Given are the number of a window, and the position of the place in it, -1 where this window does not cover it.
     """
-    places = torch.arange(size, device=device) + padding
+    # Quotients and remainders as the two indices of an array: torch-mlir divides integers as floats.
+    rows = -(-(size + padding) // stride)
+    grid = torch.arange(rows, device=device).unsqueeze(1).expand(rows, stride)
+    quotient = grid.reshape(-1)[padding : padding + size]
+    remainder = torch.arange(stride, device=device).expand(rows, stride).reshape(-1)[padding : padding + size]
     found: list[tuple[Tensor, Tensor]] = []
     for back in reversed(range(-(-(dilation * (length - 1) + 1) // stride))):
-        window = places // stride - back
-        ahead = places - window * stride
-        offset = ahead // dilation
-        covers = (window >= 0) & (window < count) & (offset < length) & (ahead % dilation == 0)
-        found.append((window.clamp(0, count - 1), torch.where(covers, offset, -1).to(torch.int32)))
+        window, ahead = quotient - back, remainder + back * stride
+        inside = (window >= 0) & (window < count)
+        offset = torch.full([size], -1, dtype=torch.int32, device=device)
+        for number in range(length):
+            offset = torch.where(inside & (ahead == number * dilation), number, offset)
+        found.append((window.clamp(0, count - 1), offset))
     return found
 
 

@@ -132,8 +132,7 @@ def _fmod(x: Tensor, y: Tensor | Number) -> Any:
     """The remainder of magnitudes, which torch-mlir lowers well, with the sign of `x`; for fmod itself it divides."""
     dtype = torch.result_type(x, y)
     if not dtype.is_floating_point:
-        return NotImplemented
-    # The magnitude of the least integer does not fit its type.
+        return x - torch.div(x, y, rounding_mode="trunc") * y
     x = x.to(dtype)
     rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
     # Zero minus zero has the sign of the first.
@@ -185,13 +184,16 @@ def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None
     if dtype in NARROW and rounding_mode is not None:
         wide = (each.float() if isinstance(each, Tensor) else each for each in (x, y))
         return torch.div(*wide, rounding_mode=rounding_mode).to(dtype)
-    if rounding_mode != "floor" or not dtype.is_floating_point:
+    if rounding_mode != "floor":
         return NotImplemented
     # In `1 // y` the left operand is not a tensor.
     x = x.to(dtype) if isinstance(x, Tensor) else torch.full([], x, dtype=dtype)
     y = y.to(dtype) if isinstance(y, Tensor) else y
     rest = torch.fmod(x, y)
-    below = (rest != 0.0) & ((rest < 0.0) != (_as_tensor(y, x) < 0.0))
+    below = (rest != 0) & ((rest < 0) != (_as_tensor(y, x) < 0))
+    if not dtype.is_floating_point:
+        # torch-mlir divides integers as numbers of 64 bits, which are exact up to 2⁵³ only.
+        return torch.div(x, y, rounding_mode="trunc") - below.to(dtype)
     # An integer up to rounding.
     quotient = torch.round((x - rest) / y) - below.to(x.dtype)
     # A quotient of zero has the sign of the fraction.
