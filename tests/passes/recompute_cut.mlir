@@ -247,3 +247,31 @@ func.func @step(%a: tensor<256x256xf32>, %w: tensor<256x256xf32>)
   } -> tensor<256x256xi1> loc("h.0.act#le, backward")
   return %y, %dw, %mask : tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xi1>
 }
+
+// -----
+
+// Near misses: a scalar, and what only a loop reads, through a view.
+// CHECK-LABEL: func.func @step
+// CHECK-NOT: compute_barrier_start
+// WHY: 0 bytes freed between the passes, 0 bytes more moved
+#row = affine_map<(i) -> (i)>
+func.func @step(%a: tensor<256x256xf32>, %w: tensor<256x256xf32>, %t: tensor<f32>)
+    -> (tensor<65536xf32>, tensor<1xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<256x256xf32>
+  %flat = tensor.empty() : tensor<65536xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<256x256xf32>) -> tensor<256x256xf32>
+  %s = tensor.extract %t[] : tensor<f32>
+  %y = linalg.matmul ins(%a, %w : tensor<256x256xf32>, tensor<256x256xf32>) outs(%fill : tensor<256x256xf32>)
+      -> tensor<256x256xf32> loc("h.0.fc#mm")
+  %seen = tensor.collapse_shape %y [[0, 1]] : tensor<256x256xf32> into tensor<65536xf32> loc("h.0.act#view, backward")
+  %z = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel"]}
+      ins(%seen : tensor<65536xf32>) outs(%flat : tensor<65536xf32>) {
+    ^bb0(%i: f32, %o: f32):
+      %n = arith.mulf %i, %s : f32
+      linalg.yield %n : f32
+  } -> tensor<65536xf32> loc("h.0.act#mul, backward")
+  %square = arith.mulf %s, %s : f32 loc("h.0.act#square, backward")
+  %one = tensor.from_elements %square : tensor<1xf32> loc("h.0.act#one, backward")
+  return %z, %one : tensor<65536xf32>, tensor<1xf32>
+}

@@ -67,8 +67,8 @@ def pack(blocks: Sequence[Block]) -> Packing:
     small = sorted(set(range(len(blocks))) - set(large), key=lambda i: (-blocks[i].bytes, blocks[i].first))
     chosen = [blocks[i] for i in large]
     starts = sorted(_orders(chosen), key=lambda order: place(chosen, order).bytes)[:_STARTS]
-    found: list[Packing] = []
-    for start in starts:
+    found = [min((place(blocks, order) for order in _orders(blocks)), key=lambda packing: packing.bytes)]
+    for start in starts if found[0].bytes > bound * _NEAR else ():
         order = _improved(chosen, start, bound * _NEAR)
         found.append(place(blocks, [*(large[i] for i in order), *small]))
         if found[-1].bytes <= bound * _NEAR:

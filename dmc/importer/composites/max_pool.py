@@ -134,9 +134,10 @@ def _setup_again(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward_again(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     """Of each window, the element at the place of the largest."""
     (x,) = ctx.saved_tensors
-    taken, total = largest(x, *ctx.window), 0.0
-    for place, window in enumerate(_windows(gradient, *ctx.window)):
-        total = total + torch.where(taken == place, window, 0.0)
+    taken = largest(x, *ctx.window)
+    total, *others = _windows(gradient, *ctx.window)
+    for place, window in enumerate(others, 1):
+        total = torch.where(taken == place, window, total)
     return total, None, None, None, None, None
 
 

@@ -27,10 +27,11 @@ _GROUP_NORM = get_decompositions([aten.native_group_norm])[aten.native_group_nor
 
 
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *sizes: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """With wider weights eager keeps the mean and the deviation in their type."""
-    if weight is None or weight.dtype == x.dtype:
+    """With wider weights or biases eager keeps the mean and the deviation in their type."""
+    wide = next((each.dtype for each in (weight, bias) if each is not None), x.dtype)
+    if wide == x.dtype:
         return _GROUP_NORM(x, weight, bias, *sizes)
-    y, mean, rstd = _GROUP_NORM(x.to(weight.dtype), weight, bias, *sizes)
+    y, mean, rstd = _GROUP_NORM(x.to(wide), weight, bias, *sizes)
     return y.to(x.dtype), mean, rstd
 
 

@@ -129,9 +129,10 @@ def _sign(x: Tensor) -> Tensor:
 
 
 def _fmod(x: Tensor, y: Tensor | Number) -> Any:
-    """The remainder of magnitudes, which torch-mlir lowers well, with the sign of `x`; for fmod itself it divides."""
+    """Of floats the remainder of magnitudes, which torch-mlir lowers well, with the sign of `x`."""
     dtype = torch.result_type(x, y)
     if not dtype.is_floating_point:
+        y = _divisor(y)
         return x - torch.div(x, y, rounding_mode="trunc") * y
     x = x.to(dtype)
     rest = torch.remainder(x.abs(), y.to(dtype).abs() if isinstance(y, Tensor) else abs(y))
@@ -179,7 +180,7 @@ def _copysign(x: Tensor, y: Tensor | Number) -> Tensor:
 
 
 def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
-    """Floor division via the remainder, as in Python: infinity divided this way is NaN."""
+    """Floor division via the remainder, as in Python: infinity divided this way is NaN. Of integers it is exact."""
     dtype = torch.result_type(x, y)
     if dtype in NARROW and rounding_mode is not None:
         wide = (each.float() if isinstance(each, Tensor) else each for each in (x, y))
@@ -193,12 +194,17 @@ def _divide(x: Tensor | Number, y: Tensor | Number, *, rounding_mode: str | None
     below = (rest != 0) & ((rest < 0) != (_as_tensor(y, x) < 0))
     if not dtype.is_floating_point:
         # torch-mlir divides integers as numbers of 64 bits, which are exact up to 2⁵³ only.
-        return torch.div(x, y, rounding_mode="trunc") - below.to(dtype)
+        return torch.div(x, _divisor(y), rounding_mode="trunc") - below.to(dtype)
     # An integer up to rounding.
     quotient = torch.round((x - rest) / y) - below.to(x.dtype)
     # A quotient of zero has the sign of the fraction.
     signed = torch.where(quotient == 0.0, 0.0 * (x / y), quotient)
     return torch.where(_as_tensor(y, x) == 0.0, x / y, signed)
+
+
+def _divisor(y: Tensor | Number) -> Tensor | Number:
+    """What integers may be divided by: compilers take it that none is zero, also where nothing reads the result."""
+    return torch.where(y == 0, 1, y) if isinstance(y, Tensor) else y
 
 
 def _as_tensor(value: Tensor | Number, like: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from dmc.kernels.recipe import Buffer
 
 _PROCESSORS = 132
 _LEAST = 16
-# Of this depth, or deeper, is each of more than 8 parts of a sum.
+# Sums are split into more than 8 parts only if each is about this deep.
 _DEEPEST = 1 << 14
 # With more tile elements per thread, the epilogue handles the tile in halves.
 _MOST_AT_ONCE = 64

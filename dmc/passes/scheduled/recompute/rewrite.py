@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads
+from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import fusion_barrier
 from dmc.dialect.labels import module_path
 from dmc.passes.scheduled.recompute.cut import Cut
@@ -32,8 +33,11 @@ def keep_apart(step: Step, cuts: Iterable[Cut]) -> None:
     """
     cut = {value for each in cuts for value in (*each.again, *each.kept)}
     for value, readers in step.readers.items():
+        if value in cut or isinstance(value.owner, ir.Block) or not isinstance(value.type, ir.RankedTensorType):
+            continue
         loops = [reader for reader in readers if is_loop(reader)]
-        if 0 < len(loops) < len(readers) and value not in cut and not isinstance(value.owner, ir.Block):
+        others = [reader for reader in readers if not is_loop(reader) and not is_view(reader)]
+        if loops and others:
             replace(loops, value, fusion_barrier(value))
 
 
