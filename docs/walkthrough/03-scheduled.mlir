@@ -20,59 +20,59 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
       %30 = "dm.copy"(%arg8) {dm.tensor = "guard", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<i32>) -> tensor<i32>
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
-    %3 = "dm.wait"(%0#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
-    %4:2 = "dm.kernel"(%3, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 160 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
-    %5 = "dm.wait"(%1#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
-    %6:2 = "dm.kernel"(%4#0, %arg1, %5) {body = @matmul_1, bytes = 288 : i64, dm.label = "2", flops = 152 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
-    %7 = "dm.kernel"(%6#0) {body = @reduce_0, bytes = 36 : i64, dm.label = "loss", flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
-    %8 = "dm.kernel"(%6#1, %arg1, %4#1) {body = @matmul_3, bytes = 240 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<4x8xf32>, tensor<2x8xi1>) -> tensor<2x8xf32>
-    %9:2 = "dm.kernel"(%7) {body = @elementwise_0, bytes = 12 : i64, dm.label = "loss", flops = 2 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
-    %10 = "dm.pack"(%9#0, %9#1) {offsets = array<i64: 0, 64>} : (tensor<f32>, tensor<f32>) -> tensor<128xf32>
-    %11:2 = "dm.start"(%10) ({
-    ^bb0(%arg8: tensor<128xf32>):
-      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.why = "optimizer#aten.ne.Tensor, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<128xf32>) -> tensor<128xf32>
-      "dm.yield"(%30) : (tensor<128xf32>) -> ()
-    }) {instance = 6 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
-    %12 = "dm.kernel"(%3, %8) {body = @matmul_4, bytes = 224 : i64, dm.label = "0, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<8x4xf32>
-    %13:2 = "dm.start"(%12) ({
-    ^bb0(%arg8: tensor<8x4xf32>):
-      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.tensor = "gradient of 0.weight", dm.why = "0.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<8x4xf32>) -> tensor<8x4xf32>
-      "dm.yield"(%30) : (tensor<8x4xf32>) -> ()
-    }) {instance = 5 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<8x4xf32>) -> (!dm.handle<tensor<8x4xf32>>, !dm.token)
-    %14:2 = "dm.start"(%arg4) ({
+    %3:2 = "dm.start"(%arg4) ({
     ^bb0(%arg8: tensor<1xf32>):
       %30 = "dm.copy"(%arg8) {dm.tensor = "lr", source = #dm.space<"pinned_host">, target = #dm.space<"device">} : (tensor<1xf32>) -> tensor<1xf32>
       "dm.yield"(%30) : (tensor<1xf32>) -> ()
     }) {instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_in">} : (tensor<1xf32>) -> (!dm.handle<tensor<1xf32>>, !dm.token)
-    %15 = "dm.kernel"(%4#0, %6#1) {body = @matmul_2, bytes = 224 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
-    %16:2 = "dm.start"(%15) ({
-    ^bb0(%arg8: tensor<4x8xf32>):
-      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.tensor = "gradient of 2.weight", dm.why = "2.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-      "dm.yield"(%30) : (tensor<4x8xf32>) -> ()
-    }) {instance = 4 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<4x8xf32>) -> (!dm.handle<tensor<4x8xf32>>, !dm.token)
-    %17 = "dm.wait"(%2#0) : (!dm.handle<tensor<i32>>) -> tensor<i32>
-    %18 = "dm.wait"(%11#0) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
-    %19:2 = "dm.unpack"(%18) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<f32>, tensor<f32>)
-    %20:2 = "dm.start"(%19#0) ({
+    %4 = "dm.wait"(%0#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
+    %5:2 = "dm.kernel"(%4, %arg0) {body = @matmul_0, bytes = 240 : i64, dm.label = "0", flops = 160 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
+    %6 = "dm.wait"(%1#0) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
+    %7:2 = "dm.kernel"(%5#0, %arg1, %6) {body = @matmul_1, bytes = 288 : i64, dm.label = "2", flops = 152 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
+    %8 = "dm.kernel"(%7#0) {body = @reduce_0, bytes = 36 : i64, dm.label = "loss", flops = 16 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>) -> tensor<f32>
+    %9:2 = "dm.kernel"(%8) {body = @elementwise_0, bytes = 12 : i64, dm.label = "loss", flops = 2 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+    %10:2 = "dm.start"(%9#0) ({
+    ^bb0(%arg8: tensor<f32>):
+      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<f32>) -> tensor<f32>
+      "dm.yield"(%30) : (tensor<f32>) -> ()
+    }) {instance = 4 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<f32>) -> (!dm.handle<tensor<f32>>, !dm.token)
+    %11 = "dm.kernel"(%7#1, %arg1, %5#1) {body = @matmul_3, bytes = 240 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<4x8xf32>, tensor<2x8xi1>) -> tensor<2x8xf32>
+    %12 = "dm.wait"(%10#0) : (!dm.handle<tensor<f32>>) -> tensor<f32>
+    %13:2 = "dm.start"(%12) ({
     ^bb0(%arg8: tensor<f32>):
       %30 = "dm.copy"(%arg8) {dm.tensor = "loss", source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<f32>) -> tensor<f32>
       "dm.yield"(%30) : (tensor<f32>) -> ()
     }) {instance = 8 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_out">} : (tensor<f32>) -> (!dm.handle<tensor<f32>>, !dm.token)
-    %21:3 = "dm.kernel"(%19#1, %17, %arg2) {body = @elementwise_1, bytes = 29 : i64, dm.label = "optimizer, update", flops = 0 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>, tensor<i32>, tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>)
-    %22:2 = "dm.start"(%21#2) ({
+    %14 = "dm.kernel"(%4, %11) {body = @matmul_4, bytes = 224 : i64, dm.label = "0, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<8x4xf32>
+    %15 = "dm.pack"(%14, %9#1) {offsets = array<i64: 0, 64>} : (tensor<8x4xf32>, tensor<f32>) -> tensor<128xf32>
+    %16:2 = "dm.start"(%15) ({
+    ^bb0(%arg8: tensor<128xf32>):
+      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.tensor = "gradient of 0.weight", dm.why = "0.weight#dmc.optimizer_update_sgd, update; optimizer#aten.ne.Tensor, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<128xf32>) -> tensor<128xf32>
+      "dm.yield"(%30) : (tensor<128xf32>) -> ()
+    }) {instance = 6 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<128xf32>) -> (!dm.handle<tensor<128xf32>>, !dm.token)
+    %17 = "dm.kernel"(%5#0, %7#1) {body = @matmul_2, bytes = 224 : i64, dm.label = "2, backward", flops = 128 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<4x8xf32>
+    %18:2 = "dm.start"(%17) ({
+    ^bb0(%arg8: tensor<4x8xf32>):
+      %30 = "dm.all_reduce"(%arg8) {accumulate = f32, channel = @dp, dm.tensor = "gradient of 2.weight", dm.why = "2.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+      "dm.yield"(%30) : (tensor<4x8xf32>) -> ()
+    }) {instance = 5 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"comm">} : (tensor<4x8xf32>) -> (!dm.handle<tensor<4x8xf32>>, !dm.token)
+    %19 = "dm.wait"(%2#0) : (!dm.handle<tensor<i32>>) -> tensor<i32>
+    %20 = "dm.wait"(%16#0) : (!dm.handle<tensor<128xf32>>) -> tensor<128xf32>
+    %21:2 = "dm.unpack"(%20) {offsets = array<i64: 0, 64>} : (tensor<128xf32>) -> (tensor<8x4xf32>, tensor<f32>)
+    %22:3 = "dm.kernel"(%21#1, %19, %arg2) {body = @elementwise_1, bytes = 29 : i64, dm.label = "optimizer, update", flops = 0 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<f32>, tensor<i32>, tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>)
+    %23:2 = "dm.start"(%22#2) ({
     ^bb0(%arg8: tensor<i32>):
       %30 = "dm.copy"(%arg8) {dm.tensor = "finite", source = #dm.space<"device">, target = #dm.space<"pinned_host">} : (tensor<i32>) -> tensor<i32>
       "dm.yield"(%30) : (tensor<i32>) -> ()
     }) {instance = 9 : i64, operandSegmentSizes = array<i32: 1, 0>, queue = #dm.queue<"copy_out">} : (tensor<i32>) -> (!dm.handle<tensor<i32>>, !dm.token)
-    %23 = "dm.wait"(%14#0) : (!dm.handle<tensor<1xf32>>) -> tensor<1xf32>
-    %24 = "dm.wait"(%13#0) : (!dm.handle<tensor<8x4xf32>>) -> tensor<8x4xf32>
-    %collapsed = tensor.collapse_shape %23 [] : tensor<1xf32> into tensor<f32>
-    %25 = "dm.kernel"(%24, %collapsed, %arg0, %21#0) {body = @elementwise_2, bytes = 389 : i64, dm.label = "0.weight, update", flops = 96 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<8x4xf32>, tensor<f32>, tensor<8x4xf32>, tensor<i1>) -> tensor<8x4xf32>
-    %26 = "dm.wait"(%16#0) : (!dm.handle<tensor<4x8xf32>>) -> tensor<4x8xf32>
-    %27 = "dm.kernel"(%26, %collapsed, %arg1, %21#0) {body = @elementwise_3, bytes = 389 : i64, dm.label = "2.weight, update", flops = 96 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<4x8xf32>, tensor<f32>, tensor<4x8xf32>, tensor<i1>) -> tensor<4x8xf32>
-    %28 = "dm.wait"(%20#0) : (!dm.handle<tensor<f32>>) -> tensor<f32>
-    %29 = "dm.wait"(%22#0) : (!dm.handle<tensor<i32>>) -> tensor<i32>
-    return %25, %27, %21#1, %28, %29 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
+    %24 = "dm.wait"(%3#0) : (!dm.handle<tensor<1xf32>>) -> tensor<1xf32>
+    %collapsed = tensor.collapse_shape %24 [] : tensor<1xf32> into tensor<f32>
+    %25 = "dm.kernel"(%21#0, %collapsed, %arg0, %22#0) {body = @elementwise_2, bytes = 389 : i64, dm.label = "0.weight, update", flops = 96 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<8x4xf32>, tensor<f32>, tensor<8x4xf32>, tensor<i1>) -> tensor<8x4xf32>
+    %26 = "dm.wait"(%18#0) : (!dm.handle<tensor<4x8xf32>>) -> tensor<4x8xf32>
+    %27 = "dm.kernel"(%26, %collapsed, %arg1, %22#0) {body = @elementwise_3, bytes = 389 : i64, dm.label = "2.weight, update", flops = 96 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<4x8xf32>, tensor<f32>, tensor<4x8xf32>, tensor<i1>) -> tensor<4x8xf32>
+    %28 = "dm.wait"(%13#0) : (!dm.handle<tensor<f32>>) -> tensor<f32>
+    %29 = "dm.wait"(%23#0) : (!dm.handle<tensor<i32>>) -> tensor<i32>
+    return %25, %27, %22#1, %28, %29 : tensor<8x4xf32>, tensor<4x8xf32>, tensor<i64>, tensor<f32>, tensor<i32>
   }
   func.func private @matmul_0(%arg0: tensor<2x4xf32>, %arg1: tensor<8x4xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) attributes {dm.in_place = [], dm.kind = "matmul"} {
     %0 = tensor.empty() : tensor<4x8xf32>
@@ -130,6 +130,17 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     } -> tensor<f32>
     return %4 : tensor<f32>
   }
+  func.func private @elementwise_0(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {dm.in_place = [array<i64: 0, 0>, array<i64: 0, 1>], dm.kind = "elementwise"} {
+    %0 = tensor.empty() : tensor<f32>
+    %cst = arith.constant 1.600000e+01 : f32
+    %1:2 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg0 : tensor<f32>) outs(%0, %0 : tensor<f32>, tensor<f32>) {
+    ^bb0(%in: f32, %out: f32, %out_0: f32):
+      %2 = arith.divf %in, %cst : f32
+      %3 = arith.subf %2, %2 : f32
+      linalg.yield %2, %3 : f32, f32
+    } -> (tensor<f32>, tensor<f32>)
+    return %1#0, %1#1 : tensor<f32>, tensor<f32>
+  }
   func.func private @matmul_2(%arg0: tensor<2x8xf32>, %arg1: tensor<2x4xf32>) -> tensor<4x8xf32> attributes {dm.in_place = [], dm.kind = "matmul"} {
     %0 = tensor.empty() : tensor<4x2xf32>
     %transposed = linalg.transpose ins(%arg1 : tensor<2x4xf32>) outs(%0 : tensor<4x2xf32>) permutation = [1, 0] 
@@ -160,17 +171,6 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %3 = linalg.matmul ins(%transposed, %arg0 : tensor<8x2xf32>, tensor<2x4xf32>) outs(%2 : tensor<8x4xf32>) -> tensor<8x4xf32>
     return %3 : tensor<8x4xf32>
-  }
-  func.func private @elementwise_0(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {dm.in_place = [array<i64: 0, 0>, array<i64: 0, 1>], dm.kind = "elementwise"} {
-    %0 = tensor.empty() : tensor<f32>
-    %cst = arith.constant 1.600000e+01 : f32
-    %1:2 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%arg0 : tensor<f32>) outs(%0, %0 : tensor<f32>, tensor<f32>) {
-    ^bb0(%in: f32, %out: f32, %out_0: f32):
-      %2 = arith.divf %in, %cst : f32
-      %3 = arith.subf %2, %2 : f32
-      linalg.yield %2, %3 : f32, f32
-    } -> (tensor<f32>, tensor<f32>)
-    return %1#0, %1#1 : tensor<f32>, tensor<f32>
   }
   func.func private @elementwise_1(%arg0: tensor<f32>, %arg1: tensor<i32>, %arg2: tensor<i64>) -> (tensor<i1>, tensor<i64>, tensor<i32>) attributes {dm.in_place = [array<i64: 0, 2>, array<i64: 1, 2>, array<i64: 2, 1>], dm.kind = "elementwise"} {
     %0 = tensor.empty() : tensor<i1>

@@ -44,11 +44,11 @@ def _compile(*sizes: int | tuple[int, int], pixels: tuple[int, int]) -> None:
 
 
 def test_equal_results_are_right() -> None:
-    _compile(1, pixels=(4, 4))
+    _compile((1, 2), pixels=(4, 5))
 
 
 def test_results_of_unequal_windows_are_right() -> None:
-    _compile(1, (2, 3), pixels=(4, 5))
+    _compile((1, 2), (2, 3), pixels=(4, 5))
 
 
 def test_what_iree_would_mix_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,4 +57,4 @@ def test_what_iree_would_mix_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(kernels, "WAYS", kernels.WAYS[:2])
     with pytest.raises(DmcError, match="takes two of its results for equal"):
         # Of a size that no other test compiles: kernels are kept.
-        _compile(1, pixels=(5, 5))
+        _compile((1, 2), pixels=(5, 5))

@@ -30,18 +30,33 @@ def max_pool2d_backward(
     dy: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
     """The gradient for `x`: each dy goes to the element of its window that PyTorch considers the largest."""
-    taken = largest(x, kernel, stride, padding, dilation)
+    found = [(dy, largest(x, kernel, stride, padding, dilation), torch.zeros([], dtype=torch.int32, device=x.device))]
     dims = zip(x.shape[2:], dy.shape[2:], kernel, stride, padding, dilation, strict=True)
-    windows = [covering(size, count, k, s, p, d, x.device) for size, count, k, s, p, d in dims]
-    total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-    for along in product(*windows):
-        place, slope, where = torch.zeros([], dtype=torch.int32, device=x.device), dy, taken
-        for dim, (window, offset) in enumerate(along, 2):
-            slope, where = slope.index_select(dim, window), where.index_select(dim, window)
+    for dim, (size, count, k, s, p, d) in enumerate(dims, 2):
+        covers = covering(size, count, k, s, p, d, x.device)
+        found = [
             # Below zero also if only one dimension lies outside.
-            place = place.unsqueeze(-1) * kernel[dim - 2] + torch.where(offset < 0, -prod(kernel), offset)
-        total = total + torch.where(where == place, slope.float(), 0.0)
+            (
+                *(_stretched(each, dim, len(covers) - 1 - i, s, p, size) for each in both),
+                place.unsqueeze(-1) * k + offset,
+            )
+            for *both, place in found
+            for i, offset in enumerate(torch.where(each < 0, -prod(kernel), each) for _, each in covers)
+        ]
+    total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    for slope, taken, place in found:
+        total = total + torch.where(taken == place, slope.float(), 0.0)
     return total.to(x.dtype)
+
+
+def _stretched(x: Tensor, dim: int, back: int, stride: int, padding: int, size: int) -> Tensor:
+    """For each of `size` places along a dimension, the element of the window that is `back` before the last one that
+    begins there or before; zero where there is none."""
+    rows = -(-(size + padding) // stride)
+    edges = [0, 0] * (x.dim() - 1 - dim) + [back, max(0, rows - back - x.shape[dim])]
+    x = functional.pad(x, edges).narrow(dim, 0, rows).unsqueeze(dim + 1)
+    sizes = [stride if each == dim + 1 else length for each, length in enumerate(x.shape)]
+    return x.expand(sizes).flatten(dim, dim + 1).narrow(dim, padding, size)
 
 
 @composite(f"max_pool3d(Tensor x, {_WINDOW}) -> Tensor")
