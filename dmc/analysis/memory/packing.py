@@ -108,7 +108,7 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
     """The placement orders: the largest first, or those live at the peak, and among them the largest or longest."""
     live = live_bytes(blocks)
     crowd = [int(live[block.first : block.last + 1].max()) for block in blocks]
-    peak = max(crowd, default=1)
+    peak = max([1, *crowd])
     keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-blocks[i].bytes, blocks[i].first),
         lambda i: (-blocks[i].bytes, blocks[i].first - blocks[i].last),
