@@ -13,7 +13,7 @@ SIZES, KERNEL = (9, 8, 7), (3, 2, 3)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("window", [(1, 0, 1), (2, 1, 1), (3, 1, 2), (1, 1, 2)])
+@pytest.mark.parametrize("window", [(1, 0, 1), (2, 1, 1), (3, 1, 2), (1, 1, 2), (4, 0, 1)])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_convolution(rank: int, groups: int, window: tuple[int, int, int], transposed: bool) -> None:

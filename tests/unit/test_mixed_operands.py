@@ -42,6 +42,17 @@ def test_integers_are_floor_divided_by_floats() -> None:
     _assert_as_eager(lambda x, y: x // y, torch.tensor([1.0, 0.3]), torch.tensor([3, -2]))
 
 
+@pytest.mark.parametrize("function", [torch.floor_divide, torch.fmod])
+def test_integers_are_not_divided_by_a_zero_that_a_choice_covers(function: Callable[..., Tensor]) -> None:
+    x, y = torch.tensor([10, -11, 12]), torch.tensor([3, 0, -5])
+
+    def chosen(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(y != 0, function(x, y), 7)
+
+    graph = make_fx(chosen, decomposition_table=decompositions.table(), tracing_mode="fake")(x, y)
+    assert torch.equal(graph(x, y), torch.where(y != 0, function(x, torch.where(y == 0, 1, y)), 7))
+
+
 def test_a_scatter_reads_as_much_of_the_source_as_the_index_has() -> None:
     zeros, source = torch.zeros(4, 3), torch.arange(1.0, 31.0).view(6, 5)
     index = torch.tensor([[0, 1, 3], [2, 1, 0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, prod
 from typing import Any
@@ -30,33 +31,18 @@ def max_pool2d_backward(
     dy: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
 ) -> Tensor:
     """The gradient for `x`: each dy goes to the element of its window that PyTorch considers the largest."""
-    found = [(dy, largest(x, kernel, stride, padding, dilation), torch.zeros([], dtype=torch.int32, device=x.device))]
-    dims = zip(x.shape[2:], dy.shape[2:], kernel, stride, padding, dilation, strict=True)
-    for dim, (size, count, k, s, p, d) in enumerate(dims, 2):
-        covers = covering(size, count, k, s, p, d, x.device)
+    found = [([dy, largest(x, kernel, stride, padding, dilation)], torch.zeros([], dtype=torch.int32, device=x.device))]
+    for dim, (size, k, *window) in enumerate(zip(x.shape[2:], kernel, stride, padding, dilation, strict=True), 2):
+        # Below zero also if only one dimension lies outside.
         found = [
-            # Below zero also if only one dimension lies outside.
-            (
-                *(_stretched(each, dim, len(covers) - 1 - i, s, p, size) for each in both),
-                place.unsqueeze(-1) * k + offset,
-            )
-            for *both, place in found
-            for i, offset in enumerate(torch.where(each < 0, -prod(kernel), each) for _, each in covers)
+            (covering, place.unsqueeze(-1) * k + torch.where(offset < 0, -prod(kernel), offset))
+            for both, place in found
+            for covering, offset in windows_over(both, dim, size, k, *window)
         ]
     total = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-    for slope, taken, place in found:
+    for (slope, taken), place in found:
         total = total + torch.where(taken == place, slope.float(), 0.0)
     return total.to(x.dtype)
-
-
-def _stretched(x: Tensor, dim: int, back: int, stride: int, padding: int, size: int) -> Tensor:
-    """For each of `size` places along a dimension, the element of the window that is `back` before the last one that
-    begins there or before; zero where there is none."""
-    rows = -(-(size + padding) // stride)
-    edges = [0, 0] * (x.dim() - 1 - dim) + [back, max(0, rows - back - x.shape[dim])]
-    x = functional.pad(x, edges).narrow(dim, 0, rows).unsqueeze(dim + 1)
-    sizes = [stride if each == dim + 1 else length for each, length in enumerate(x.shape)]
-    return x.expand(sizes).flatten(dim, dim + 1).narrow(dim, padding, size)
 
 
 @composite(f"max_pool3d(Tensor x, {_WINDOW}) -> Tensor")
@@ -85,27 +71,29 @@ def largest(x: Tensor, kernel: list[int], stride: list[int], padding: list[int],
     return taken
 
 
-def covering(
-    size: int, count: int, length: int, stride: int, padding: int, dilation: int, device: torch.device
-) -> list[tuple[Tensor, Tensor]]:
-    """The windows that cover each place of a dimension, the first ones first: int64 and int32 [size] each.
+def windows_over(
+    tensors: Sequence[Tensor], dim: int, size: int, kernel: int, stride: int, padding: int, dilation: int = 1
+) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """The windows that may lie over each place of a dimension of `size` elements, the first ones first.
 
-    Given are the number of a window, and the position of the place in it, -1 where this window does not cover it.
+    tensors: an element for each window, along `dim`. Yields them with an element for each place, that of the window,
+    zero beyond the first and the last; and the position of the place in it, int32 [size], -1 where it is not over it.
     """
-    # Quotients and remainders as the two indices of an array: torch-mlir divides integers as floats.
-    rows = -(-(size + padding) // stride)
-    grid = torch.arange(rows, device=device).unsqueeze(1).expand(rows, stride)
-    quotient = grid.reshape(-1)[padding : padding + size]
-    remainder = torch.arange(stride, device=device).expand(rows, stride).reshape(-1)[padding : padding + size]
-    found: list[tuple[Tensor, Tensor]] = []
-    for back in reversed(range(-(-(dilation * (length - 1) + 1) // stride))):
-        window, ahead = quotient - back, remainder + back * stride
-        inside = (window >= 0) & (window < count)
+    rows, device = -(-(size + padding) // stride), tensors[0].device
+    # As the second index of an array: torch-mlir divides integers as floats.
+    beyond = torch.arange(stride, device=device).expand(rows, stride).flatten().narrow(0, padding, size)
+    for back in reversed(range(-(-(dilation * (kernel - 1) + 1) // stride))):
         offset = torch.full([size], -1, dtype=torch.int32, device=device)
-        for number in range(length):
-            offset = torch.where(inside & (ahead == number * dilation), number, offset)
-        found.append((window.clamp(0, count - 1), offset))
-    return found
+        for at in range(kernel):
+            offset = torch.where(beyond + back * stride == at * dilation, at, offset)
+        yield [_repeated(each, dim, back, stride, rows).narrow(dim, padding, size) for each in tensors], offset
+
+
+def _repeated(x: Tensor, dim: int, back: int, stride: int, rows: int) -> Tensor:
+    """Each element of a dimension `stride` times, behind `back` zeros as often: of so many in all, zeros at the end."""
+    edges = [0, 0] * (x.dim() - 1 - dim) + [back, max(0, rows - back - x.shape[dim])]
+    x = functional.pad(x, edges).narrow(dim, 0, rows).unsqueeze(dim + 1)
+    return x.expand([stride if i == dim + 1 else length for i, length in enumerate(x.shape)]).flatten(dim, dim + 1)
 
 
 def _windows(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Decompositions of operations that torch-mlir lowers correctly for finite numbers only.
+"""Decompositions of operations that torch-mlir lowers correctly for finite numbers only, or for small integers only.
 
 With an ordered comparison NaN is neither less nor greater, so `where(x < low, low, x)` keeps it. In maxima and bounds
 torch-mlir selects the other way round, and it folds x == x to true. The sign of a zero, too, is PyTorch's here.

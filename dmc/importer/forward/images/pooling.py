@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dmc.importer import composites
-from dmc.importer.composites.max_pool import covering, largest
+from dmc.importer.composites.max_pool import largest, windows_over
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule
 
@@ -232,11 +232,9 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, length: int, k: int, s: int, p: int, count: int) -> Tensor:
         ctx.window = (k, s, p, count)
-        terms = [
-            torch.where(offset < 0, 0.0, dy.index_select(-1, window))
-            for window, offset in covering(length, count, k, s, p, 1, dy.device)
-        ]
-        return sum(terms[1:], terms[0])
+        windows = windows_over([dy], dy.dim() - 1, length, k, s, p)
+        first, *others = (torch.where(offset < 0, 0.0, each) for (each,), offset in windows)
+        return sum(others, first)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
