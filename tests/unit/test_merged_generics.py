@@ -7,34 +7,25 @@ from typing import Any
 from dmc._mlir import func, ir
 from dmc.passes.scheduled.form_kernels.generics import merge_generics
 
-KERNEL = """
-#row = affine_map<(i) -> (i)>
-func.func private @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = tensor.empty() : tensor<4xf32>
-  %read = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel"]}
-      ins(%x : tensor<4xf32>) outs(%0 : tensor<4xf32>) {
+
+def _generic(result: str, function: str, operand: str) -> str:
+    return f"""
+  %{result} = linalg.generic {{indexing_maps = [#row, #row], iterator_types = ["parallel"]}}
+      ins(%{operand} : tensor<4xf32>) outs(%0 : tensor<4xf32>) {{
     ^bb0(%a: f32, %o: f32):
-      %b = math.exp %a : f32
+      %b = math.{function} %a : f32
       linalg.yield %b : f32
-  } -> tensor<4xf32>
-  %unread = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel"]}
-      ins(%x : tensor<4xf32>) outs(%0 : tensor<4xf32>) {
-    ^bb0(%a: f32, %o: f32):
-      %b = math.sin %a : f32
-      linalg.yield %b : f32
-  } -> tensor<4xf32>
-  %neither = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel"]}
-      ins(%unread : tensor<4xf32>) outs(%0 : tensor<4xf32>) {
-    ^bb0(%a: f32, %o: f32):
-      %b = math.cos %a : f32
-      linalg.yield %b : f32
-  } -> tensor<4xf32>
-  return %RETURNED : tensor<4xf32>
-}"""
+  }} -> tensor<4xf32>"""
 
 
 def _merged(returned: str, context: Any) -> str:
-    module = ir.Module.parse(KERNEL.replace("%RETURNED", returned))
+    module = ir.Module.parse(f"""
+#row = affine_map<(i) -> (i)>
+func.func private @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %0 = tensor.empty() : tensor<4xf32>
+  {_generic("read", "exp", "x")} {_generic("unread", "sin", "x")} {_generic("neither", "cos", "unread")}
+  return {returned} : tensor<4xf32>
+}}""")
     function = module.body.operations[0]
     assert isinstance(function, func.FuncOp)
     merge_generics(function)

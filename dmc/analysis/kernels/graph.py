@@ -27,6 +27,7 @@ class Kind(Enum):
     BARRIER = auto()  # separates the producer and the readers of a value
 
 
+_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 _ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
 
 
@@ -72,9 +73,7 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
         made_by.update(dict.fromkeys(op.results, number))
     inlined: set[ir.Operation] = set()
     for number, op in reversed(list(enumerate(ops))):
-        if kinds[number] is Kind.COMPUTE and (
-            _is_for_products(op, inlined if own else set()) or (own and _is_for_convolutions(op))
-        ):
+        if kinds[number] is Kind.COMPUTE and _is_for_products(op, inlined, own):
             kinds[number] = Kind.INLINED
             inlined.add(op)
     return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
@@ -112,24 +111,19 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
     return Kind.VIEW if is_view(op) else Kind.COMPUTE
 
 
-def _is_for_convolutions(op: ir.Operation) -> bool:
-    """Whether it exchanges outer dimensions for convolutions only, which read rows of its operand as well."""
-    if op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) != [1, 0, 2, 3]:
-        return False
-    uses = list(op.results[0].uses)
-    return bool(uses) and all(
-        use.owner.operation.name == "linalg.conv_2d_nchw_fchw" and use.operand_number < 2 for use in uses
-    )
-
-
-def _is_for_products(op: ir.Operation, inlined: set[ir.Operation]) -> bool:
-    """Whether all its readers are matrix products, or part of these, which can read its operand instead."""
+def _is_for_products(op: ir.Operation, inlined: set[ir.Operation], own: bool) -> bool:
+    """Whether all its readers are matrix products or convolutions, or part of these, which can read its operand
+    instead."""
     if op.name != "linalg.transpose" and not is_cast(op, WIDEN):
         return False
-    in_batches = op.name != "linalg.transpose" or list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) == [0, 2, 1]
-    products = ("linalg.matmul", "linalg.batch_matmul") if in_batches else ("linalg.matmul",)
+    order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else None
+    products = _PRODUCTS if order in (None, [0, 2, 1]) else _PRODUCTS[:1]
+    if own and order == [1, 0, 2, 3]:
+        # Whose rows stay rows.
+        products = ("linalg.conv_2d_nchw_fchw",)
     # A matrix that is cast on its way can only be a factor of `linalg.matmul`.
-    through = inlined if in_batches or len(op.results[0].type.shape) == 2 else set[ir.Operation]()
+    is_through = own and (order in (None, [0, 2, 1]) or len(op.results[0].type.shape) == 2)
+    through = inlined if is_through else set[ir.Operation]()
     uses = list(op.results[0].uses)
     return bool(uses) and all(
         (use.owner.operation.name in products and use.operand_number < 2) or use.owner.operation in through

@@ -62,17 +62,16 @@ def pack(blocks: Sequence[Block]) -> Packing:
 
     More blocks mean fewer rounds: 6000 blocks take a few seconds at most.
     """
-    bound = lower_bound(blocks)
-    large = [i for i, block in enumerate(blocks) if block.bytes > bound * _SMALL]
-    small = sorted(set(range(len(blocks))) - set(large), key=lambda i: (-blocks[i].bytes, blocks[i].first))
-    chosen = [blocks[i] for i in large]
-    starts = sorted(_orders(chosen), key=lambda order: place(chosen, order).bytes)[:_STARTS]
-    found = [min((place(blocks, order) for order in _orders(blocks)), key=lambda packing: packing.bytes)]
-    for start in starts if found[0].bytes > bound * _NEAR else ():
-        order = _improved(chosen, start, bound * _NEAR)
-        found.append(place(blocks, [*(large[i] for i in order), *small]))
-        if found[-1].bytes <= bound * _NEAR:
+    enough, smallest = lower_bound(blocks) * _NEAR, lower_bound(blocks) * _SMALL
+    starts = sorted(_orders(blocks), key=lambda order: place(blocks, order).bytes)[:_STARTS]
+    found = [place(blocks, starts[0])]
+    for start in starts:
+        if min(each.bytes for each in found) <= enough:
             break
+        large = [i for i in start if blocks[i].bytes > smallest]
+        small = [i for i in start if blocks[i].bytes <= smallest]
+        improved = _improved([blocks[i] for i in large], enough)
+        found.append(place(blocks, [*(large[i] for i in improved), *small]))
     return min(found, key=lambda packing: packing.bytes)
 
 
@@ -119,9 +118,9 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
     return [sorted(range(len(blocks)), key=key) for key in keys]
 
 
-def _improved(blocks: Sequence[Block], order: Sequence[int], enough: float) -> Sequence[int]:
-    """The order of the best packing of several rounds."""
-    random = Random(0)
+def _improved(blocks: Sequence[Block], enough: float) -> Sequence[int]:
+    """The order of the best packing of several rounds, of which the first places the blocks as they are given."""
+    random, order = Random(0), list(range(len(blocks)))
     packing = place(blocks, order)
     for _ in range(min(_ROUNDS, _PLACEMENTS // max(len(blocks), 1))):
         if packing.bytes <= enough:
