@@ -1,4 +1,4 @@
-"""Fifty steps of small transformers on one GPU, in fp32 and bf16-mixed: twice the same bits, beside PyTorch's curve.
+"""Fifty steps of small models on one GPU, in fp32 and bf16-mixed: twice the same bits, beside PyTorch's curve.
 
 `python -m bench.gpu_curves prepare DIRECTORY` compiles them on any machine. `python -m bench.gpu_curves run DIRECTORY`
 trains each twice from one state on the GPU machine, and PyTorch eager there from the same; prints and writes the
@@ -17,18 +17,51 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn import functional
 
 from bench.gpu_steps import BATCHES, CLIP, EPSILON, RATE, arrays_of, bits_of, drawn_state, on_gpu, train
 from bench.record import write_record
 from tests.eager import EagerTrainer
 from tests.models import build
-from tests.models.case import Case
+from tests.models.case import Case, image_batch
 
 RESULTS = Path(__file__).parent / "results" / "gpu_curves.json"
-MODELS, PRECISIONS = ("gpt2", "llama", "bert"), ("fp32", "bf16-mixed")
+MODELS, PRECISIONS = ("gpt2", "llama", "bert", "convolutions"), ("fp32", "bf16-mixed")
 STEPS, DECAY = 50, 0.1
 # Of a loss: fifty steps, each of which adds rounding to that of those before.
 TOLERANCE: Mapping[str, float] = {"fp32": 1e-4, "bf16-mixed": 1e-2}
+# Batch norms magnify rounding: PyTorch in f32 is within 8e-4 of itself in f64 after 30 steps of these convolutions, and
+# two runs from parameters that differ by 6e-8 are within 4e-4 (on a CPU).
+CHAOTIC: Mapping[str, float] = {"convolutions": 5e-3}
+
+
+class Convolutions(nn.Module):
+    """Strided, dilated, padded and transposed convolutions, with biases and batch norms, over images side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.strided = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 64, 3, 2, padding=1)
+        self.dilated, self.shortcut = nn.Conv2d(64, 64, 3, padding=2, dilation=2), nn.Conv2d(32, 64, 1, 2)
+        self.up, self.last = nn.ConvTranspose2d(64, 32, 2, 2), nn.Conv2d(64, 64, (3, 5), padding=(1, 2))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for channels in (32, 64, 64, 64))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[batch, 3, 32, 32] → f32[batch, 10]"""
+        x = functional.relu(self.norms[0](self.first(x)))
+        y = functional.relu(self.norms[1](self.strided(x)))
+        y = functional.relu(self.norms[2](self.dilated(y)) + self.shortcut(x))
+        y = functional.relu(self.norms[3](self.last(torch.cat([self.up(y), x], 1))))
+        return self.head(functional.max_pool2d(y, 3, 2, padding=1).mean((2, 3)))
+
+
+def case_of(name: str) -> Case:
+    """A case of the tests, or the convolutions."""
+    if name != "convolutions":
+        return build(name, 0.0)
+    torch.manual_seed(0)
+    return Case(name, Convolutions().train(), functional.cross_entropy, lambda seed: image_batch(seed, 64, 32, 10))
 
 
 @dataclass(frozen=True)
@@ -49,10 +82,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    cases = [(model, precision) for model in MODELS for precision in PRECISIONS]
+    cases = [(model, precision) for model in options.models for precision in PRECISIONS]
     if options.mode == "prepare":
         for model, precision in cases:
             prepare(model, precision, options.directory)
@@ -71,7 +105,7 @@ def prepare(model: str, precision: str, directory: Path) -> None:
     import dmc
     from dmc.api import compile_artifact
 
-    case = build(model, 0.0)
+    case = case_of(model)
     optimizer = dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, eps=EPSILON, clip_grad_norm=CLIP)
     compile_artifact(
         case.model, loss=case.loss, optimizer=optimizer, example=case.example(0), precision=precision, target="cuda"
@@ -83,7 +117,7 @@ def run(model: str, precision: str, directory: Path) -> Result:
     """Trains a model twice, and PyTorch's once."""
     from dmc.runtime.step import load
 
-    step, case = load(_path(model, precision, directory), device="cuda"), build(model, 0.0)
+    step, case = load(_path(model, precision, directory), device="cuda"), case_of(model)
     start = drawn_state(step)
     names = [spec.name for spec in step.signature.batch]
     batches = [arrays_of(case.example(seed), names) for seed in range(BATCHES)]
@@ -93,13 +127,16 @@ def run(model: str, precision: str, directory: Path) -> Result:
     eager = _eager(case, precision, start["model"])
     error = float(max(abs(a - b) / abs(b) for a, b in zip(losses, eager, strict=True)))
     same = bits_of(losses, trained) == bits_of(again, retrained)
-    result = Result(model, precision, losses, eager, error, error <= TOLERANCE[precision], same)
+    agrees = error <= max(TOLERANCE[precision], CHAOTIC.get(model, 0.0))
+    result = Result(model, precision, losses, eager, error, agrees, same)
     print(json.dumps(asdict(result)), flush=True)
     return result
 
 
 def _eager(case: Case, precision: str, start: Mapping[str, Any]) -> list[float]:
     """The losses of PyTorch on the GPU from the same parameters."""
+    # Convolutions would be computed in TF32 otherwise; matrix products are not.
+    torch.backends.cudnn.allow_tf32 = False
     model = case.model.cuda()
     with torch.no_grad():
         for name, parameter in model.named_parameters(remove_duplicate=False):

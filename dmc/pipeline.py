@@ -23,26 +23,27 @@ from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.passes.planned.place_events import PlaceEvents
 from dmc.passes.planned.plan_memory import PlanMemory
-from dmc.passes.scheduled.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
-from dmc.passes.scheduled.chunk_head import ChunkHead
 from dmc.passes.scheduled.copy_ports import CopyPorts
-from dmc.passes.scheduled.drop_empty import DropEmpty
-from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
-from dmc.passes.scheduled.inline_composites import InlineComposites
 from dmc.passes.scheduled.keep import Keep
-from dmc.passes.scheduled.merge_products import MergeProducts
 from dmc.passes.scheduled.offload import Offload
-from dmc.passes.scheduled.pad_classes import PadClasses
-from dmc.passes.scheduled.recompute import Recompute
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.select_kernels import SelectKernels
 from dmc.passes.scheduled.sink_wait import SinkWait
-from dmc.passes.scheduled.unroll_loops import UnrollLoops
+from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
+from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
+from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
+from dmc.passes.scheduled.tensors.drop_empty import DropEmpty
+from dmc.passes.scheduled.tensors.flatten_collectives import FlattenCollectives
+from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
+from dmc.passes.scheduled.tensors.merge_products import MergeProducts
+from dmc.passes.scheduled.tensors.pad_classes import PadClasses
+from dmc.passes.scheduled.tensors.recompute import Recompute
+from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ STAGES = (
             PadClasses(),
             "cse",
             MergeProducts(),
+            ChannelsLast(),
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
@@ -101,7 +103,7 @@ STAGES = (
 # Called with the name of a form, or of a point between two forms, and the module, which it must not change.
 Witness = Callable[[str, ir.Module], None]
 # Passes after which a witness is shown the module, and the name of that point.
-WITNESSED = {str(InlineComposites()): "opened", str(MergeProducts()): "simplified"}
+WITNESSED = {str(InlineComposites()): "opened", str(ChannelsLast()): "simplified"}
 
 
 def stem(form: Form) -> str:

@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # The packages whose folders follow the pipeline, and what a folder of them holds at most.
 STRUCTURED = ("dmc.passes", "dmc.analysis", "dmc.importer")
 MAX_ENTRIES = 20
-# Folders that hold passes only.
-FORMS = tuple(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any", "requested"))
+# Folders that hold passes only, or groups of them.
+GROUPS = ("dmc.passes.scheduled.tensors",)
+FORMS = (*(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any", "requested")), *GROUPS)
 
 
 def _module(path: Path) -> str:
@@ -127,12 +128,18 @@ def test_passes_stand_under_the_form_that_they_lead_to() -> None:
 @pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.form.name)
 def test_the_index_of_a_form_lists_its_passes_in_the_order_in_which_they_run(stage: Stage) -> None:
     run = dict.fromkeys(_last(type(each).__module__) for each in stage.passes if isinstance(each, Pass))
-    assert [name for name in _index(f"dmc.passes.{stage.form.name}") if name in run] == list(run)
+    assert [name for name in _passes_of(f"dmc.passes.{stage.form.name}") if name in run] == list(run)
+
+
+def _passes_of(form: str) -> Iterator[str]:
+    """The index of a form's folder, with those of its groups."""
+    for name in _index(form):
+        yield from _passes_of(f"{form}.{name}") if f"{form}.{name}" in GROUPS else (name,)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_folder_of_a_form_holds_passes_only(form: str) -> None:
-    assert [name for name in _entries(form) if f"{form}.{name}" not in {*PASSES, *PASS_FOLDERS}] == []
+    assert [name for name in _entries(form) if f"{form}.{name}" not in {*PASSES, *PASS_FOLDERS, *GROUPS}] == []
 
 
 @pytest.mark.parametrize("folder", PASS_FOLDERS)

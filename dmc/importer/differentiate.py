@@ -21,7 +21,7 @@ from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL, Capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.objective import carries_gradient
-from dmc.importer.decompositions import constants, decompositions
+from dmc.importer.decompositions import constants, decompositions, slices
 from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.forward import Forward, Setting
@@ -139,6 +139,7 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
     with traceback.preserve_node_meta(), compiled_when_called(), without_matrix_checks():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
     constants.fold(graph.graph)
+    slices.before_conversions(graph.graph)
     return graph
 
 

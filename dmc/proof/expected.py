@@ -70,7 +70,7 @@ class Expected:
 def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
     """Finds the values of every rank. Raises ProofError if a form's values differ from those of the one before it.
 
-    Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes and dm-merge-products are trusted.
+    Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
     values = Values()
     expected = Expected(values, [[] for _ in mesh.ranks])

@@ -19,6 +19,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 NARROW = (torch.bfloat16, torch.float16)
 EVERY = (*NARROW, torch.float32, torch.float64)
+# What no rounding leaves: others may refuse it, as binary cross entropy does a probability above 1.
+RANGES = {
+    aten._softmax.default: (0.0, 1.0),
+    aten.cos.default: (-1.0, 1.0),
+    aten.erf.default: (-1.0, 1.0),
+    aten.exp.default: (0.0, torch.inf),
+    aten.hardsigmoid.default: (0.0, 1.0),
+    aten.sigmoid.default: (0.0, 1.0),
+    aten.sigmoid_.default: (0.0, 1.0),
+    aten.sin.default: (-1.0, 1.0),
+    aten.tanh.default: (-1.0, 1.0),
+    aten.tanh_.default: (-1.0, 1.0),
+}
+EVERYWHERE = (-torch.inf, torch.inf)
+DIFFERENCES = (aten.add.Tensor, aten.add_.Tensor, aten.sub.Tensor, aten.sub_.Tensor)
 
 
 class OtherRoundings(TorchDispatchMode):
@@ -37,6 +52,7 @@ class OtherRoundings(TorchDispatchMode):
     ) -> Any:
         # First: an operation may write its operands.
         exact = None if func.is_view else _in_float64(func, args, kwargs or {})
+        noise = _noise(*args[:2]) if func in DIFFERENCES and not kwargs else None
         result = func(*args, **(kwargs or {}))
         if func is aten._softmax_backward_data.default and result.dtype in self.types:
             self._round_difference(result, *args[:3])
@@ -45,6 +61,9 @@ class OtherRoundings(TorchDispatchMode):
                 # Of what is not asked for, PyTorch may compute a result in one type only.
                 if isinstance(found, Tensor) and isinstance(right, Tensor) and found.dtype in self.types:
                     self._round(found, right)
+                    found.clamp_(*RANGES.get(func, EVERYWHERE))
+        if noise is not None and result.dtype in self.types and self._signs(torch.empty(())) > 0:
+            result.masked_fill_((result.abs() <= noise) & result.isfinite(), 0.0)
         return result
 
     def _round(self, found: Tensor, exact: Tensor) -> None:
@@ -72,6 +91,20 @@ class OtherRoundings(TorchDispatchMode):
 
     def _signs(self, like: Tensor) -> Tensor:
         return torch.randint(0, 2, like.shape, generator=self.generator) * 2 - 1
+
+
+def _noise(x: Any, y: Any) -> Tensor | None:
+    """What rounding may leave of x - y where the two are equal; None if nothing has rounded them, as few digits say.
+
+    Then all of a difference may vanish, or nothing. Of narrow types one rounding counts, of others a few, one after the
+    other.
+    """
+    if not all(isinstance(each, Tensor) and each.is_floating_point() for each in (x, y)):
+        return None
+    if all(torch.equal(each, each.half().to(each.dtype)) for each in (x, y)):
+        return None
+    unit = max((2 if each.dtype in NARROW else 8) * torch.finfo(each.dtype).eps for each in (x, y))
+    return unit * torch.maximum(x.abs(), y.abs())
 
 
 def _in_float64(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

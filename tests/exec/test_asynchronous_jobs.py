@@ -22,11 +22,11 @@ from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
 from dmc.passes.scheduled.copy_ports import CopyPorts
-from dmc.passes.scheduled.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.sink_wait import SinkWait
+from dmc.passes.scheduled.tensors.flatten_collectives import FlattenCollectives
 from dmc.program import Job
 from dmc.proof import verify
 from dmc.step_function import NAME, ROLE, find_step

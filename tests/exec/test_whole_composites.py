@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dmc
-from dmc.passes.scheduled.inline_composites import WHOLE
+from dmc.passes.scheduled.tensors.inline_composites import WHOLE
 from dmc.runtime import Step
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer

@@ -18,8 +18,8 @@ from dmc.errors import DmcError
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import parse_pipeline, run_passes
-from dmc.passes.scheduled.chunk_head import chunk_head
-from dmc.passes.scheduled.chunk_head.chunk_head import chunks_of
+from dmc.passes.scheduled.tensors.chunk_head import chunk_head
+from dmc.passes.scheduled.tensors.chunk_head.chunk_head import chunks_of
 from dmc.program import Launch
 from dmc.runtime.artifact import Artifact
 from dmc.step_function import find_step

@@ -15,7 +15,7 @@ from dmc import forms, pipeline
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.observer import RecordingObserver
-from dmc.passes.scheduled.inline_composites import InlineComposites
+from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "dmc-opt"
 

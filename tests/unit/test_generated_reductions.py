@@ -203,3 +203,46 @@ def test_a_reduction_of_a_product_takes_two_launches(context: Any) -> None:
     }""")
     generated = assert_right(module)
     assert len(generated.recipes[0].calls) == 2
+
+
+def test_sums_that_wait_for_nothing_are_computed_at_once(context: Any) -> None:
+    """Each element by both sums of its column: parts of both, their sums, and the elements."""
+    text = """(%x: tensor<600x20xf32>) -> tensor<600x20xf32> {
+      %c = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<20xf32>
+      %z = linalg.fill ins(%c : f32) outs(%e : tensor<20xf32>) -> tensor<20xf32>"""
+    for name, computed in (("s", "%a"), ("q", "%m")):
+        text += f"""
+      %{name} = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>],
+          iterator_types = ["reduction", "parallel"]}} ins(%x : tensor<600x20xf32>) outs(%z : tensor<20xf32>) {{
+      ^bb0(%a: f32, %o: f32):
+        %m = arith.mulf %a, %a : f32
+        %t = arith.addf {computed}, %o : f32
+        linalg.yield %t : f32
+      }} -> tensor<20xf32>"""
+    module = region(
+        text
+        + """
+      %f = tensor.empty() : tensor<600x20xf32>
+      %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>,
+          affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+          ins(%x, %s, %q : tensor<600x20xf32>, tensor<20xf32>, tensor<20xf32>) outs(%f : tensor<600x20xf32>) {
+      ^bb0(%a: f32, %b: f32, %d: f32, %o: f32):
+        %m = arith.mulf %a, %b : f32
+        %t = arith.addf %m, %d : f32
+        linalg.yield %t : f32
+      } -> tensor<600x20xf32>
+      return %y : tensor<600x20xf32>
+    }"""
+    )
+    assert_right(module, every=False)
+    assert len(generate(regions_of(module)["region"]).recipes[0].calls) == 3
+
+
+def test_threads_sum_columns_of_their_own_where_there_are_many(context: Any) -> None:
+    maps = "affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, k)>"
+    module = sums("80x64x2048", maps, '"parallel", "reduction", "parallel"', "80x2048x", "arith.addf", "f32", "0.0")
+    generated = generate(regions_of(module)["region"])
+    assert "kept=256" in generated.labels[0] and len(generated.recipes[0].calls) == 1
+    few = sums("4x64x20", maps, '"parallel", "reduction", "parallel"', "4x20x", "arith.addf", "f32", "0.0")
+    assert not any("kept=256" in label for label in generate(regions_of(few)["region"]).labels)

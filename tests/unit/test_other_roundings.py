@@ -130,6 +130,34 @@ def test_only_the_given_types_are_rounded_otherwise() -> None:
     assert not torch.equal(narrow, values.bfloat16() / 3)
 
 
+def test_a_probability_stays_one() -> None:
+    values = torch.full((64,), 20.0)
+    for seed in range(4):
+        with OtherRoundings(seed):
+            found = values.sigmoid()
+        assert (found < 1.0).any() and (found <= 1.0).all()
+    assert (values.sigmoid() == 1.0).all()
+
+
+def test_all_of_a_difference_of_what_was_rounded_may_vanish() -> None:
+    values = torch.rand(32, generator=torch.Generator().manual_seed(0))
+    near = values.nextafter(torch.ones(()))
+    exact = torch.tensor([1.0, 2.0])
+    sums = set()
+    for seed in range(8):
+        with OtherRoundings(seed):
+            sums.add(float((near - values).abs().sum()) == 0.0)
+            assert torch.equal(exact - exact / 4, exact * 0.75)
+    assert sums == {True, False}
+
+
+def test_a_mask_stays_infinite() -> None:
+    scores = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
+    for seed in range(8):
+        with OtherRoundings(seed):
+            assert (scores + torch.full((8, 8), -torch.inf)).isinf().all()
+
+
 def test_a_nan_has_either_sign() -> None:
     with OtherRoundings(0):
         signs = (torch.zeros(64) / 0.0).signbit()

@@ -11,9 +11,9 @@ from dmc._mlir import ir
 from dmc.dialect import CompositeOp
 from dmc.errors import ProofError
 from dmc.passes.planned.lower_to_plan import rank_programs
-from dmc.passes.scheduled import inline_composites
 from dmc.passes.scheduled.form_kernels import form_kernels
 from dmc.passes.scheduled.form_kernels.outline import Outline
+from dmc.passes.scheduled.tensors import inline_composites
 from dmc.proof.dataflow import check_dataflow
 from tests.mutations.plans import planned_with_dataflow
 

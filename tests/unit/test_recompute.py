@@ -15,6 +15,7 @@ from torch import nn
 import dmc
 from dmc import pipeline
 from dmc._mlir import arith, ir
+from dmc.analysis.kernels.inlined import is_of_windows
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.settings import write_settings
 from dmc.dialect.iree import FUSION_BARRIER
@@ -22,8 +23,8 @@ from dmc.dialect.labels import module_path
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.passes.base import run_passes
-from dmc.passes.scheduled.recompute import Recompute
-from dmc.passes.scheduled.recompute.flow import sink_side
+from dmc.passes.scheduled.tensors.recompute import Recompute
+from dmc.passes.scheduled.tensors.recompute.flow import sink_side
 from dmc.plans.rules import Keep
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
@@ -139,3 +140,31 @@ def test_a_cut_is_as_small_as_any(data: st.DataObject) -> None:
 
     assert 5 in side and 0 not in side and size(side) == min(map(size, cuts))
     assert all(side & set(range(6)) <= cut for cut in cuts if size(cut) == size(side))
+
+
+class Pooled(nn.Module):
+    """A convolution, a pooling whose windows overlap, and another convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.Conv2d(32, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.relu(self.norm(self.first(x)))
+        return self.second(nn.functional.max_pool2d(x, 3, 2, padding=1)).mean((2, 3))
+
+
+def test_windows_are_not_kept(context: ir.Context) -> None:
+    """What the backward pass makes again reads them where the image lies."""
+    example = torch.randn(64, 3, 32, 32), torch.randn(64, 16)
+    loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=0.1)
+    made = import_step(Pooled(), loss, optimizer, example, Precision.BF16_MIXED, 1, 0, context)
+    write_settings(made.module, "cuda", "h200", 0)
+    pipeline.run(made.module, to_form="placed")
+    passes = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled").passes
+    run_passes(made.module, passes[: list(map(str, passes)).index("dm-recompute") + 1])
+    kept = [op.operands[0] for op in walk(find_step(made.module)) if op.name == FUSION_BARRIER]
+    makers = [value.owner.operation for value in kept if not isinstance(value.owner, ir.Block)]
+    again = [op for op in walk(find_step(made.module)) if module_path(op.location).endswith(RECOMPUTED)]
+    assert any("max" in str(op.location) for op in again), "the pooling is made again"
+    assert not any(is_of_windows(op) for op in makers)

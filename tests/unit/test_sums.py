@@ -44,3 +44,44 @@ def test_the_deviation_of_what_is_not_finite_or_zero() -> None:
     for row in ([1.0, math.inf], [1.0, math.nan], [0.0, 0.0], [-0.0]):
         own = sums.OWN[aten.std.correction](torch.tensor(row), [0], correction=1)
         torch.testing.assert_close(own, torch.tensor(row).std(0), equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(128, 2, 128, 130), (1, 1, 2050, 2050), (8, 2, 512, 512)], ids=str)
+@pytest.mark.parametrize("places", ["a corner", "a lattice", "one pixel"])
+def test_the_variance_of_large_columns_is_right_where_few_numbers_stand_out(
+    shape: tuple[int, ...], places: str
+) -> None:
+    """Everywhere else is the same rounding error."""
+    x = torch.full(shape, 0.1)
+    step = {"a corner": 1 << 20, "a lattice": 8, "one pixel": 1 << 20}[places]
+    first = 3 if places == "one pixel" else 0
+    x[:, :, first::step, first::step] = 1071.3
+    variance, mean = sums.OWN[aten.var_mean.correction](x, [0, 2, 3], correction=1)
+    expected = torch.var_mean(x.double(), (0, 2, 3))
+    torch.testing.assert_close(variance.double(), expected[0], rtol=3e-5, atol=0.0)
+    torch.testing.assert_close(mean.double(), expected[1], rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, -3e6])
+def test_the_variance_of_columns_far_from_zero(offset: float) -> None:
+    x = torch.randn(16, 3, 4, 5, generator=torch.Generator().manual_seed(0)) + offset
+    for dims, keepdim in (([0, 2, 3], True), ([0], False), ([-1, 0], False)):
+        own = sums.OWN[aten.var_mean.correction](x, dims, correction=0, keepdim=keepdim)
+        expected = torch.var_mean(x.double(), dims, correction=0, keepdim=keepdim)
+        assert own[0].shape == expected[0].shape
+        torch.testing.assert_close(own[0].double(), expected[0], rtol=1e-6, atol=0.0)
+
+
+def test_the_variance_of_nothing_and_of_a_scalar() -> None:
+    for x, dims in ((torch.zeros(0, 3), [0]), (torch.zeros(0, 3, 4, 4), [0, 2, 3]), (torch.tensor(2.0), [0])):
+        own = sums.OWN[aten.var_mean.correction](x, dims, correction=0)
+        expected = torch.var_mean(x, dims, correction=0)
+        for found, wanted in zip(own, expected, strict=True):
+            torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_no_variance_is_negative() -> None:
+    """However sums are rounded."""
+    total, squares = torch.tensor([[3.0, 3.0], [3.0 - 1e-12, 4.0]], dtype=torch.float64)
+    spread = sums._spread(torch.ones(3, 2), [0], total, squares, 0.0)  # pyright: ignore[reportPrivateUsage]
+    torch.testing.assert_close(spread, torch.tensor([0.0, 1 / 3]), rtol=1e-6, atol=0.0)

@@ -1,6 +1,8 @@
 """Which computations are fused into one kernel, and the cost of a kernel.
 
 * graph: `@step` as a graph of computations and views
+* inlined: casts and movements that every reader computes itself
+* contractions: sums of products
 * cost: floating-point operations and bytes of a kernel
 * casts: operations that only cast elements
 * cheap: operations that cost less than reading their result

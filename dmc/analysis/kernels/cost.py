@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir, linalg
+from dmc.analysis.kernels.contractions import is_contraction
 from dmc.analysis.kernels.graph import Graph
 from dmc.dialect.plan import element_bytes, type_bytes
-from dmc.walk import loop_kinds, walk
+from dmc.walk import walk
 
-REDUCTION = "reduction"
 _SLICES = ("tensor.extract_slice", "dm.all_slice")
-_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.vecmat", "linalg.matvec", "linalg.dot")
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,6 @@ def loop_sizes(op: ir.Operation) -> list[int]:
             if isinstance(place, ir.AffineDimExpr):
                 sizes[place.position] = size
     return sizes
-
-
-def is_contraction(op: ir.Operation) -> bool:
-    """Whether an operation is a sum of products of its inputs: a matrix product or a convolution."""
-    if op.name in _PRODUCTS or op.name.startswith(("linalg.conv", "linalg.depthwise_conv")):
-        return True
-    if op.name != "linalg.generic" or len(op.operands) != 3:
-        return False
-    if REDUCTION not in loop_kinds(op):
-        return False
-    names = [view.operation.name for view in op.regions[0].blocks[0].operations]
-    return "arith.mulf" in names and "arith.addf" in names
 
 
 def traffic(graph: Graph, body: Sequence[int], inputs: Iterable[ir.Value], outputs: Iterable[ir.Value]) -> int:

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.kernels.casts import WIDEN, is_cast
+from dmc.analysis.kernels.inlined import Inlined
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
@@ -20,14 +20,13 @@ class Kind(Enum):
 
     CONSTANT = auto()  # constants, and elementwise computations on them: rematerialised in every kernel
     SCALAR = auto()  # computes scalars: part of the kernels that read them
-    INLINED = auto()  # a transposition or cast of a product's operand: part of each product
+    INLINED = auto()  # a cast or movement of elements that is part of each kernel that reads it (`Inlined`)
     VIEW = auto()  # its result aliases its operand
     COMPUTE = auto()
     MOVEMENT = auto()  # stays in the step: collectives, each rank's contiguous slice, kernels of whole composites
     BARRIER = auto()  # separates the producer and the readers of a value
 
 
-_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 _ALL_SLICE, _FILL = dm.AllSliceOp.OPERATION_NAME, "linalg.fill"
 
 
@@ -71,11 +70,15 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
         reads.append(tuple(outer_reads(op)))
         kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
         made_by.update(dict.fromkeys(op.results, number))
-    inlined: set[ir.Operation] = set()
+    inlined = Inlined(own)
     for number, op in reversed(list(enumerate(ops))):
-        if kinds[number] is Kind.COMPUTE and _is_for_products(op, inlined, own):
+        if kinds[number] is Kind.COMPUTE and inlined.takes(op):
             kinds[number] = Kind.INLINED
-            inlined.add(op)
+    # A view of what is not in memory is none.
+    for number, op in enumerate(ops):
+        source = made_by.get(op.operands[0]) if kinds[number] is Kind.VIEW else None
+        if source is not None and kinds[source] is Kind.INLINED:
+            kinds[number] = Kind.INLINED
     return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
 
 
@@ -109,23 +112,3 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR
     return Kind.VIEW if is_view(op) else Kind.COMPUTE
-
-
-def _is_for_products(op: ir.Operation, inlined: set[ir.Operation], own: bool) -> bool:
-    """Whether all its readers are matrix products or convolutions, or part of these, which can read its operand
-    instead."""
-    if op.name != "linalg.transpose" and not is_cast(op, WIDEN):
-        return False
-    order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else None
-    products = _PRODUCTS if order in (None, [0, 2, 1]) else _PRODUCTS[:1]
-    if own and order == [1, 0, 2, 3]:
-        # Whose rows stay rows.
-        products = ("linalg.conv_2d_nchw_fchw",)
-    # A matrix that is cast on its way can only be a factor of `linalg.matmul`.
-    is_through = own and (order in (None, [0, 2, 1]) or len(op.results[0].type.shape) == 2)
-    through = inlined if is_through else set[ir.Operation]()
-    uses = list(op.results[0].uses)
-    return bool(uses) and all(
-        (use.owner.operation.name in products and use.operand_number < 2) or use.owner.operation in through
-        for use in uses
-    )

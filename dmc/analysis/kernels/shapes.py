@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir, linalg
-from dmc.analysis.kernels.cost import REDUCTION, is_contraction, loop_sizes
+from dmc.analysis.kernels.contractions import REDUCTION, is_contraction
+from dmc.analysis.kernels.cost import loop_sizes
 from dmc.walk import loop_kinds
 
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")

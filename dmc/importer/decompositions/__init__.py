@@ -2,6 +2,7 @@
 
 * decompositions: the table
 * constants: constant tensors
+* slices: small slices of converted tensors
 * borrowed: PyTorch's own
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate

@@ -38,7 +38,7 @@ def generate(body: Any) -> Generated:
     roots = [Root(*each) for each in zip(terminator.operation.operands, results(*range(len(made))), strict=True)]
     recipes: list[Recipe] = []
     labels: dict[Recipe, str] = {}
-    before: list[Any] = []
+    before: list[tuple[Any, ...]] = []
     choices = 1
     while len(recipes) < choices:
         plan = Plan(name, dict(memory), roots, len(recipes))
@@ -46,9 +46,9 @@ def generate(body: Any) -> Generated:
             recipes.append(plan.run(before))
             labels.setdefault(recipes[-1], plan.label)
         except Unbound as error:
-            if error.value in before:
+            if any(value in values for values in before for value in error.values):
                 raise Declined("a value that is not available where it is read, though computed before") from error
-            before.append(error.value)
+            before.append(error.values)
             recipes.clear()
             labels.clear()
             continue

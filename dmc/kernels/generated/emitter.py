@@ -19,11 +19,11 @@ _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.subi", "
 
 
 class Unbound(Exception):
-    """A reduction or a product is read where it is not available: another launch must compute it first."""
+    """Reductions or products are read where they are not available: another launch must compute them first, at once."""
 
-    def __init__(self, value: Any) -> None:
-        super().__init__(str(value))
-        self.value = value
+    def __init__(self, *values: Any) -> None:
+        super().__init__(", ".join(map(str, values)))
+        self.values = values
 
 
 class Emitter:

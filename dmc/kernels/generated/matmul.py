@@ -14,6 +14,7 @@ from dmc.kernels.generated.pieces import TRITON, Piece, pieces_of, store
 from dmc.kernels.generated.pointwise import flat
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import finished
+from dmc.kernels.generated.steps import accumulate
 from dmc.kernels.generated.tiles import Tiles
 from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
 from dmc.kernels.implementation import Candidate
@@ -132,6 +133,9 @@ def _programs(launch: Launch, tiles: Tiles) -> tuple[Index, Index, Index, Index]
 
 def _accumulate(launch: Launch, tiles: Tiles, total: str, batch: Index, split: Index) -> None:
     """The loop along the depth."""
+    if tiles.corners is not None:
+        accumulate(launch, tiles.corners, total, split, tiles.splits)
+        return
     product, writer = tiles.product, launch.writer
     row, column = variable("row", product.size("rows")), variable("column", product.size("columns"))
     depth = product.size("depth")

@@ -68,7 +68,7 @@ def store(
 ) -> None:
     """Emits a piece of a root and stores it at the next `flush`, by a line like `text`."""
     rows, columns = tiles.product.size("rows"), tiles.product.size("columns")
-    is_matrix = tiles.matrices is not None and number == row * columns + piece.place
+    is_matrix = tiles.is_copied and number == row * columns + piece.place
     if not is_matrix or not is_stored_in_tiles(root, columns):
         launch.root(root, number)
         return

@@ -13,6 +13,7 @@ from typing import Any
 
 from dmc.kernels.generated import matmul, ping_pong, pointwise, rows, split, turned
 from dmc.kernels.generated import tiles as tiling
+from dmc.kernels.generated.convolutions import convolution_candidates
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
@@ -47,11 +48,11 @@ class Plan:
         """What was chosen."""
         return "; ".join(dict.fromkeys(map(str, self.chosen))) or "the only one"
 
-    def run(self, before: Sequence[Any]) -> Recipe:
-        """Computes the values `before`, in order, then the results. Raises Unbound for another that must be computed
-        before."""
-        for value in before:
-            self._make_before(value)
+    def run(self, before: Sequence[Sequence[Any]]) -> Recipe:
+        """Computes the values `before`, in order, several at once, then the results. Raises Unbound for others that
+        must be computed before."""
+        for values in before:
+            self._make_before(values)
         self._make([root for root in self.results if self.memory.get(root.value) != root.buffer])
         return Recipe(tuple(self.calls), tuple(self.scratch), in_place=self._in_place())
 
@@ -69,12 +70,15 @@ class Plan:
         self.launches.append(launch)
         self.calls.append(call)
 
-    def _make_before(self, value: Any) -> None:
-        buffer = next((root.buffer for root in self.results if root.value == value), None)
-        if buffer is None:
-            buffer = self._scratch(str(value.type.element_type), tuple(value.type.shape))
-        self._make([Root(value, buffer)])
-        self.memory[value] = buffer
+    def _make_before(self, values: Sequence[Any]) -> None:
+        roots: list[Root] = []
+        for value in values:
+            buffer = next((root.buffer for root in self.results if root.value == value), None)
+            if buffer is None:
+                buffer = self._scratch(str(value.type.element_type), tuple(value.type.shape))
+            roots.append(Root(value, buffer))
+        self._make(roots)
+        self.memory.update((root.value, root.buffer) for root in roots)
 
     def _scratch(self, dtype: str, shape: tuple[int, ...]) -> Buffer:
         self.scratch.append(TensorType(dtype, shape))
@@ -142,14 +146,14 @@ class Plan:
 
     def _split(self, reductions: Sequence[Reduction], roots: Sequence[Root]) -> None:
         loops = reductions[0].loops
-        for each in reductions:
-            if heavy_values(reads(each.value), self.memory):
-                raise Unbound(reductions[0].value)
+        ready = [each.value for each in reductions if not heavy_values(reads(each.value), self.memory)]
+        if len(ready) < len(reductions):
+            raise Unbound(*ready)
         fitting = self._after(roots, (loops.kept, loops.kept * loops.depth), reductions[0].value)
         elements = [root for root in fitting if math.prod(root.shape) != loops.kept]
         if heavy_values([root.value for root in elements], self.memory):
-            raise Unbound(reductions[0].value)
-        chosen = self._choose(split.OF_RESULTS if elements else split.CANDIDATES)
+            raise Unbound(*ready)
+        chosen = self._choose(split.candidates(loops, elements))
         share = split.Sharing.of(loops, chosen)
         wanted = [root for root in fitting if root not in elements]
         launch = self._launch(f"{self.name}: {loops.kept} results of {loops.depth} each, by {share.splits} programs.")
@@ -171,8 +175,10 @@ class Plan:
         fitting = self._after(roots, (math.prod(value.type.shape),), value)
         matrices = tiling.matrices_of(product, self.memory)
         candidates = tiling.candidates(product, _is_narrow(product), matrices is not None)
+        if not any(each["copied"] for each in candidates):
+            candidates = (*convolution_candidates(product, self.memory), *candidates)
         chosen = self._choose(candidates)
-        tiles = tiling.Tiles.of(product, chosen, matrices)
+        tiles = tiling.Tiles.of(product, chosen, matrices).at_corners(chosen, self.memory)
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
         title = f"{self.name}: a product, {sizes} (batches × rows × columns × depth)."
         if tiles.groups > 1:
@@ -193,17 +199,24 @@ class Plan:
             self._done(launch, self._with_plain(call, tiles, roots, chosen, title))
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
-        self._done(launch, matmul.multiply(launch, tiles, (), part, chosen))
+        call = matmul.multiply(launch, tiles, (), part, chosen)
+        self._done(launch, self._with_plain(call, tiles, (), chosen, title, part))
         last = self._launch(f"{self.name}: the sum of {tiles.splits} partial products.")
         self._done(last, matmul.add_up(last, tiles, roots, part))
 
     def _with_plain(
-        self, call: Call, tiles: tiling.Tiles, roots: Sequence[Root], chosen: Candidate, title: str
+        self,
+        call: Call,
+        tiles: tiling.Tiles,
+        roots: Sequence[Root],
+        chosen: Candidate,
+        title: str,
+        part: Buffer | None = None,
     ) -> Call:
         """The call, with what takes its place where a buffer is not aligned."""
         if not call.views:
             return call
-        return replace(call, plain=matmul.multiply(self._launch(title), tiles.by_threads(), roots, None, chosen))
+        return replace(call, plain=matmul.multiply(self._launch(title), tiles.by_threads(), roots, part, chosen))
 
 
 def _is_narrow(product: Product) -> bool:

@@ -17,18 +17,33 @@ from dmc.kernels.generated.value import Value
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Buffer, Call
 
-CANDIDATES = (
+_CANDIDATES = (
     candidate(tile=4096, kept=64, programs=528, warps=4),
     candidate(tile=4096, kept=128, programs=1056, warps=8),
     candidate(tile=2048, kept=32, programs=528, warps=4),
 )
 # Where what is summed is a result, too, and so is written.
-OF_RESULTS = (
+_OF_RESULTS = (
     candidate(tile=2048, kept=128, programs=2112, warps=4),
     candidate(tile=4096, kept=128, programs=528, warps=4),
     candidate(tile=4096, kept=128, programs=1056, warps=8),
 )
+# Where there are so many results that no sum is shared: threads add up columns of their own.
+_OF_MANY = (
+    candidate(tile=2048, kept=256, programs=528, warps=4),
+    candidate(tile=4096, kept=512, programs=528, warps=4),
+    candidate(tile=1024, kept=256, programs=528, warps=4),
+)
+_MANY, _DEEP = 1 << 16, 32
 _LANES = 16
+
+
+def candidates(loops: Loops, elements: Sequence[Root]) -> tuple[Candidate, ...]:
+    """The ways to share these loops, the most promising first. elements: roots computed per element in addition."""
+    if elements:
+        return _OF_RESULTS
+    is_many = not loops.is_by_rows and loops.kept >= _MANY and loops.depth >= _DEEP
+    return (*_OF_MANY, *_CANDIDATES) if is_many else _CANDIDATES
 
 
 @dataclass(frozen=True)

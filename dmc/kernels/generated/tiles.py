@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dmc.kernels.generated.corners import Corners
 from dmc.kernels.generated.launch import power_of_two
 from dmc.kernels.generated.matrices import Matrix
 from dmc.kernels.generated.products import Product
@@ -23,9 +24,9 @@ _MOST_AT_ONCE = 64
 class Tiles:
     """The tiling of a product: tiles of rows × columns, `inner` of the depth at a time, `splits` parts of the depth.
 
-    matrices: its factors, if the copy engine transfers their tiles. resident: how many programs a processor has for as
-    long as there are tiles (a persistent kernel), each prefetching its next; 0: each program computes one tile.
-    groups: how many groups of warps compute a tile each, in turn.
+    matrices: its factors, if the copy engine transfers their tiles; corners: those of a convolution. resident: how many
+    programs a processor has for as long as there are tiles (a persistent kernel), each prefetching its next; 0: each
+    program computes one tile. groups: how many groups of warps compute a tile each, in turn.
     """
 
     product: Product
@@ -36,6 +37,7 @@ class Tiles:
     matrices: tuple[Matrix, Matrix] | None = None
     resident: int = 0
     groups: int = 1
+    corners: Corners | None = None
 
     @staticmethod
     def of(product: Product, chosen: Candidate, matrices: tuple[Matrix, Matrix] | None) -> Tiles:
@@ -48,6 +50,11 @@ class Tiles:
         matrices = matrices if chosen["copied"] else None
         splits = -(-steps // per_split)
         return Tiles(product, rows, columns, inner, splits, matrices, chosen["resident"], chosen.get("groups", 1))
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the copy engine transfers tiles of the factors."""
+        return self.matrices is not None or self.corners is not None
 
     def count(self, kind: str) -> int:
         """The number of tiles along the rows or columns."""
@@ -68,9 +75,15 @@ class Tiles:
         """The number of programs."""
         return min(self.total, _PROCESSORS * self.resident) if self.resident else self.total
 
+    def at_corners(self, chosen: Candidate, memory: dict[Any, Buffer]) -> Tiles:
+        """The same tiles, whose corners move if a candidate copies what is not a plain matrix."""
+        if not chosen["copied"] or self.matrices is not None:
+            return self
+        return replace(self, corners=Corners.of(self.product, memory, self.rows, self.columns, self.inner))
+
     def by_threads(self) -> Tiles:
         """The same tiles, loaded by threads."""
-        return replace(self, matrices=None, resident=0, groups=1)
+        return replace(self, matrices=None, corners=None, resident=0, groups=1)
 
 
 def matrices_of(product: Product, memory: dict[Any, Buffer]) -> tuple[Matrix, Matrix] | None:

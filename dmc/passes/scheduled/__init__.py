@@ -1,14 +1,6 @@
 """Form placed → form scheduled: kernels, asynchronous movements, and the order of both.
 
-* absorb_casts: composites read and write narrow tensors directly
-* inline_composites: composites become their decompositions
-* chunk_head: logits exist for a part of their rows at a time
-* pad_classes: a loss's classes are padded, so that products around it are aligned
-* merge_products: products with a common factor become one
-* unroll_loops: loops are unrolled
-* drop_empty: empty tensors leave the dataflow
-* flatten_collectives: collectives act on dimension 0, so that pieces are contiguous
-* recompute: cheap values are rematerialised by the backward pass, and by each reader
+* tensors: what is computed, before it becomes kernels
 * form_kernels: all computation becomes kernels
 * copy_ports: copies between host and device
 * async_: movements become start and wait

@@ -10,6 +10,7 @@
 * local_ops: attributes of operations and types of functions, for one rank's part
 * splats: splats in other shapes
 * reshapes: builders of reshapes
+* loops: builders of `linalg.generic`, and copies on other operands
 * slices: builders of slices and concatenations
 * second_copies: second copies of values, for some of their readers
 * report: tables on stderr

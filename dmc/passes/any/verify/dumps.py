@@ -8,11 +8,11 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
 from dmc.errors import DmcError
 from dmc.passes.base import run_passes
-from dmc.passes.scheduled.absorb_casts import AbsorbCasts
-from dmc.passes.scheduled.chunk_head import ChunkHead
-from dmc.passes.scheduled.inline_composites import InlineComposites
-from dmc.passes.scheduled.merge_products import MergeProducts
-from dmc.passes.scheduled.pad_classes import PadClasses
+from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
+from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
+from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
+from dmc.passes.scheduled.tensors.merge_products import MergeProducts
+from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import func, ir, tensor
 from dmc.analysis.commands.jobs import KIND
+from dmc.analysis.kernels.contractions import is_convolution
 from dmc.analysis.kernels.cost import Work, dominant
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.passes.scheduled.form_kernels.generics import copy_with, merge_generics
+from dmc.passes.scheduled.form_kernels.generics import merge_generics
 from dmc.passes.scheduled.form_kernels.outline import Outline
+from dmc.passes.shared.loops import copy_with
 from dmc.step_function import functions, symbol
 from dmc.walk import walk
 
@@ -131,8 +133,7 @@ def stem(graph: Graph, outline: Outline, main: Work) -> str:
     """The name of a kernel, by what dominates it."""
     names = {inner.name for i in outline.members for inner in walk(graph.ops[i])}
     if main.kind == "matmul":
-        is_convolution = any("conv" in name for name in names)
-        return "convolution" if is_convolution else "matmul"
+        return "convolution" if any(is_convolution(graph.ops[i]) for i in outline.members) else "matmul"
     if main.kind == "reduction":
         if "math.exp" in names:
             return "softmax"

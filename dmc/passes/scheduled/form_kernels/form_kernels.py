@@ -14,11 +14,11 @@ from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
-from dmc.passes.scheduled.form_kernels.generics import copy_with
 from dmc.passes.scheduled.form_kernels.outline import Outline, outline
 from dmc.passes.scheduled.form_kernels.report import print_reasons
 from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
 from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
+from dmc.passes.shared.loops import copy_with
 from dmc.step_function import find_step
 from dmc.target import targets
 

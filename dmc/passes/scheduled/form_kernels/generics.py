@@ -8,8 +8,9 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.passes.shared.loops import copy_with
 from dmc.passes.shared.unread import erase_unread
-from dmc.walk import is_parallel, reads, walk
+from dmc.walk import is_parallel, reads
 
 _GENERIC = "linalg.generic"
 
@@ -169,17 +170,6 @@ def _elements(
     for argument, result in zip(arguments[count:], op.results, strict=True):
         values[argument] = at_output.get(result, argument)
     return values
-
-
-def copy_with(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
-    """Copies `op` to the insertion point, mapping its operands by `values`, and adds its results to `values`."""
-    copy = op.clone()
-    for inner in walk(copy):
-        for i, operand in enumerate(inner.operands):
-            if operand in values:
-                inner.operands[i] = values[operand]
-    values.update(zip(op.results, copy.results, strict=True))
-    return copy
 
 
 def _maps(op: ir.Operation) -> list[ir.AffineMap]:

@@ -14,7 +14,7 @@ from dmc.analysis.storage.pieces import RESHAPES, is_view
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.kernels.implementation import implementation_of
 from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
-from dmc.passes.scheduled.form_kernels.generics import copy_with
+from dmc.passes.shared.loops import copy_with
 
 TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 

@@ -1,0 +1,15 @@
+"""dm-recompute.
+
+* recompute: the pass
+* step: forward and backward pass, and what the one leaves to the other
+* regions: values that can be made again from others, apart from those of other regions
+* flow: a minimum cut of a network
+* cut: what of a region is kept, and what making the rest again costs
+* rewrite: values made again in the backward pass
+* readers: values made again by each reader
+* report: what `reasons` prints
+"""
+
+from dmc.passes.scheduled.tensors.recompute.recompute import Recompute
+
+__all__ = ["Recompute"]
