@@ -93,6 +93,12 @@ def _own_statistics(x: torch.Tensor) -> torch.Tensor:
     return nn.functional.batch_norm(x, x.detach()[0], torch.ones(FEATURES), training=True)
 
 
+def _statistics_read_before(x: torch.Tensor) -> torch.Tensor:
+    mean, variance = torch.zeros(FEATURES), torch.ones(FEATURES)
+    scaled = x * mean.view(1, FEATURES)
+    return scaled + nn.functional.batch_norm(x, mean, variance, training=True)
+
+
 def _row_of_an_expansion(x: torch.Tensor) -> torch.Tensor:
     rows = x[0].expand(4, FEATURES)
     return rows[1].mul_(2.0)
@@ -150,6 +156,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "hardly-kept": (_hardly_kept, r"drops with probability 0\.999999, which rounds to 1 in"),
     "rarely-kept": (_rarely_kept, r"drops with probability 0\.9999, which rounds to 0\.999893"),
     "own-statistics": (_own_statistics, "its own running statistics"),
+    "statistics-read-before": (_statistics_read_before, "running statistics that an earlier operation reads"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.fx import traceback
 
 import dmc
 from dmc.importer.forward.precision import Precision
@@ -32,3 +33,4 @@ def test_no_graph_fails() -> None:
     for stage in (stages.exported, stages.patterns, stages.rules, stages.decomposed):
         assert stage().differences == []
     assert graph_places.of_decomposition(stages.graphs, stages.tolerance) == ""
+    assert not traceback.current_meta, "what is traced next would inherit these origins"

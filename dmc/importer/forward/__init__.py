@@ -6,6 +6,7 @@
 * memory_layout: results have eager's strides
 * narrow_integers: 8 and 16 bits, computed with 32
 * complex_numbers: as pairs
+* statistics: that normalisations change
 * precision: the type in which each operation runs
 * expansion: expansions that repeat nothing, as views
 * random_numbers: of each place that draws

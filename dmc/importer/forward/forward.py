@@ -21,6 +21,7 @@ from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.registry import rule_of
 from dmc.importer.forward.rules import DECLINE, refuse_randomness
+from dmc.importer.forward.statistics import check_statistics, read_by_gradients
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, untraceable
 from dmc.importer.torch_internals import (
     ENTER_VMAP,
@@ -28,7 +29,6 @@ from dmc.importer.torch_internals import (
     is_written,
     makes_tensors,
     may_write,
-    storage_key,
     updates_statistics,
 )
 
@@ -45,6 +45,7 @@ class Setting:
     calls: tuple[PythonCall, ...]
     read_only: Mapping[str, Tensor]
     conditions: list[Any] = field(default_factory=list[Any])
+    read: set[int] = field(default_factory=set[int])
 
 
 class Forward(fx.Interpreter):
@@ -61,7 +62,9 @@ class Forward(fx.Interpreter):
         """The result of one operation; its backward operations inherit its origin."""
         try:
             self.expected = n.meta.get("val")
+            operands = pytree.tree_leaves([self.env[each] for each in n.all_input_nodes])
             result = super().run_node(n)
+            self._note_reads(n, operands, result)
             result = self._laid_out(n, result)
             if n.op == "call_function" and may_write(n):
                 _check_not_written(self.setting.read_only)
@@ -78,6 +81,10 @@ class Forward(fx.Interpreter):
             raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
         _mark_backward(n, pytree.tree_leaves(result))
         return result
+
+    def _note_reads(self, n: fx.Node, operands: Iterable[Any], result: Any) -> None:
+        if n.op == "call_function":
+            self.setting.read.update(read_by_gradients(n, operands, pytree.tree_leaves(result)))
 
     def _laid_out(self, n: fx.Node, result: Any) -> Any:
         """A result that lies in memory as eager's, and is a copy where eager's is."""
@@ -116,7 +123,7 @@ class Forward(fx.Interpreter):
         if self.mixed:
             args, kwargs = autocast(target, args, kwargs)
         if updates_statistics(target):
-            _check_statistics_apart(*args[:6])
+            check_statistics(target, args, self.setting.read)
         wide = computed_wide(target, args, kwargs, self.expected)
         if wide is not NotImplemented:
             return wide
@@ -163,20 +170,10 @@ def _check_not_written(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _check_statistics_apart(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool) -> None:
-    """Eager writes running statistics while it still reads what it normalises: in which order depends on its code."""
-    written = [each for each in (mean, variance) if each is not None and training]
-    if storage_key(x) in map(storage_key, written):
-        raise ImportFailure(
-            None,
-            "normalises its own running statistics, which it changes meanwhile",
-            hint="normalise a copy (.clone())",
-        )
-
-
 def _mark_backward(node: fx.Node, results: Iterable[Any]) -> None:
-    """Lets the backward operations of `node` inherit its origin."""
-    meta = node.meta.get("custom")
+    """Lets the backward operations of `node` inherit its origin, while a graph is recorded."""
+    # Elsewhere nothing would restore what the hooks set: the next graph would inherit it.
+    meta = node.meta.get("custom") if traceback.has_preserved_node_meta() else None
     if meta and origin.META_KEY in meta:
         meta = {**meta, origin.META_KEY: replace(meta[origin.META_KEY], part="backward")}
     for result in results:
