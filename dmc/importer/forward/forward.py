@@ -38,14 +38,14 @@ higher_order = torch.ops.higher_order
 @dataclass(frozen=True)
 class Setting:
     """What a run needs besides its tensors. read_only: tensors by name that the graph must not write. conditions:
-    what the graph asserts; it adds to them.
+    what the graph asserts; it adds to them. read: by memory, what gradients may read; it adds to that as well.
     """
 
     random: Randomness
     calls: tuple[PythonCall, ...]
     read_only: Mapping[str, Tensor]
     conditions: list[Any] = field(default_factory=list[Any])
-    read: set[int] = field(default_factory=set[int])
+    read: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
 
 
 class Forward(fx.Interpreter):

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from dmc.errors import ImportFailure
-from dmc.importer.torch_internals import storage_key, updates_statistics
+from dmc.importer.torch_internals import regions, storage_key, updates_statistics
 
 
 def check_statistics(target: Any, args: Sequence[Any], read: Container[int]) -> None:
@@ -36,9 +36,12 @@ def check_statistics(target: Any, args: Sequence[Any], read: Container[int]) -> 
         )
 
 
-def read_by_gradients(node: fx.Node, operands: Iterable[Any], results: Iterable[Any]) -> set[int]:
-    """The memory that the gradient of an operation may read; none of a normalisation that changes its statistics."""
+def read_by_gradients(node: fx.Node, operands: Iterable[Any], results: Iterable[Any]) -> dict[int, Tensor]:
+    """What the gradient of an operation may read, by memory; none of a normalisation that changes its statistics.
+
+    Operations of a region note themselves what they read. The tensors are kept, so that no other takes their memory.
+    """
     changes = updates_statistics(node.target) and node.args[5]
-    if changes or not any(isinstance(each, Tensor) and each.requires_grad for each in results):
-        return set()
-    return {storage_key(each) for each in operands if isinstance(each, Tensor)}
+    if changes or regions(node) or not any(isinstance(each, Tensor) and each.requires_grad for each in results):
+        return {}
+    return {storage_key(each): each for each in operands if isinstance(each, Tensor)}
