@@ -11,10 +11,13 @@ from torch import nn
 
 import dmc
 from dmc import dialect as dm
+from dmc import pipeline
 from dmc._mlir import ir
+from dmc.analysis.dataflow.recorder import SCHEDULED
 from dmc.api import compile_artifact
 from dmc.dialect.plan import bounds
 from dmc.errors import ProofError
+from dmc.passes.any.verify.dumps import RECOMPUTED
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.walk import walk
@@ -26,6 +29,18 @@ def _compile(folder: Path) -> Any:
     optimizer = dmc.optim.SGD(lr=0.1, momentum=0.9)
     model, loss = nn.Linear(8, 8), nn.functional.mse_loss
     return compile_artifact(model, loss=loss, optimizer=optimizer, example=example, dump_dir=folder)
+
+
+class Images(nn.Module):
+    """Convolutions of as many images and channels as are laid out anew on CUDA."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[n, 16, 6, 6] → f32[n, 16]"""
+        return self.second(torch.relu(self.first(x))).mean((2, 3))
 
 
 def _swap_operands(planned: ir.Module) -> None:
@@ -66,3 +81,18 @@ def test_a_plan_that_mistakes_values_is_not_compiled(tmp_path: Path, monkeypatch
     with pytest.raises(ProofError, match=r"rank 0, lane compute, command \d+, launch of @") as caught:
         _compile(tmp_path)
     assert caught.value.property == "V11" and "stage planned" in str(caught.value)
+
+
+def test_images_that_are_laid_out_anew_are_proven_again_from_dumps(tmp_path: Path, context: Any) -> None:
+    example = (torch.randn(16, 16, 6, 6), torch.randn(16, 16))
+    options: Any = {"optimizer": dmc.optim.SGD(lr=0.1), "example": example, "precision": "bf16-mixed"}
+    compile_artifact(Images(), loss=nn.functional.mse_loss, target="cuda", dump_dir=tmp_path, **options)
+    (path,) = tmp_path.glob("*-planned.mlir")
+    run_passes(ir.Module.parse(path.read_text()), parse_pipeline(f"dm-verify{{dumps={tmp_path}}}"))
+
+
+def test_what_is_recomputed_from_dumps_is_what_the_pipeline_runs() -> None:
+    passes = next(stage.passes for stage in pipeline.STAGES if stage.form.name == SCHEDULED)
+    again = [element for some in RECOMPUTED.values() for element in some]
+    assert list(map(str, again)) == list(map(str, passes[: len(again)]))
+    assert {str(some[-1]): point for point, some in RECOMPUTED.items()} == pipeline.WITNESSED

@@ -7,14 +7,21 @@ from pathlib import Path
 from dmc._mlir import ir
 from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
 from dmc.errors import DmcError
-from dmc.passes.base import run_passes
+from dmc.passes.base import Element, run_passes
 from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
+from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
 from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
 from dmc.passes.scheduled.tensors.merge_products import MergeProducts
 from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow
+
+# What leads from form placed to each point, as in the pipeline.
+RECOMPUTED: dict[str, tuple[Element, ...]] = {
+    OPENED: (AbsorbCasts(), InlineComposites()),
+    SIMPLIFIED: ("canonicalize", ChunkHead(), PadClasses(), "cse", MergeProducts(), ChannelsLast()),
+}
 
 
 def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
@@ -26,10 +33,9 @@ def dataflow_of_dumps(folder: Path, planned: ir.Module, job: Job) -> Dataflow:
     recorder = Recorder()
     placed = _parse(folder, PLACED, planned)
     recorder.see(PLACED, placed)
-    run_passes(placed, [AbsorbCasts(), InlineComposites()])
-    recorder.see(OPENED, placed)
-    run_passes(placed, ["canonicalize", ChunkHead(), PadClasses(), "cse", MergeProducts()])
-    recorder.see(SIMPLIFIED, placed)
+    for point, passes in RECOMPUTED.items():
+        run_passes(placed, passes)
+        recorder.see(point, placed)
     recorder.see(SCHEDULED, _parse(folder, SCHEDULED, planned))
     return recorder.dataflow(planned, job)
 
