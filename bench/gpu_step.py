@@ -70,7 +70,7 @@ def main() -> int:
     cases = [(m, p) for m in options.models for p in options.dropout or sorted({MODELS[m].dropout, 0.0})]
     if options.mode == "prepare":
         for case in cases:
-            prepare(*case, options.directory, options.tuning)
+            prepare(*case, options.directory, options.machine, options.tuning)
         return 0
     if options.mode == "case":
         results = run(*cases[0], options.systems, options.directory)
@@ -90,6 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--systems", nargs="+", choices=("dmc", *SYSTEMS), default=("dmc", *SYSTEMS))
     parser.add_argument("--dropout", nargs="+", type=float, help="by default as each model is trained, and none")
+    parser.add_argument("--machine", default="h200", help="of `prepare`: for which machine steps are planned")
     parser.add_argument("--tuning", type=Path, help="of `prepare`: a table of dmc tune")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
@@ -109,7 +110,7 @@ def _side_by_side(cases: Sequence[tuple[str, float]], options: argparse.Namespac
     return [json.loads(part.read_text()) if part.exists() else [] for part in parts]
 
 
-def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) -> None:
+def prepare(model: str, dropout: float, directory: Path, machine: str, tuning: Path | None) -> None:
     """Compiles a model and the candidates for its kernels, and prints how long that took and how large they are."""
     import dmc
     from dmc.api import compile_artifact
@@ -123,6 +124,7 @@ def prepare(model: str, dropout: float, directory: Path, tuning: Path | None) ->
         example=MODELS[model].batch(0),
         precision="bf16-mixed",
         target="cuda",
+        machine=machine,
         tuning=tuning,
         verify=False,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from pathlib import Path
 
 import dmc.kernels
 from dmc._mlir import ir
-from dmc.analysis.requests.settings import tuning_of
+from dmc.analysis.requests.settings import machine_of, tuning_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
+from dmc.machine import machine
 from dmc.program.tuning import Table
 from dmc.target import Target
 
@@ -21,8 +21,9 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
     """The code for `target` of the private functions `names` of `module`, by name.
 
     On CUDA an implementation of `dmc.kernels` takes precedence over IREE's code; of its candidates, the one measured
-    as fastest, according to the tuning table in the module and those that come with dmc. Raises DmcError, naming the
-    kernel, for a body that cannot be compiled, and ArtifactError for what is not a tuning table.
+    as fastest, according to the tuning table in the module, then that of the machine's device, then those of other
+    devices. Raises DmcError, naming the kernel, for a body that cannot be compiled, and ArtifactError for what is not a
+    tuning table.
     """
     names = list(dict.fromkeys(names))
     if not target.has_kernels:
@@ -37,6 +38,14 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
 
 
 def _table(module: ir.Module) -> Table:
-    """The choices that were measured: those of the user's table go before those that come with dmc."""
-    packaged = functools.reduce(Table.joined, map(Table.read, sorted(_TABLES.glob("*.json"))), Table())
-    return packaged.joined(tuning_of(module) or Table())
+    """The choices that were measured; of several for a kernel, the user's, else those on the machine's device."""
+    product = machine(machine_of(module)).device.product
+    found = Table()
+    for table in sorted(map(Table.read, sorted(_TABLES.glob("*.json"))), key=lambda each: _is_of(each, product)):
+        found = found.joined(table)
+    return found.joined(tuning_of(module) or Table())
+
+
+def _is_of(table: Table, product: str) -> bool:
+    """Whether a table was measured on a device that drivers report by names that begin with `product`."""
+    return bool(product) and table.device.startswith(product)

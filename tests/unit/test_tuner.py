@@ -227,6 +227,25 @@ def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None,
     assert isinstance(step, Product) and step.algorithm == ALGORITHM
 
 
+def test_the_table_of_the_machine_goes_before_those_of_other_devices(
+    context: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, (elements, _), (key, _) = _module("made")
+    labels = [way.label for way in ways_of(module.body.operations[0])]
+    for name, device, label in (("h100", "NVIDIA H100 80GB HBM3", labels[1]), ("h200", "NVIDIA H200", labels[0])):
+        choice = Choice(elements, "", label, dict.fromkeys(labels, 1.0))
+        Table({key: choice}, device).write(tmp_path / f"{name}.json")
+    monkeypatch.setattr("dmc.lowering.implementations._TABLES", tmp_path)
+
+    def taken(machine: str) -> str:
+        write_settings(module, "cuda", machine, 0)
+        found = code_for(module, [elements], CUDA).native[elements].taken
+        assert found is not None
+        return found.label
+
+    assert [taken(machine) for machine in ("h100", "h200", "h200x2")] == [labels[1], labels[0], labels[0]]
+
+
 PART = """
 func.func private @attention_3(%q: Q, %seed: tensor<i64>, %b: tensor<2xi64>, %h: tensor<2xi64>) -> (Q, LEVEL) {
   %y, %level = "dm.composite"(%q, %q, %q, %seed, %seed, %b, %h) {kind = "attention", decomposition = @meaning_part0,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import fx, ops
 from torch._ops import OpOverload
+from torch._subclasses import FakeTensor
 
-from dmc.importer.torch_internals import arguments_of, may_write, updates_statistics
+from dmc.importer.torch_internals import is_mutable, may_write, updates_statistics
 
 aten = ops.aten
 _VIEWS = {
@@ -23,14 +24,13 @@ _VIEWS = {
     aten.squeeze_.dims: aten.squeeze.dims,
     aten.unsqueeze_.default: aten.unsqueeze.default,
 }
-_CONVERSIONS = (aten.to.dtype, aten.to.device, aten.to.dtype_layout, aten.to.other, aten.type_as.default)
 
 
 def turn_by_views(graph: fx.GraphModule) -> None:
     """Rewrites an exported graph and its regions. State is left: it would keep its old shape."""
     graphs = [each for each in graph.modules() if isinstance(each, fx.GraphModule)]
     for node in [node for each in graphs for node in each.graph.nodes if node.target in _VIEWS]:
-        _without_conversions(node)
+        _read_past_identities(node)
     for node in (node for each in graphs for node in each.graph.nodes):
         if node.target in _VIEWS and _itself(node).op == "call_function":
             node.target = _VIEWS[node.target]
@@ -38,18 +38,25 @@ def turn_by_views(graph: fx.GraphModule) -> None:
         each.recompile()
 
 
-def _without_conversions(node: fx.Node) -> None:
-    """Takes away conversions to the type that a tensor has already, which return the tensor itself, before `node`."""
+def _read_past_identities(node: fx.Node) -> None:
+    """Takes away what returns its operand itself before `node`: conversions to the same type, dropout in eval mode …"""
     made = node.args[0]
-    while isinstance(made, fx.Node) and isinstance(made.target, OpOverload) and made.target in _CONVERSIONS:
-        first = made.args[0]
-        assert isinstance(first, fx.Node)
-        given = arguments_of(made.target, made.args, made.kwargs)
-        is_laid_out = given.get("memory_format") not in (None, torch.preserve_format)
-        if given.get("copy") or is_laid_out or first.meta["val"].dtype != made.meta["val"].dtype:
-            return
-        made.replace_all_uses_with(first)
-        made = first
+    while isinstance(made, fx.Node) and (given := _operand_given_back(made)) is not None:
+        made.replace_all_uses_with(given)
+        made = given
+
+
+def _operand_given_back(node: fx.Node) -> fx.Node | None:
+    """The operand that an operation returns as it is, found by running it on tensors without data."""
+    first = node.args[0] if node.args else None
+    if not isinstance(first, fx.Node) or not isinstance(node.target, OpOverload) or is_mutable(node.target):
+        return None
+    operand = first.meta["val"]
+    if not isinstance(operand, FakeTensor):
+        return None
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    with operand.fake_mode, torch.no_grad():
+        return first if node.target(*args, **kwargs) is operand else None
 
 
 def _itself(node: fx.Node) -> fx.Node:
