@@ -20,7 +20,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,8 @@ def main() -> int:
             prepare(*case, options.directory, options.machine, options.tuning)
         return 0
     if options.mode == "case":
-        results = run(*cases[0], options.systems, options.directory)
-        options.out.write_text(json.dumps([asdict(result) for result in results]))
+        for results in run(*cases[0], options.systems, options.directory):
+            options.out.write_text(json.dumps([asdict(result) for result in results]))
         return 0
     cases = [case for case in cases if (options.directory / case_name(*case)).with_suffix(PACKED).exists()]
     results = [result for part in _side_by_side(cases, options) for result in part]
@@ -90,6 +90,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--systems", nargs="+", choices=("dmc", *SYSTEMS), default=("dmc", *SYSTEMS))
     parser.add_argument("--dropout", nargs="+", type=float, help="by default as each model is trained, and none")
+    parser.add_argument(
+        "--limit", type=float, metavar="S", help="of `run`: for a model; systems not done by then are left out"
+    )
     parser.add_argument("--machine", default="h200", help="of `prepare`: for which machine steps are planned")
     parser.add_argument("--tuning", type=Path, help="of `prepare`: a table of dmc tune")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -97,8 +100,10 @@ def _options() -> argparse.Namespace:
 
 
 def _side_by_side(cases: Sequence[tuple[str, float]], options: argparse.Namespace) -> list[list[dict[str, Any]]]:
-    """The results of each case, measured in a process of its own; none where it failed."""
+    """The results of each case, measured in a process of its own; of one that failed, those before."""
     parts = [options.out.with_suffix(f".{case_name(*case)}.json") for case in cases]
+    for part in parts:
+        part.unlink(missing_ok=True)
     commands = [
         [
             *(sys.executable, "-m", "bench.gpu_step", "case", str(options.directory), "--out", str(part)),
@@ -106,7 +111,7 @@ def _side_by_side(cases: Sequence[tuple[str, float]], options: argparse.Namespac
         ]
         for (model, dropout), part in zip(cases, parts, strict=True)
     ]
-    run_each(commands, torch.cuda.device_count())
+    run_each(commands, torch.cuda.device_count(), options.limit)
     return [json.loads(part.read_text()) if part.exists() else [] for part in parts]
 
 
@@ -140,8 +145,8 @@ def prepare(model: str, dropout: float, directory: Path, machine: str, tuning: P
     print(f"{path.name}: {compiled:.0f} s, {tuned:.0f} s; {', '.join(sizes)}", flush=True)
 
 
-def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> list[Result]:
-    """Measures the systems one after another. One that fails is left out, and its error printed."""
+def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> Iterator[list[Result]]:
+    """Measures one system after another, with all results so far after each. One that fails prints its error."""
     batches = [dict(MODELS[model].batch(seed)) for seed in range(BATCHES)]
     results: list[Result] = []
     for system in systems:
@@ -159,8 +164,8 @@ def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> 
         print(json.dumps(asdict(result)), flush=True)
         gc.collect()
         torch.cuda.empty_cache()
-    reference = next((result.losses for result in results if result.system == "eager"), None)
-    return [_compared(result, reference) for result in results]
+        reference = next((result.losses for result in results if result.system == "eager"), None)
+        yield [_compared(result, reference) for result in results]
 
 
 def _compared(result: Result, reference: tuple[float, ...] | None) -> Result:

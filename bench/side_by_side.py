@@ -9,25 +9,26 @@ import threading
 from collections.abc import Sequence
 
 
-def run_each(commands: Sequence[Sequence[str]], gpus: int) -> list[int]:
-    """Runs every command, in this order as GPUs become free; their exit codes."""
-    waiting: queue.SimpleQueue[tuple[int, Sequence[str]]] = queue.SimpleQueue()
-    for numbered in enumerate(commands):
-        waiting.put(numbered)
-    codes = [0] * len(commands)
+def run_each(commands: Sequence[Sequence[str]], gpus: int, limit: float | None = None) -> None:
+    """Runs every command, in this order as GPUs become free, for at most `limit` seconds each."""
+    waiting: queue.SimpleQueue[Sequence[str]] = queue.SimpleQueue()
+    for command in commands:
+        waiting.put(command)
 
     def work(gpu: int) -> None:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)}
         while True:
             try:
-                number, command = waiting.get_nowait()
+                command = waiting.get_nowait()
             except queue.Empty:
                 return
-            codes[number] = subprocess.run(command, env=environment, check=False).returncode
+            try:
+                subprocess.run(command, env=environment, check=False, timeout=limit)
+            except subprocess.TimeoutExpired:
+                print(f"not done within {limit:.0f} s: {' '.join(command)}", flush=True)
 
     threads = [threading.Thread(target=work, args=(gpu,)) for gpu in range(gpus)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return codes
