@@ -55,7 +55,7 @@ class _Merging:
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
         # What dmc's own kernels fuse in other ways.
-        self.functions = {number for number in self.nodes if own and has_function(graph.ops[number])}
+        self.functions = {number for number in self.nodes if own and graph.fact(has_function, number)}
         self.groups: dict[int, Group] = {}
         self.readers: dict[ir.Value, set[int]] = {}
         self.bytes = functools.cache(_bytes)
@@ -75,7 +75,7 @@ class _Merging:
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
         reads: set[ir.Value] = set()
-        loops = loops_of(op, self.own) if is_kernel else None
+        loops = self.graph.fact(loops_of, number, self.own) if is_kernel else None
         is_product = loops is not None and loops.product
         for value, part, why in memory_reads(self.graph, number):
             reads.add(part)
