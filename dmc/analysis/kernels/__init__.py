@@ -15,5 +15,6 @@
 * clusters: merging nodes of an acyclic graph
 * waits: which movements kernels wait for
 * groups: operations that share a kernel
+* traded: the values that kernels write and read, by number
 * fusion: which are merged: greedily, by bytes saved
 """
