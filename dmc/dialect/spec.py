@@ -14,6 +14,7 @@ from dmc._mlir import ir
 from dmc.dialect.constraints import Check
 from dmc.dialect.rules import REGION_RULES, RULES, Rule, Violation
 from dmc.dialect.runs import attribute_name, join
+from dmc.memo import once
 
 Class = TypeVar("Class", bound=type)
 KINDS = ("operand", "result")
@@ -135,9 +136,9 @@ def _check_attributes(op: Any, record: OpSpec) -> None:
             if each.arity == "optional":
                 continue
             raise Violation(f"attribute '{each.name}' is missing; it must be {each.must_be.text}")
-        if not each.must_be.holds(value):
+        if not once(each.must_be.holds, value):
             raise Violation(f"attribute '{each.name}' is {value}; it must be {each.must_be.text}")
-        check_attribute(value)
+        once(check_attribute, value)
     for name in attributes:
         if name not in record.names and "." not in name:
             known = ", ".join(sorted(record.names)) or "none"
@@ -147,7 +148,7 @@ def _check_attributes(op: Any, record: OpSpec) -> None:
 def _check_values(op: Any, kind: str, fields: tuple[Field, ...], values: Sequence[ir.Value]) -> None:
     for each, group in zip(fields, groups(op, kind, fields, values), strict=True):
         for value in group:
-            if not each.must_be.holds(value.type):
+            if not once(each.must_be.holds, value.type):
                 raise Violation(f"{kind} '{each.name}' is {value.type}; it must be {each.must_be.text}")
 
 
