@@ -15,6 +15,7 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.reader import Module, Reader
 from dmc.analysis.dataflow.text import Text, attributes_text, shortened
 from dmc.analysis.kernels.cost import loop_sizes
+from dmc.memo import once
 from dmc.program.dataflow import Apply
 from dmc.walk import terminator_of
 
@@ -27,7 +28,9 @@ def read_constant(reader: Reader, op: ir.Operation) -> None:
         return
     if isinstance(value, ir.DenseElementsAttr):
         value = value.get_splat_value()
-    reader[op.results[0]] = reader.pointwise(f"arith.constant {value}", (), reader.module.size(op.results[0].type))
+    reader[op.results[0]] = reader.pointwise(
+        f"arith.constant {once(str, value)}", (), reader.module.size(op.results[0].type)
+    )
 
 
 def read_arithmetic(reader: Reader, op: ir.Operation) -> None:
@@ -63,12 +66,16 @@ def read_generic(reader: Reader, op: ir.Operation) -> None:
 
 def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], places: int) -> None:
     """An operation on scalars, over a number of iterations."""
+    attributes = attributes_text(op)
     for number, result in enumerate(op.results):
-        element = getattr(result.type, "element_type", result.type)
+        type_ = result.type
         which = f"#{number}" if number else ""
-        code = f"{op.name}{which}{attributes_text(op)}:{element}"
-        size = reader.module.size(result.type) * places
-        reader[result] = reader.pointwise(code, operands, size)
+        code = f"{op.name}{which}{attributes}:{once(_element_text, type_)}"
+        reader[result] = reader.pointwise(code, operands, reader.module.size(type_) * places)
+
+
+def _element_text(type_: ir.Type) -> str:
+    return str(getattr(type_, "element_type", type_))
 
 
 def _table(reader: Reader, tensor: ir.Value) -> int:
