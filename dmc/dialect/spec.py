@@ -47,15 +47,18 @@ class OpSpec:
     regions: tuple[str, ...] = ()
     same_types: tuple[tuple[str, ...], ...] = ()
     parents: tuple[str, ...] = ()
-    # The kinds ("operand", "result") that are one list of values of several types.
+    # The kinds ("operand", "result") of which the op says how many belong to each field.
+    segmented: tuple[str, ...] = field(init=False, default=())
+    # The kinds that are one list of values of several types.
     mixed: tuple[str, ...] = field(init=False, default=())
     # The attributes that the op may have.
     names: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        segmented = [kind for kind in KINDS if is_segmented(self.fields(kind))]
+        segmented = tuple(kind for kind in KINDS if is_segmented(self.fields(kind)))
         mixed = tuple(kind for kind in KINDS if [each.arity for each in self.fields(kind)] == ["many"])
         names = {attribute.name for attribute in self.attributes} | {attribute_name(kind) for kind in segmented}
+        object.__setattr__(self, "segmented", segmented)
         object.__setattr__(self, "mixed", mixed)
         object.__setattr__(self, "names", frozenset(names))
 
@@ -146,6 +149,8 @@ def _check_attributes(op: Any, record: OpSpec) -> None:
 
 
 def _check_values(op: Any, kind: str, fields: tuple[Field, ...], values: Sequence[ir.Value]) -> None:
+    if not fields and not len(values):
+        return
     for each, group in zip(fields, groups(op, kind, fields, values), strict=True):
         for value in group:
             if not once(each.must_be.holds, value.type):
@@ -153,7 +158,7 @@ def _check_values(op: Any, kind: str, fields: tuple[Field, ...], values: Sequenc
 
 
 def _sizes(op: Any, kind: str, fields: tuple[Field, ...], total: int) -> list[int]:
-    if is_segmented(fields):
+    if kind in op.SPEC.segmented:
         return _segment_sizes(op, kind, fields, total)
     fixed = sum(each.arity == "one" for each in fields)
     rest = total - fixed

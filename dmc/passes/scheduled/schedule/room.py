@@ -49,7 +49,7 @@ class Room:
         if end > middle:
             self._add(right, middle, high, first, end, bytes)
         one, other = self._highest[left], self._highest[right]
-        self._highest[node] = (one if one > other else other) + self._added[node]
+        self._highest[node] = (max(other, one)) + self._added[node]
 
     def _query(self, node: int, low: int, high: int, first: int, end: int) -> int:
         """The largest use in the part of a range, which is not empty, that is below a node; 0 if all is less."""
@@ -58,7 +58,7 @@ class Room:
         middle = (low + high) // 2
         left = self._query(2 * node, low, middle, first, end) if first < middle else 0
         right = self._query(2 * node + 1, middle, high, first, end) if end > middle else 0
-        return (left if left > right else right) + self._added[node]
+        return (max(right, left)) + self._added[node]
 
     def _search(
         self, node: int, low: int, high: int, first: int, end: int, limit: int, turns: tuple[int, int]
