@@ -48,8 +48,7 @@ class Room:
             self._add(left, low, middle, first, end, bytes)
         if end > middle:
             self._add(right, middle, high, first, end, bytes)
-        one, other = self._highest[left], self._highest[right]
-        self._highest[node] = (max(other, one)) + self._added[node]
+        self._highest[node] = max(self._highest[left], self._highest[right]) + self._added[node]
 
     def _query(self, node: int, low: int, high: int, first: int, end: int) -> int:
         """The largest use in the part of a range, which is not empty, that is below a node; 0 if all is less."""
@@ -58,7 +57,7 @@ class Room:
         middle = (low + high) // 2
         left = self._query(2 * node, low, middle, first, end) if first < middle else 0
         right = self._query(2 * node + 1, middle, high, first, end) if end > middle else 0
-        return (max(right, left)) + self._added[node]
+        return max(left, right) + self._added[node]
 
     def _search(
         self, node: int, low: int, high: int, first: int, end: int, limit: int, turns: tuple[int, int]
