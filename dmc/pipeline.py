@@ -12,6 +12,7 @@ from pathlib import Path
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
+from dmc.memo import remembering
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.placed.fold_collectives import FoldCollectives
@@ -130,6 +131,7 @@ def stage_names(from_form: str | None = None, to_form: str | None = None) -> tup
     return tuple(stage.form.name for stage in stages_between(from_form, to_form)[1:])
 
 
+@remembering()
 def run(
     module: ir.Module,
     from_form: str | None = None,

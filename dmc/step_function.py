@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from dmc._mlir import func, ir
 from dmc.errors import DmcError
+from dmc.memo import once
 from dmc.runtime.signature import Role
 
 NAME, ROLE = "dm.name", "dm.role"
@@ -55,12 +56,12 @@ def find_step(module: ir.Module) -> func.FuncOp:
 
 def arguments(step: func.FuncOp) -> tuple[Port, ...]:
     """The arguments; a missing name or role is empty."""
-    return _ports(step, "arg_attrs", step.type.inputs)
+    return once(_ports, step.operation.attributes.get("arg_attrs"), step.type, "inputs")
 
 
 def results(step: func.FuncOp) -> tuple[Port, ...]:
     """The results; a missing name is empty."""
-    return _ports(step, "res_attrs", step.type.results)
+    return once(_ports, step.operation.attributes.get("res_attrs"), step.type, "results")
 
 
 def mutated_state(step: func.FuncOp) -> tuple[tuple[Port, Port], ...]:
@@ -103,8 +104,8 @@ def _verify_pair(step: func.FuncOp, argument: Port, result: Port) -> None:
         )
 
 
-def _ports(step: func.FuncOp, attribute: str, port_types: Any) -> tuple[Port, ...]:
-    attributes = step.operation.attributes.get(attribute)
+def _ports(attributes: Any, type_: ir.FunctionType, which: Literal["inputs", "results"]) -> tuple[Port, ...]:
+    port_types: list[ir.Type] = getattr(type_, which)
     each = list(attributes) if attributes is not None else [{} for _ in port_types]
     return tuple(
         Port(index, _string(given, NAME), _string(given, ROLE), port_type)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dmc._mlir import ir
+from dmc.memo import once
 
 _LOOP_KIND = re.compile(r"iterator_type<(\w+)>")
 
@@ -36,8 +37,12 @@ def terminator_of(block: ir.Block) -> ir.Operation:
 
 def loop_kinds(op: ir.Operation) -> list[str]:
     """The kinds of the loops of a `linalg.generic`: "parallel" or "reduction"."""
+    return list(once(_kinds, op.attributes["iterator_types"]))
+
+
+def _kinds(iterator_types: ir.Attribute) -> tuple[str, ...]:
     # To print all of them takes as long as to print one.
-    return _LOOP_KIND.findall(str(op.attributes["iterator_types"]))
+    return tuple(_LOOP_KIND.findall(str(iterator_types)))
 
 
 def is_parallel(op: ir.Operation) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dmc._mlir import ir
 from dmc.dialect.rules import Violation
 from dmc.dialect.runs import attribute_name, lengths
-from dmc.dialect.spec import Field, OpSpec, check, check_regions, is_segmented
+from dmc.dialect.spec import OpSpec, check, check_regions
 from dmc.errors import DmcError
 
 Plain = TypeVar("Plain")
@@ -38,7 +38,9 @@ def build(
     """
     record: OpSpec = cls.SPEC  # type: ignore[attr-defined]
     present = {name: value for name, value in attributes.items() if value is not None}
-    present |= _segments("operand", record.operands, operands) | _segments("result", record.results, results)
+    for kind, values in (("operand", operands), ("result", results)):
+        if kind in record.segmented:
+            present[attribute_name(kind)] = _segments(values)
     op = ir.Operation.create(
         cls.OPERATION_NAME,  # type: ignore[attr-defined]
         operands=_flat(operands),
@@ -117,11 +119,8 @@ def array_of(convert: Callable[[Plain], ir.Attribute]) -> Callable[[Sequence[Pla
     return lambda values: ir.ArrayAttr.get([convert(value) for value in values])
 
 
-def _segments(kind: str, fields: tuple[Field, ...], values: Sequence[Any]) -> dict[str, ir.Attribute]:
-    if not is_segmented(fields):
-        return {}
-    sizes = [len(_listed(value)) for value in values]
-    return {attribute_name(kind): ir.DenseI32ArrayAttr.get(sizes)}
+def _segments(values: Sequence[Any]) -> ir.Attribute:
+    return ir.DenseI32ArrayAttr.get([len(_listed(value)) for value in values])
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from dmc.dialect.plan import bounds, check_size, element_bytes
 from dmc.dialect.rules import Violation, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols
+from dmc.memo import once
 from dmc.program import CollectiveKind
 
 KINDS = get_args(CollectiveKind)
@@ -23,7 +24,7 @@ DIRECTED = ("broadcast", "send", "recv")
 def launch_names_ranges(op: LaunchOp) -> None:
     """Each of `reads` and `writes` has two bounds."""
     for attribute in (*op.reads, *op.writes):
-        check_attribute(attribute)
+        once(check_attribute, attribute)
 
 
 @symbol_rule(LaunchOp)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.memo import once
 
 Check = Callable[[Any], bool]
 
@@ -100,4 +101,4 @@ def all_of(*checks: Check) -> Check:
 
 def array_of(check: Check) -> Check:
     """An array whose elements all satisfy `check`."""
-    return lambda value: isinstance(value, ir.ArrayAttr) and all(check(element) for element in value)
+    return lambda value: isinstance(value, ir.ArrayAttr) and all(once(check, element) for element in value)

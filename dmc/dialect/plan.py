@@ -28,6 +28,7 @@ from dmc.dialect.rules import Violation, region_rule, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols, module_rule
 from dmc.errors import DmcError
+from dmc.memo import once, remembered
 
 DECLARATIONS = (ArenaOp, LaneOp, SlotOp, BufferOp)
 COMMANDS = (LaunchOp, MoveOp, CollectiveOp, RecordOp, AwaitOp)
@@ -66,7 +67,7 @@ def byte_range(arena: str, offset: int, length: int) -> RangeAttr:
     bounds = ir.ArrayAttr.get([b.i64(offset), b.i64(length)])
     attribute = RangeAttr.get(ir.FlatSymbolRefAttr.get(arena), bounds)
     try:
-        check_attribute(attribute)
+        once(check_attribute, attribute)
     except Violation as violation:
         raise DmcError(None, str(violation)) from None
     return attribute
@@ -74,6 +75,10 @@ def byte_range(arena: str, offset: int, length: int) -> RangeAttr:
 
 def bounds(attribute: RangeAttr) -> tuple[int, int]:
     """First byte and number of bytes."""
+    return once(_bounds, attribute)
+
+
+def _bounds(attribute: RangeAttr) -> tuple[int, int]:
     first, length = (each.value for each in attribute.bounds)
     return first, length
 
@@ -218,6 +223,7 @@ def ranges_of(op: Any) -> Iterator[RangeAttr]:
         yield from op.attributes.get(name, ())
 
 
+@remembered
 def element_bytes(type_: ir.Type) -> int:
     """Bytes of one element in memory; an i1 takes one. Raises Violation on a type without a size."""
     if not isinstance(type_, ir.FloatType | ir.IntegerType):
@@ -225,6 +231,7 @@ def element_bytes(type_: ir.Type) -> int:
     return max(type_.width, 8) // 8
 
 
+@remembered
 def type_bytes(type_: ir.Type) -> int:
     """Bytes of a tensor of static shape, row-major and dense. Raises Violation on another type."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:

@@ -14,6 +14,7 @@ from dmc._mlir import ir
 from dmc.dialect.constraints import Check
 from dmc.dialect.rules import REGION_RULES, RULES, Rule, Violation
 from dmc.dialect.runs import attribute_name, join
+from dmc.memo import once
 
 Class = TypeVar("Class", bound=type)
 KINDS = ("operand", "result")
@@ -46,15 +47,18 @@ class OpSpec:
     regions: tuple[str, ...] = ()
     same_types: tuple[tuple[str, ...], ...] = ()
     parents: tuple[str, ...] = ()
-    # The kinds ("operand", "result") that are one list of values of several types.
+    # The kinds ("operand", "result") of which the op says how many belong to each field.
+    segmented: tuple[str, ...] = field(init=False, default=())
+    # The kinds that are one list of values of several types.
     mixed: tuple[str, ...] = field(init=False, default=())
     # The attributes that the op may have.
     names: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        segmented = [kind for kind in KINDS if is_segmented(self.fields(kind))]
+        segmented = tuple(kind for kind in KINDS if is_segmented(self.fields(kind)))
         mixed = tuple(kind for kind in KINDS if [each.arity for each in self.fields(kind)] == ["many"])
         names = {attribute.name for attribute in self.attributes} | {attribute_name(kind) for kind in segmented}
+        object.__setattr__(self, "segmented", segmented)
         object.__setattr__(self, "mixed", mixed)
         object.__setattr__(self, "names", frozenset(names))
 
@@ -135,9 +139,9 @@ def _check_attributes(op: Any, record: OpSpec) -> None:
             if each.arity == "optional":
                 continue
             raise Violation(f"attribute '{each.name}' is missing; it must be {each.must_be.text}")
-        if not each.must_be.holds(value):
+        if not once(each.must_be.holds, value):
             raise Violation(f"attribute '{each.name}' is {value}; it must be {each.must_be.text}")
-        check_attribute(value)
+        once(check_attribute, value)
     for name in attributes:
         if name not in record.names and "." not in name:
             known = ", ".join(sorted(record.names)) or "none"
@@ -145,14 +149,16 @@ def _check_attributes(op: Any, record: OpSpec) -> None:
 
 
 def _check_values(op: Any, kind: str, fields: tuple[Field, ...], values: Sequence[ir.Value]) -> None:
+    if not fields and not len(values):
+        return
     for each, group in zip(fields, groups(op, kind, fields, values), strict=True):
         for value in group:
-            if not each.must_be.holds(value.type):
+            if not once(each.must_be.holds, value.type):
                 raise Violation(f"{kind} '{each.name}' is {value.type}; it must be {each.must_be.text}")
 
 
 def _sizes(op: Any, kind: str, fields: tuple[Field, ...], total: int) -> list[int]:
-    if is_segmented(fields):
+    if kind in op.SPEC.segmented:
         return _segment_sizes(op, kind, fields, total)
     fixed = sum(each.arity == "one" for each in fields)
     rest = total - fixed

@@ -15,6 +15,7 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.reader import Module, Reader
 from dmc.analysis.dataflow.text import Text, attributes_text, shortened
 from dmc.analysis.kernels.cost import loop_sizes
+from dmc.memo import once
 from dmc.program.dataflow import Apply
 from dmc.walk import terminator_of
 
@@ -27,7 +28,9 @@ def read_constant(reader: Reader, op: ir.Operation) -> None:
         return
     if isinstance(value, ir.DenseElementsAttr):
         value = value.get_splat_value()
-    reader[op.results[0]] = reader.pointwise(f"arith.constant {value}", (), reader.module.size(op.results[0].type))
+    reader[op.results[0]] = reader.pointwise(
+        f"arith.constant {once(str, value)}", (), reader.module.size(op.results[0].type)
+    )
 
 
 def read_arithmetic(reader: Reader, op: ir.Operation) -> None:
@@ -56,19 +59,25 @@ def read_empty(reader: Reader, op: ir.Operation) -> None:
 
 def read_generic(reader: Reader, op: ir.Operation) -> None:
     """Each result separately."""
-    loops = _Loops.of(reader.module, op)
+    operands, block = list(op.operands), op.regions[0].blocks[0]
+    types = tuple([operand.type for operand in operands])
+    loops, yielded = _Loops.of(reader.module, op, types), list(terminator_of(block).operands)
     for index, result in enumerate(op.results):
-        reader[result] = _Result(reader, op, loops, [index]).read()
+        reader[result] = _Result(reader, op, operands, types, loops, block, yielded, [index]).read()
 
 
 def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], places: int) -> None:
     """An operation on scalars, over a number of iterations."""
+    attributes = attributes_text(op)
     for number, result in enumerate(op.results):
-        element = getattr(result.type, "element_type", result.type)
+        type_ = result.type
         which = f"#{number}" if number else ""
-        code = f"{op.name}{which}{attributes_text(op)}:{element}"
-        size = reader.module.size(result.type) * places
-        reader[result] = reader.pointwise(code, operands, size)
+        code = f"{op.name}{which}{attributes}:{once(_element_text, type_)}"
+        reader[result] = reader.pointwise(code, operands, reader.module.size(type_) * places)
+
+
+def _element_text(type_: ir.Type) -> str:
+    return str(getattr(type_, "element_type", type_))
 
 
 def _table(reader: Reader, tensor: ir.Value) -> int:
@@ -93,10 +102,9 @@ class _Loops:
     kinds: str
 
     @staticmethod
-    def of(module: Module, op: ir.Operation) -> _Loops:
-        """Generics with the same maps and types are of the same kind."""
+    def of(module: Module, op: ir.Operation, types: tuple[ir.Type, ...]) -> _Loops:
+        """Generics with the same maps and types of operands are of the same kind."""
         maps, kinds = op.attributes["indexing_maps"], op.attributes["iterator_types"]
-        types = tuple(operand.type for operand in op.operands)
         key = maps, kinds, types, len(op.results)
         if key not in module.loops:
             module.loops[key] = _Loops._made(op, [ir.AffineMapAttr(each).value for each in maps], types, str(kinds))
@@ -118,29 +126,31 @@ def _is_identity(each: ir.AffineMap) -> bool:
 
 @dataclass
 class _Result:
-    """One result of a generic. together: it, and the results whose partial values it depends on, by index."""
+    """One result of a generic. yielded: the elements of all results. together: it, and the results whose partial values
+    it depends on, by index."""
 
     reader: Reader
     op: ir.Operation
+    operands: Sequence[ir.Value]
+    types: Sequence[Any]
     loops: _Loops
+    block: ir.Block
+    yielded: Sequence[ir.Value]
     together: list[int]
     scalars: dict[ir.Value, int] = field(default_factory=dict[ir.Value, int])
-
-    def __post_init__(self) -> None:
-        self.block: Any = self.op.regions[0].blocks[0]
 
     def read(self) -> int:
         """Adds the nodes of this result; returns its number."""
         loops, reader, index = self.loops, self.reader, self.together[0]
-        yielded = terminator_of(self.block).operands
+        yielded = self.yielded
         if loops.is_parallel and not loops.reads[loops.inputs + index]:
             return self._scalar(yielded[index])
         # More results may join this one while their elements are visited.
         done = [self._scalar(yielded[each]) for each in self.together]
         outputs = [loops.inputs + each for each in self.together]
-        written = "; ".join(f"{loops.reads[i]} {self.op.operands[i].type}" for i in outputs)
+        written = "; ".join(f"{loops.reads[i]} {once(str, self.types[i])}" for i in outputs)
         code = f"loops {loops.sizes} {loops.kinds} to {written}"
-        operands = (*done, *(reader[self.op.operands[i]] for i in outputs))
+        operands = (*done, *(reader[self.operands[i]] for i in outputs))
         return reader.add(Apply(shortened(code), operands, (reader.module.size(self.op.results[index].type),)))
 
     def _scalar(self, value: ir.Value) -> int:
@@ -169,16 +179,16 @@ class _Result:
 
     def _argument(self, index: int) -> int:
         """An element of an operand; for the result of a reduction, its partial value."""
-        loops, value = self.loops, self.op.operands[index]
+        loops, value, type_ = self.loops, self.operands[index], self.types[index]
         if index >= loops.inputs and not loops.is_parallel:
             result = index - loops.inputs
             if result not in self.together:
                 self.together.append(result)
-            return self._apply(f"so far {self.together.index(result)} of {loops.sizes}", value.type)
+            return self._apply(f"so far {self.together.index(result)} of {loops.sizes}", type_)
         read = loops.reads[index]
-        if not read or not isinstance(value.type, ir.RankedTensorType):
+        if not read or not isinstance(type_, ir.RankedTensorType):
             return self.reader[value]
-        size = loops.places * self.reader.module.element_bytes(value.type)
+        size = loops.places * self.reader.module.element_bytes(type_)
         return self.reader.read(f"{read} over {loops.sizes}", self.reader[value], size, loops.everywhere[index])
 
     def _operand(self, value: ir.Value) -> int:

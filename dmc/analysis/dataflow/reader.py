@@ -28,6 +28,7 @@ class Module:
     loops: dict[Any, Any] = field(default_factory=dict[Any, Any])
     # There are few types, and querying MLIR for them is slow.
     _bytes: dict[ir.Type, int] = field(default_factory=dict[ir.Type, int])
+    _sizes: dict[ir.Type, int] = field(default_factory=dict[ir.Type, int])
 
     @property
     def most_pieces(self) -> int:
@@ -42,7 +43,11 @@ class Module:
 
     def size(self, type_: ir.Type) -> int:
         """Bytes of a tensor or a scalar."""
-        return self.element_bytes(type_) * (prod(type_.shape) if isinstance(type_, ir.RankedTensorType) else 1)
+        size = self._sizes.get(type_)
+        if size is None:
+            elements = prod(type_.shape) if isinstance(type_, ir.RankedTensorType) else 1
+            size = self._sizes[type_] = self.element_bytes(type_) * elements
+        return size
 
 
 @dataclass
@@ -66,7 +71,7 @@ class Reader:
 
     def all(self, values: Sequence[ir.Value]) -> tuple[int, ...]:
         """The numbers of several values."""
-        return tuple(self.numbers[value] for value in values)
+        return tuple([self.numbers[value] for value in values])
 
     def add(self, node: Node, results: int = 1) -> int:
         """Adds a node; returns the number of its first result."""

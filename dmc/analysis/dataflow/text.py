@@ -7,6 +7,7 @@ from functools import cache
 from hashlib import blake2b
 
 from dmc._mlir import ir
+from dmc.memo import once, remembered
 
 # Longer text, such as a table of constants, is replaced by its hash.
 _LONGEST = 160
@@ -26,7 +27,7 @@ class Text:
 
     def of(self, op: ir.Operation) -> str:
         """The operation, with its regions."""
-        operands = ",".join(f"{self._value(operand)}:{operand.type}" for operand in op.operands)
+        operands = ",".join([f"{self._value(operand)}:{once(str, operand.type)}" for operand in op.operands])
         results = ",".join(self._name(result) for result in op.results)
         regions = "".join(self._region(region) for region in op.regions)
         return f"{results}={op.name}({operands}){attributes_text(op)}{regions}"
@@ -40,7 +41,7 @@ class Text:
 
     def _name(self, value: ir.Value) -> str:
         self._inside[value] = f"%{len(self._inside)}"
-        return f"{self._inside[value]}:{value.type}"
+        return f"{self._inside[value]}:{once(str, value.type)}"
 
     def _value(self, value: ir.Value) -> str:
         if value in self._inside:
@@ -52,7 +53,7 @@ class Text:
 def attributes_text(op: ir.Operation) -> str:
     """The attributes of an operation that determine its results."""
     found = [
-        f"{name}={attribute_text(op.attributes[name])}" for name in op.attributes if not name.startswith(_OF_NO_MATTER)
+        f"{name}={attribute_text(each)}" for name, each in op.attributes.items() if not name.startswith(_OF_NO_MATTER)
     ]
     return "{" + ",".join(found) + "}" if found else ""
 
@@ -62,6 +63,7 @@ def _hashed(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+@remembered
 def attribute_text(attribute: ir.Attribute) -> str:
     """An attribute as text, or as the hash of it."""
     text = str(attribute)

@@ -1,5 +1,6 @@
 """Which computations are fused into one kernel, and the cost of a kernel.
 
+* alike: operations that are equal but for what they read
 * graph: `@step` as a graph of computations and views
 * inlined: casts and movements that every reader computes itself
 * contractions: sums of products
@@ -14,5 +15,6 @@
 * clusters: merging nodes of an acyclic graph
 * waits: which movements kernels wait for
 * groups: operations that share a kernel
+* traded: the values that kernels write and read, by number
 * fusion: which are merged: greedily, by bytes saved
 """

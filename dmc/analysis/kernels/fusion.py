@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
-from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Group, Refusal
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
 from dmc.analysis.kernels.shapes import Loops, loops_of
+from dmc.analysis.kernels.traded import Traded
 from dmc.analysis.kernels.waits import Waits
-from dmc.dialect.plan import type_bytes
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
@@ -55,15 +54,15 @@ class _Merging:
         self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         self.node_of = {number: node for node, number in enumerate(self.nodes)}
         # What dmc's own kernels fuse in other ways.
-        self.functions = {number for number in self.nodes if own and has_function(graph.ops[number])}
+        self.functions = {number for number in self.nodes if own and graph.fact(has_function, number)}
         self.groups: dict[int, Group] = {}
-        self.readers: dict[ir.Value, set[int]] = {}
-        self.bytes = functools.cache(_bytes)
-        self.held = {graph.base(value) for value in graph.returned}
+        self.values, self.joined = Traded(), functools.cache(Loops.joined)
+        self.readers: dict[int, set[int]] = {}
+        self.held = {self.values.number(graph.base(value)) for value in graph.returned}
         # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
         self.apart: dict[tuple[int, int], str] = {}
-        self.turned: dict[ir.Value, list[int]] = {}
-        self.turning: set[ir.Value] = set()
+        self.turned: dict[int, list[int]] = {}
+        self.turning: set[int] = set()
         after: list[set[int]] = [set() for _ in self.nodes]
         for node, number in enumerate(self.nodes):
             self._add(node, number, after)
@@ -73,16 +72,18 @@ class _Merging:
         self.waits = Waits(self.clusters, [graph.ops[number].name for number in self.nodes], self.groups)
 
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
-        op, is_kernel = self.graph.ops[number], self.graph.kinds[number] is Kind.COMPUTE
-        reads: set[ir.Value] = set()
-        loops = loops_of(op, self.own) if is_kernel else None
+        is_kernel, numbered = self.graph.kinds[number] is Kind.COMPUTE, self.values.number
+        writes = {numbered(value) for value in self.graph.ops[number].results}
+        reads: set[int] = set()
+        loops = self.graph.fact(loops_of, number, self.own) if is_kernel else None
         is_product = loops is not None and loops.product
-        for value, part, why in memory_reads(self.graph, number):
-            reads.add(part)
-            for each in (value, part):
+        for base, part, why in memory_reads(self.graph, number):
+            value = numbered(base)
+            reads.add(numbered(part))
+            for each in (value, numbered(part)):
                 self.readers.setdefault(each, set()).add(node)
-            self.turning.update(op.results if why == ORDER else ())
-            if (maker := self.node_of.get(self.graph.made_by.get(value, -1))) is None:
+            self.turning.update(writes if why == ORDER else ())
+            if (maker := self.node_of.get(self.graph.made_by.get(base, -1))) is None:
                 continue
             after[maker].add(node)
             if is_product:
@@ -97,46 +98,59 @@ class _Merging:
                 after[maker].add(node)
                 self.apart[maker, node] = "waits"
         if is_kernel:
-            self.groups[node] = Group([number], loops, reads, set(op.results), set() if is_product else set(reads))
+            in_loops = set[int]() if is_product else set(reads)
+            self.groups[node] = Group([number], loops, reads, writes, in_loops, self.values.elements)
 
     def run(self) -> None:
-        heap = sorted(entry for node in self.groups for entry in self._entries(node))
-        last = None
+        # Both kernels of a pair enter it.
+        waiting = {entry for node in self.groups for entry in self._entries(node)}
+        heap = sorted(waiting)
         while heap:
-            # Both kernels of a pair enter it.
-            if (entry := heapq.heappop(heap)) == last:
-                continue
-            bytes_, *pair = last = entry
-            first, second = sorted(map(self.clusters.find, pair), key=self.clusters.order.__getitem__)
+            entry = heapq.heappop(heap)
+            waiting.discard(entry)
+            first, second = map(self.clusters.find, entry[1:])
             if first == second:
                 continue
+            first, second = self._in_order(first, second)
             saved = self._saved(first, second)
-            if saved < -bytes_:
-                heapq.heappush(heap, (-saved, first, second))
+            added: Iterable[tuple[int, int, int]] = ()
+            if saved < -entry[0]:
+                added = ((-saved, first, second),)
             elif not self._why_not(first, second) and (merged := self._merge(first, second)) is not None:
-                for entry in self._entries(merged):
-                    heapq.heappush(heap, entry)
+                added = self._entries(merged)
+            for each in added:
+                if each not in waiting:
+                    waiting.add(each)
+                    heapq.heappush(heap, each)
 
     def _entries(self, node: int) -> Iterator[tuple[int, int, int]]:
         """The pairs of a kernel with its readers, its producers, and those that read the same."""
-        near = {*self.clusters.before[node], *self.clusters.after[node]}
+        near = self.clusters.before[node] | self.clusters.after[node]
         for value in self.groups[node].reads:
             readers = self.readers[value]
-            near.update(readers if len(readers) <= MOST_READERS else ())
-        for other in sorted(near - {node}):
-            if other in self.groups:
-                first, second = sorted((node, other), key=self.clusters.order.__getitem__)
-                if (first, second) not in self.apart and (saved := self._saved(first, second)):
-                    yield -saved, first, second
+            if len(readers) <= MOST_READERS:
+                near |= readers
+        near.discard(node)
+        for other in near & self.groups.keys():
+            first, second = pair = self._in_order(node, other)
+            if pair not in self.apart and (saved := self._saved(first, second)):
+                yield -saved, first, second
+
+    def _in_order(self, one: int, other: int) -> tuple[int, int]:
+        order = self.clusters.order
+        return (one, other) if order[one] < order[other] else (other, one)
 
     def _saved(self, first: int, second: int) -> int:
         """The bytes saved by fusing two kernels."""
-        one, other = self.groups[first], self.groups[second]
-        passed = one.writes & other.reads
-        gone = [value for value in passed if not self._is_wanted(value, first, second)]
-        return sum(map(self.bytes, (*(one.reads & other.reads), *passed, *gone)))
+        one, other, bytes_ = self.groups[first], self.groups[second], self.values.bytes
+        saved = 0
+        for value in one.reads & other.reads:
+            saved += bytes_[value]
+        for value in one.writes & other.reads:
+            saved += bytes_[value] if self._is_wanted(value, first, second) else 2 * bytes_[value]
+        return saved
 
-    def _is_wanted(self, value: ir.Value, first: int, second: int) -> bool:
+    def _is_wanted(self, value: int, first: int, second: int) -> bool:
         return value in self.held or not self.readers[value] <= {first, second}
 
     def _why_not(self, first: int, second: int) -> str:
@@ -146,7 +160,7 @@ class _Merging:
         one, other = self.groups[first], self.groups[second]
         if one.loops is None or other.loops is None:
             return "a kernel of its own"
-        loops = one.loops.joined(other.loops)
+        loops = self.joined(one.loops, other.loops)
         if isinstance(loops, str):
             return loops
         if second not in self.clusters.after[first] and not self._are_siblings(first, second):
@@ -157,7 +171,7 @@ class _Merging:
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
         computes = not self.functions.isdisjoint((*one.members, *other.members))
-        if any(not loops.may_give(prod(value.type.shape), computes) for value in writes):
+        if any(not loops.may_give(self.values.elements[value], computes) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
@@ -186,7 +200,7 @@ class _Merging:
             return False
         return one.is_like(other) or (self.own and (one.may_join(other) or other.may_join(one)))
 
-    def _is_epilogue(self, first: int, second: int, writes: set[ir.Value]) -> bool:
+    def _is_epilogue(self, first: int, second: int, writes: set[int]) -> bool:
         """Whether a kernel with a product computes all its results behind it."""
         one, other = self.groups[first], self.groups[second]
         assert one.loops is not None
@@ -196,8 +210,8 @@ class _Merging:
             return not any(value in writes for value in one.writes)
         after = set(one.writes)
         for number in sorted(other.members):
-            if any(self.graph.base(value) in after for value in self.graph.reads[number]):
-                after.update(self.graph.ops[number].results)
+            if any(self.values.number(self.graph.base(value)) in after for value in self.graph.reads[number]):
+                after.update(map(self.values.number, self.graph.ops[number].results))
         return all(value in after for value in writes)
 
     def _is_faster_apart(self, epilogue: Group) -> bool:
@@ -208,10 +222,10 @@ class _Merging:
         readers = {self.clusters.find(node) for value in epilogue.writes for node in self.readers.get(value, ())}
         return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
-    def _is_turned(self, value: ir.Value, reader: int) -> bool:
+    def _is_turned(self, value: int, reader: int) -> bool:
         return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
 
-    def _joined(self, first: int, second: int) -> tuple[set[ir.Value], set[ir.Value]]:
+    def _joined(self, first: int, second: int) -> tuple[set[int], set[int]]:
         one, other = self.groups[first], self.groups[second]
         made = one.writes | other.writes
         writes = {value for value in made if self._is_wanted(value, first, second)}
@@ -226,7 +240,7 @@ class _Merging:
         self.waits.merge(kept, gone)
         one, other = self.groups[kept], self.groups.pop(gone)
         assert one.loops is not None and other.loops is not None
-        loops = one.loops.joined(other.loops)
+        loops = self.joined(one.loops, other.loops)
         assert isinstance(loops, Loops)
         one.members += other.members
         for value in one.reads | other.reads:
@@ -270,7 +284,7 @@ class _Merging:
         values = group.reads | group.writes
         if group.loops is None or prod(group.loops.over) == 1:
             return False
-        if any(not _is_float(value.type) for value in values) or any(value in self.turning for value in values):
+        if any(not self.values.is_float[value] or value in self.turning for value in values):
             return False
         return not self.waits.composites & (self.clusters.before[node] | self.clusters.after[node])
 
@@ -282,13 +296,3 @@ class _Merging:
                     why = self._why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")
-
-
-def _bytes(value: ir.Value) -> int:
-    return type_bytes(value.type)
-
-
-def _is_float(type_: ir.Type) -> bool:
-    """Whether elements are floating-point numbers or truth values: some arithmetic on integers is left to IREE."""
-    element = ir.RankedTensorType(type_).element_type
-    return isinstance(element, ir.FloatType) or element == ir.IntegerType.get_signless(1)

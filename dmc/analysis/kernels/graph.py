@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any, TypeVar
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.alike import Alike
 from dmc.analysis.kernels.inlined import Inlined
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import DmcError
 from dmc.walk import is_parallel, walk
+
+Fact = TypeVar("Fact")
 
 
 class Kind(Enum):
@@ -35,7 +39,8 @@ class Graph:
     """The operations of `@step` but its terminator, in order.
 
     reads: the values each uses from outside, operands first, then those of its regions. made_by: for each result the
-    index of its operation. returned: the values that the step returns.
+    index of its operation. returned: the values that the step returns. alike: for each operation a number that those
+    which are alike have in common.
     """
 
     ops: tuple[ir.Operation, ...]
@@ -43,6 +48,12 @@ class Graph:
     reads: tuple[tuple[ir.Value, ...], ...]
     made_by: dict[ir.Value, int]
     returned: tuple[ir.Value, ...]
+    alike: tuple[int, ...]
+    facts: Alike
+
+    def fact(self, function: Callable[..., Fact], number: int, *arguments: Any) -> Fact:
+        """`function(op, *arguments)` of operation `number`, where it depends on nothing but the operation itself."""
+        return self.facts.fact(self.alike[number], function, self.ops[number], *arguments)
 
     def kind_of(self, value: ir.Value) -> Kind | None:
         """The producer of the value; None for an argument."""
@@ -66,9 +77,14 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
     made_by: dict[ir.Value, int] = {}
     kinds: list[Kind] = []
     reads: list[tuple[ir.Value, ...]] = []
+    alike: list[int] = []
+    facts = Alike()
     for number, op in enumerate(ops):
-        reads.append(tuple(outer_reads(op)))
-        kinds.append(_kind(op, [None if value not in made_by else kinds[made_by[value]] for value in reads[-1]]))
+        like, read = facts.read(op)
+        is_of_constants = all(value in made_by and kinds[made_by[value]] is Kind.CONSTANT for value in read)
+        kinds.append(facts.fact(like, _kind, op, is_of_constants))
+        reads.append(read)
+        alike.append(like)
         made_by.update(dict.fromkeys(op.results, number))
     inlined = Inlined(own)
     for number, op in reversed(list(enumerate(ops))):
@@ -79,7 +95,8 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
         source = made_by.get(op.operands[0]) if kinds[number] is Kind.VIEW else None
         if source is not None and kinds[source] is Kind.INLINED:
             kinds[number] = Kind.INLINED
-    return Graph(ops, tuple(kinds), tuple(reads), made_by, tuple(terminator.operation.operands))
+    returned = tuple(terminator.operation.operands)
+    return Graph(ops, tuple(kinds), tuple(reads), made_by, returned, tuple(alike), facts)
 
 
 def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
@@ -95,7 +112,7 @@ def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:
             seen.update(argument for region in inner.regions for block in region for argument in block.arguments)
 
 
-def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
+def _kind(op: ir.Operation, is_of_constants: bool) -> Kind:
     if op.name == FUSION_BARRIER:
         return Kind.BARRIER
     if op.name == _ALL_SLICE:
@@ -107,7 +124,7 @@ def _kind(op: ir.Operation, read: list[Kind | None]) -> Kind:
         raise DmcError(op, "cannot be part of a kernel: a step must be straight-line code here", hint)
     makes_constant = op.name in ("arith.constant", "tensor.empty", _FILL) or is_view(op)
     is_plain = op.name in ("linalg.transpose", "linalg.broadcast") or (op.name == "linalg.generic" and is_parallel(op))
-    if (makes_constant or is_plain) and all(kind is Kind.CONSTANT for kind in read):
+    if (makes_constant or is_plain) and is_of_constants:
         return Kind.CONSTANT
     if not any(isinstance(result.type, ir.RankedTensorType) for result in op.results):
         return Kind.SCALAR

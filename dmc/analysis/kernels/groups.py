@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from dmc._mlir import ir
 from dmc.analysis.kernels.shapes import Loops
 
 # A kernel over so many elements takes hardly longer than its launch.
@@ -24,14 +24,15 @@ class Refusal:
 
 @dataclass
 class Group:
-    """members: numbers of operations. reads, writes: operands and results in memory. in_loops: what is read other than
-    as a factor of a product."""
+    """members: numbers of operations. reads, writes: operands and results in memory, by number (`Traded`). in_loops:
+    what is read other than as a factor of a product. elements: of each value."""
 
     members: list[int]
     loops: Loops | None
-    reads: set[ir.Value]
-    writes: set[ir.Value]
-    in_loops: set[ir.Value]
+    reads: set[int]
+    writes: set[int]
+    in_loops: set[int]
+    elements: Sequence[int]
 
     def is_quick(self) -> bool:
         """Whether it takes no longer than its launch."""
@@ -53,7 +54,7 @@ class Group:
         """Whether both read a tensor with an element for each iteration."""
         assert self.loops is not None
         size = prod(self.loops.over)
-        return any(prod(value.type.shape) == size > 1 for value in self.in_loops & other.in_loops)
+        return any(self.elements[value] == size > 1 for value in self.in_loops & other.in_loops)
 
     def sums_columns(self) -> bool:
         """Whether it adds up over other dimensions than the last."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dmc._mlir import ir
-from dmc.analysis.kernels.graph import Graph, Kind
+from dmc.analysis.kernels.graph import Graph, Kind, outer_reads
 from dmc.analysis.kernels.shapes import PIECES, keeps_order
 from dmc.analysis.storage.pieces import RESHAPES
 
@@ -27,22 +27,15 @@ class Read(NamedTuple):
 
 def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
     """The reads of operation `number`, except constants, including those of rematerialised operands."""
-    op = graph.ops[number]
-    operands = len(op.operands)
-    for i, value in enumerate(graph.reads[number]):
+    ways = graph.fact(_ways, number)
+    for value, way in zip(graph.reads[number], ways, strict=True):
         kind = graph.kind_of(value)
         if kind in (Kind.SCALAR, Kind.INLINED):
             yield from (Read(base, base, APART) for base in _inlined(graph, value))
         elif kind is not Kind.CONSTANT:
             base, part, why = _through_views(graph, value)
-            if op.name in PIECES:
-                why = why or ORDER
-            elif i >= operands - len(op.results):
-                why = APART
-            elif not why and not _keeps_order(op, value):
-                why = ORDER
             if graph.kind_of(base) is not Kind.CONSTANT:
-                yield Read(base, part, why)
+                yield Read(base, part, way if way is APART else why or way)
 
 
 def sources(graph: Graph, number: int) -> Iterator[int]:
@@ -58,7 +51,19 @@ def sources(graph: Graph, number: int) -> Iterator[int]:
             pending += graph.reads[maker]
 
 
+def _ways(op: ir.Operation) -> list[str]:
+    """How an operation reads each value that it uses from outside: as it was written, in another ORDER, or APART."""
+    operands = list(op.operands)
+    ways: list[str] = []
+    for i, value in enumerate(outer_reads(op)):
+        is_apart = op.name not in PIECES and i >= len(operands) - len(op.results)
+        ways.append(APART if is_apart else "" if _keeps_order(op, value) else ORDER)
+    return ways
+
+
 def _keeps_order(op: ir.Operation, value: ir.Value) -> bool:
+    if op.name in PIECES:
+        return False
     return all(keeps_order(op, i) for i, operand in enumerate(op.operands) if operand == value)
 
 

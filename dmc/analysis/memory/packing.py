@@ -63,9 +63,10 @@ def pack(blocks: Sequence[Block]) -> Packing:
     More blocks mean fewer rounds: 6000 blocks take a few seconds at most.
     """
     enough, smallest = lower_bound(blocks) * _NEAR, lower_bound(blocks) * _SMALL
-    starts = sorted(_orders(blocks), key=lambda order: place(blocks, order).bytes)[:_STARTS]
-    found = [place(blocks, starts[0])]
-    for start in starts:
+    tried = [(place(blocks, order), order) for order in _orders(blocks)]
+    tried.sort(key=lambda each: each[0].bytes)
+    found = [tried[0][0]]
+    for _, start in tried[:_STARTS]:
         if min(each.bytes for each in found) <= enough:
             break
         large = [i for i in start if blocks[i].bytes > smallest]

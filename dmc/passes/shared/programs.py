@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from dmc import dialect as dm
@@ -15,72 +16,77 @@ def write_program(program: Program, locations: Iterable[ir.Location]) -> dm.Prog
 
     locations: those of its launches, moves and collectives, in order; an event belongs to the work before it.
     """
-    return dm.program(program.rank, lambda: _fill(program, iter(locations)))
+    return dm.program(program.rank, lambda: _Writer().fill(program, iter(locations)))
 
 
-def _fill(program: Program, locations: Iterator[ir.Location]) -> None:
-    for space, size in program.arenas.items():
-        dm.arena(sym_name=space, space=space, bytes=size)
-    for lane in program.lanes:
-        dm.lane(sym_name=lane.name, queue=lane.queue, channel=lane.channel)
-    for slot in program.slots:
-        type_ = ir.RankedTensorType.get(list(slot.shape), ir.Type.parse(slot.dtype))
-        dm.slot(name=slot.name, role=slot.role, type=type_, range=_range(slot.range))
-    for buffer in program.buffers:
-        where = _range(buffer.range)
-        dm.buffer(label=buffer.label, category=buffer.category, range=where, first=buffer.first, last=buffer.last)
-    names = [lane.name for lane in program.lanes]
-    here = ir.Location.current
-    for command in program.commands:
-        here = here if isinstance(command, Record | Await) else next(locations)
-        with here:
-            _write(command, names[command.lane])
+@dataclass(frozen=True)
+class _Writer:
+    """One program. A range is the address of what several commands write and read, and is made and checked once."""
 
+    ranges: dict[Range, dm.RangeAttr] = field(default_factory=dict)
 
-def _write(command: Command, lane: str) -> None:
-    match command:
-        case Launch():
-            dm.launch(
-                lane=lane,
-                kernel=command.kernel,
-                reads=[_range(each) for each in command.reads],
-                writes=[_range(each) for each in command.writes],
-                scratch=_optional(command.scratch),
-                label=command.label or None,
-            )
-        case Move():
-            source, target = _range(command.source), _range(command.target)
-            dm.move(lane=lane, source=source, target=target, label=command.label or None)
-        case Collective():
-            _write_collective(command, lane)
-        case Record():
-            dm.record(lane=lane, event=command.event)
-        case Await():
-            dm.await_(lane=lane, event=command.event)
+    def fill(self, program: Program, locations: Iterator[ir.Location]) -> None:
+        for space, size in program.arenas.items():
+            dm.arena(sym_name=space, space=space, bytes=size)
+        for lane in program.lanes:
+            dm.lane(sym_name=lane.name, queue=lane.queue, channel=lane.channel)
+        for slot in program.slots:
+            type_ = ir.RankedTensorType.get(list(slot.shape), ir.Type.parse(slot.dtype))
+            dm.slot(name=slot.name, role=slot.role, type=type_, range=self._range(slot.range))
+        for buffer in program.buffers:
+            where = self._range(buffer.range)
+            dm.buffer(label=buffer.label, category=buffer.category, range=where, first=buffer.first, last=buffer.last)
+        names = [lane.name for lane in program.lanes]
+        here = ir.Location.current
+        for command in program.commands:
+            here = here if isinstance(command, Record | Await) else next(locations)
+            with here:
+                self._write(command, names[command.lane])
 
+    def _write(self, command: Command, lane: str) -> None:
+        match command:
+            case Launch():
+                dm.launch(
+                    lane=lane,
+                    kernel=command.kernel,
+                    reads=[self._range(each) for each in command.reads],
+                    writes=[self._range(each) for each in command.writes],
+                    scratch=self._optional(command.scratch),
+                    label=command.label or None,
+                )
+            case Move():
+                source, target = self._range(command.source), self._range(command.target)
+                dm.move(lane=lane, source=source, target=target, label=command.label or None)
+            case Collective():
+                self._write_collective(command, lane)
+            case Record():
+                dm.record(lane=lane, event=command.event)
+            case Await():
+                dm.await_(lane=lane, event=command.event)
 
-def _write_collective(command: Collective, lane: str) -> None:
-    accumulate = None if command.accumulate is None else ir.Type.parse(command.accumulate)
-    dm.collective(
-        lane=lane,
-        kind=command.kind,
-        ranks=list(command.ranks),
-        instance=command.instance,
-        type=ir.Type.parse(command.dtype),
-        count=command.count,
-        source=_optional(command.source),
-        target=_optional(command.target),
-        reduction=command.reduction,
-        accumulate=accumulate,
-        peer=command.peer,
-        pairs=[rank for pair in command.pairs for rank in pair] or None,
-        label=command.label or None,
-    )
+    def _write_collective(self, command: Collective, lane: str) -> None:
+        accumulate = None if command.accumulate is None else ir.Type.parse(command.accumulate)
+        dm.collective(
+            lane=lane,
+            kind=command.kind,
+            ranks=list(command.ranks),
+            instance=command.instance,
+            type=ir.Type.parse(command.dtype),
+            count=command.count,
+            source=self._optional(command.source),
+            target=self._optional(command.target),
+            reduction=command.reduction,
+            accumulate=accumulate,
+            peer=command.peer,
+            pairs=[rank for pair in command.pairs for rank in pair] or None,
+            label=command.label or None,
+        )
 
+    def _range(self, where: Range) -> dm.RangeAttr:
+        found = self.ranges.get(where)
+        if found is None:
+            found = self.ranges[where] = dm.byte_range(where.space, where.offset, where.length)
+        return found
 
-def _range(where: Range) -> dm.RangeAttr:
-    return dm.byte_range(where.space, where.offset, where.length)
-
-
-def _optional(where: Range | None) -> Any:
-    return None if where is None else _range(where)
+    def _optional(self, where: Range | None) -> Any:
+        return None if where is None else self._range(where)

@@ -11,10 +11,11 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir, tensor
 from dmc.analysis.commands.jobs import KIND
 from dmc.analysis.kernels.contractions import is_convolution
-from dmc.analysis.kernels.cost import Work, dominant
+from dmc.analysis.kernels.cost import Work, dominant, traffic
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.passes.scheduled.form_kernels.generics import merge_generics
 from dmc.passes.scheduled.form_kernels.outline import Outline
+from dmc.passes.scheduled.form_kernels.pattern import Pattern, pattern_of
 from dmc.passes.shared.loops import copy_with
 from dmc.step_function import functions, symbol
 from dmc.walk import walk
@@ -57,21 +58,47 @@ class SharedFunctions:
         return name
 
 
+@dataclass(frozen=True)
+class Made:
+    """What kernels of one pattern have in common.
+
+    names: the functions that compute it: one, or one per member of the group whose slices it takes. main: which of its
+    operations dominates its time.
+    """
+
+    names: tuple[str, ...]
+    group: dm.GroupAttr | None
+    main: int
+    flops: int
+    bytes: int
+
+
 @dataclass
 class Bodies:
     """Kernel bodies by what they compute; each is added to the module on first use.
 
-    names: by the text of a body whose generics are not merged yet: layers repeat, and merging takes longest.
+    made: by pattern. names: by the text of a body whose generics are not merged yet, which different patterns may have:
+    merging takes longest.
     """
 
     functions: SharedFunctions
     graph: Graph
     works: Mapping[int, Work]
     symbols: dm.Symbols
+    made: dict[Pattern, Made] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
-    def get(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
-        """The functions that compute `outline`: one, or one per member of the group whose slices it takes."""
+    def get(self, outline: Outline) -> Made:
+        """The kernel of this outline."""
+        pattern = pattern_of(self.graph, outline)
+        if pattern not in self.made:
+            works = [self.works[i] for i in outline.members]
+            names, group = self._functions(outline)
+            bytes_ = traffic(self.graph, outline.body, outline.inputs, outline.outputs)
+            self.made[pattern] = Made(names, group, dominant(works), sum(work.flops for work in works), bytes_)
+        return self.made[pattern]
+
+    def _functions(self, outline: Outline) -> tuple[tuple[str, ...], dm.GroupAttr | None]:
         slices = [self.graph.ops[i] for i in outline.members if self.graph.ops[i].name == dm.AllSliceOp.OPERATION_NAME]
         if not slices:
             return (self._get(outline, 0),), None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.kernels.cost import Work, dominant, traffic, work_of
+from dmc.analysis.kernels.cost import work_of
 from dmc.analysis.kernels.fusion import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.requests.settings import target_of
@@ -50,7 +50,8 @@ class FormKernels(Pass):
         machines = targets(target_of(module))
         has_kernels = all(each.has_kernels for each in machines)
         graph = step_graph(step, has_kernels)
-        works = {i: work_of(op) for i, op in enumerate(graph.ops) if graph.kinds[i] in (Kind.COMPUTE, Kind.CONSTANT)}
+        computed = (i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.CONSTANT))
+        works = {i: graph.fact(work_of, i) for i in computed}
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
         most_values = min(each.most_values for each in machines)
@@ -58,13 +59,12 @@ class FormKernels(Pass):
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals)
-        _Step(graph, works, bodies, terminator.operation).rewrite(units)
+        _Step(graph, bodies, terminator.operation).rewrite(units)
 
 
 @dataclass
 class _Step:
     graph: Graph
-    works: dict[int, Work]
     bodies: Bodies
     terminator: ir.Operation
     new: dict[ir.Value, ir.Value] = field(default_factory=dict)
@@ -83,17 +83,16 @@ class _Step:
             op.erase()
 
     def kernel(self, unit: Outline) -> None:
-        works = [self.works[i] for i in unit.members]
-        names, group = self.bodies.get(unit)
-        main = self.graph.ops[unit.members[dominant(works)]]
+        made = self.bodies.get(unit)
+        main = self.graph.ops[unit.members[made.main]]
         op = dm.kernel(
             [self.value(value) for value in unit.inputs],
             outputs=[value.type for value in unit.outputs],
-            body=names[0],
-            variants=None if group is None else names,
-            group=group,
-            flops=sum(work.flops for work in works),
-            bytes=traffic(self.graph, unit.body, unit.inputs, unit.outputs),
+            body=made.names[0],
+            variants=None if made.group is None else made.names,
+            group=made.group,
+            flops=made.flops,
+            bytes=made.bytes,
             loc=main.location,
         )
         put_kernel_label(op.operation, module_path(main.location))

@@ -47,16 +47,20 @@ def bounds_of(graph: TaskGraph, kernels: Sequence[int], followers: Followers) ->
 def _first(graph: TaskGraph, position: dict[int, int]) -> list[int]:
     found = [0] * len(graph.tasks)
     for index, task in enumerate(graph.tasks):
-        befores = (position[each] + 1 if each in position else found[each] for each in (*task.needs, *task.after))
-        found[index] = max(befores, default=0)
+        for each in (*task.needs, *task.after):
+            before = position[each] + 1 if each in position else found[each]
+            if before > found[index]:
+                found[index] = before
     return found
 
 
 def _last(graph: TaskGraph, position: dict[int, int], followers: Followers) -> list[int]:
     found = [len(position)] * len(graph.tasks)
     for index in range(len(graph.tasks) - 1, -1, -1):
-        behinds = (position[each] if each in position else found[each] for each in followers.of(index))
-        found[index] = min(behinds, default=len(position))
+        for each in followers.of(index):
+            behind = position[each] if each in position else found[each]
+            if behind < found[index]:
+                found[index] = behind
     return found
 
 
@@ -65,5 +69,6 @@ def _last_reads(graph: TaskGraph, position: dict[int, int]) -> dict[int, int]:
     found = dict.fromkeys(graph.kept, len(position))
     for index, place in position.items():
         for storage in graph.tasks[index].reads:
-            found[storage] = max(found.get(storage, -1), place)
+            if found.get(storage, -1) < place:
+                found[storage] = place
     return found

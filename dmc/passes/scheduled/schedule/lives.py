@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import itemgetter
 
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.passes.scheduled.schedule.bounds import Bounds
@@ -15,21 +16,24 @@ def lives_of(graph: TaskGraph, kernels: Sequence[int], bounds: Bounds) -> tuple[
 
     Places are those of `bounds`. Linear in the tasks' reads and writes.
     """
-    position = {index: place for place, index in enumerate(kernels)}
-    lives: dict[int, tuple[int, int]] = {}
-    for index, task in enumerate(graph.tasks):
-        place = 2 * bounds.quiet[index] if task.is_movement else 2 * position[index] + 1
+    place_of = [2 * gap for gap in bounds.quiet]
+    for place, index in enumerate(kernels):
+        place_of[index] = 2 * place + 1
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for place, task in sorted(zip(place_of, graph.tasks, strict=True), key=itemgetter(0)):
         for storage in (*task.reads, *task.writes):
-            first, last = lives.get(storage, (place, place))
-            lives[storage] = (min(first, place), max(last, place))
+            first.setdefault(storage, place)
+            last[storage] = place
+    lives = {storage: (place, last[storage]) for storage, place in first.items()}
     for storage in graph.kept:
         if storage in lives:
             lives[storage] = (lives[storage][0], 2 * len(kernels))
     steps = [0] * (2 * len(kernels) + 2)
-    for storage, (first, last) in lives.items():
-        steps[first] += graph.sizes[storage]
-        steps[last + 1] -= graph.sizes[storage]
+    for storage, (begin, end) in lives.items():
+        steps[begin] += graph.sizes[storage]
+        steps[end + 1] -= graph.sizes[storage]
     used = list(accumulate(steps))[:-1]
-    for index, place in position.items():
-        used[2 * place + 1] += graph.tasks[index].scratch
+    for index in kernels:
+        used[place_of[index]] += graph.tasks[index].scratch
     return lives, Room([bytes + graph.resident for bytes in used])

@@ -20,10 +20,13 @@ class Room:
 
     def add(self, first: int, end: int, bytes: int) -> None:
         """Adds bytes at the places from `first` to before `end`."""
-        self._add(1, 0, self._size, first, end, bytes)
+        end = min(end, self._size)
+        if first < end:
+            self._add(1, 0, self._size, first, end, bytes)
 
     def highest(self, first: int, end: int) -> int:
         """The largest use in a range; 0 for an empty one."""
+        end = min(end, self._size)
         return self._query(1, 0, self._size, first, end) if first < end else 0
 
     def last_above(self, first: int, end: int, limit: int) -> int | None:
@@ -35,25 +38,25 @@ class Room:
         return self._search(1, 0, self._size, first, end, limit, (0, 1))
 
     def _add(self, node: int, low: int, high: int, first: int, end: int, bytes: int) -> None:
-        if end <= low or high <= first:
-            return
+        """Adds to the part of a range, which is not empty, that is below a node."""
         if first <= low and high <= end:
             self._added[node] += bytes
             self._highest[node] += bytes
             return
-        middle = (low + high) // 2
-        self._add(2 * node, low, middle, first, end, bytes)
-        self._add(2 * node + 1, middle, high, first, end, bytes)
-        self._highest[node] = max(self._highest[2 * node], self._highest[2 * node + 1]) + self._added[node]
+        middle, left, right = (low + high) // 2, 2 * node, 2 * node + 1
+        if first < middle:
+            self._add(left, low, middle, first, end, bytes)
+        if end > middle:
+            self._add(right, middle, high, first, end, bytes)
+        self._highest[node] = max(self._highest[left], self._highest[right]) + self._added[node]
 
     def _query(self, node: int, low: int, high: int, first: int, end: int) -> int:
-        if end <= low or high <= first:
-            return 0
+        """The largest use in the part of a range, which is not empty, that is below a node; 0 if all is less."""
         if first <= low and high <= end:
             return self._highest[node]
         middle = (low + high) // 2
-        left = self._query(2 * node, low, middle, first, end)
-        right = self._query(2 * node + 1, middle, high, first, end)
+        left = self._query(2 * node, low, middle, first, end) if first < middle else 0
+        right = self._query(2 * node + 1, middle, high, first, end) if end > middle else 0
         return max(left, right) + self._added[node]
 
     def _search(
