@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -26,6 +27,10 @@ class Ended:
 def run(command: Sequence[str], given: bytes, seconds: float) -> Ended:
     """Runs a command on an input, for at most so long."""
     process = start(command)
+    if hasattr(resource, "prlimit"):
+        # Where this process is killed, nobody stops the command: it ends by itself.
+        most = math.ceil(seconds) * (os.cpu_count() or 1)
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (most, most))
     try:
         output, errors = process.communicate(given, timeout=seconds)
         return Ended(output, errors.decode(errors="replace"), process.returncode)

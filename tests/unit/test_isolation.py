@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,6 +40,21 @@ def test_a_hang_ends_with_all_it_started(tmp_path: Path) -> None:
     ended = _python(program.format(str(pipe)), 2.0)
     assert (ended.status, ended.output) == (None, b"begun\n")
     assert select.select([alive], [], [], 10.0)[0]
+    os.close(alive)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the time of another process")
+def test_a_command_ends_although_who_waits_for_it_was_killed(tmp_path: Path) -> None:
+    pipe = tmp_path / "alive"
+    os.mkfifo(pipe)
+    alive = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    busy = f"pipe = open({str(pipe)!r}, 'w')\nprint('begun', file=pipe, flush=True)\nwhile True: pass"
+    program = f"import sys; from dmc import processes; processes.run([sys.executable, '-c', {busy!r}], b'', 1.5)"
+    with subprocess.Popen([sys.executable, "-c", program]) as waiting:
+        assert select.select([alive], [], [], 30.0)[0] and os.read(alive, 100) == b"begun\n"
+        waiting.kill()
+    # Readable again, with nothing to read, when the command has ended.
+    assert select.select([alive], [], [], 60.0)[0] and os.read(alive, 100) == b""
     os.close(alive)
 
 
