@@ -254,7 +254,7 @@ def test_a_region_under_autocast_computes_as_it_says(context: Any) -> None:
 
 
 def test_a_region_under_autocast_to_half_precision_is_refused(context: Any) -> None:
-    with pytest.raises(DmcError, match="autocast to torch.float16") as caught:
+    with pytest.raises(DmcError, match=r"autocast to torch\.float16") as caught:
         InterpretedStep(context, Region(lambda: torch.autocast("cpu", torch.float16)), mse, _batches()[0])
     assert caught.value.hint
 
