@@ -20,7 +20,7 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL, Capture
 from dmc.importer.capture.checks import check_traced
-from dmc.importer.capture.objective import carries_gradient
+from dmc.importer.capture.registered import carries_gradient
 from dmc.importer.decompositions import constants, decompositions, slices
 from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding

@@ -28,6 +28,8 @@ MERGE_EQUAL = f"util.func({_LOOPS},{_CONSTANTS},{_LOOPS}),{_MERGED},{_MERGED},{_
 
 _FUNCTION = re.compile(r"util\.func public @(\w+)\((.*?)\n  \}", re.DOTALL)
 _RESULT = re.compile(r"hal\.tensor\.alias (%[\w#]+) : ")
+# The same bytes in another shape.
+_RESHAPED = re.compile(r"(%\w+) = tensor\.(?:expand|collapse)_shape (%[\w#]+) ")
 
 
 def share_results(library: CodeLibrary) -> set[str]:
@@ -38,11 +40,20 @@ def share_results(library: CodeLibrary) -> set[str]:
 def check_results(library: CodeLibrary, preprocessed: str) -> None:
     """Raises CodegenError for kernels of `preprocessed`, a program before IREE forms dispatches, that have more equal
     results later."""
-    merged = {found[1]: _repeated(_RESULT.findall(found[2])) for found in _FUNCTION.finditer(preprocessed)}
+    merged = {found[1]: _repeated(_results(found[2])) for found in _FUNCTION.finditer(preprocessed)}
     names = sorted(name for name, count in merged.items() if _shared(library.kernels[name]) > count)
     for name in names:
         fact = "IREE takes two of its results for equal where its code cannot be trusted to"
         raise CodegenError(f"kernel @{name}", fact, "please report the model", kernels=names)
+
+
+def _results(body: str) -> list[str]:
+    """What is returned, by the value that it is in whatever shape."""
+    reshaped = dict(_RESHAPED.findall(body))
+    results = _RESULT.findall(body)
+    while any(each in reshaped for each in results):
+        results = [reshaped.get(each, each) for each in results]
+    return results
 
 
 def _shared(code: KernelCode) -> int:

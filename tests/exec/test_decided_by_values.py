@@ -93,6 +93,24 @@ def test_a_variance_below_zero_gives_nan(context: Any) -> None:
     assert math.isnan(step(batch[0], variance - 0.01, *batch[2:]))
 
 
+class GaussianHead(nn.Module):
+    """The variance is learnt, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        mean, deviation = self.both(x).chunk(2, -1)
+        return functional.gaussian_nll_loss(mean, target, deviation.square(), eps=0.3)
+
+
+def test_a_variance_below_epsilon_keeps_its_gradient(context: Any) -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(8, WIDTH), torch.randn(8, 2), torch.zeros(())) for _ in range(2)]
+    assert_trains_as_eager(context, GaussianHead(), _itself, batches)
+
+
 class Moments(nn.Module):
     """Covariances with weights and without, and a part whose place is a tensor."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dmc.errors import DmcError, EagerError, VerificationError
+from dmc.errors import DmcError, EagerError, ProofError, VerificationError
 from tests.fuzz.compare import first_difference, is_rounding, tolerance
 from tests.fuzz.train import PLAIN, Case, Mode, Trace, by_compiled, by_eager, by_interpreter, case_of
 
@@ -61,8 +61,10 @@ def _verified(text: str, mode: Mode, expected: Sequence[Trace], error: Verificat
 
 
 def _refusal(error: DmcError) -> Verdict:
-    """A refusal says a way out. What the interpreter does not know is its own gap."""
+    """A refusal says a way out. What the interpreter does not know is its own gap; what is not proven, a fault."""
     reason = _general(error.fact)
+    if isinstance(error, ProofError):
+        return Verdict("fails", f"not proven: {error}", f"not proven: {reason}")
     if "dmc/interpreter" in error.hint:
         reason = f"{reason}: {error.place.rpartition(' ')[2]}"
     if not error.hint or "mend" in error.hint:

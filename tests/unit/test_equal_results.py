@@ -50,6 +50,8 @@ def test_what_was_equal_before_dispatches_were_formed_is_not_mixed_up() -> None:
     once = text.format(alias.format(1, "a#0") + alias.format(2, "a#0"))
     later = text.format(alias.format(1, "a#0") + alias.format(2, "a#1"))
     check_results(library, once)
+    reshaped = "    %b = tensor.expand_shape %a#0 [[0, 1]] output_shape [4, 4] : tensor<16xf32> into tensor<4x4xf32>\n"
+    check_results(library, text.format(reshaped + alias.format(1, "a#0") + alias.format(2, "b")))
     with pytest.raises(CodegenError, match="kernel @k: IREE takes two of its results for equal") as caught:
         check_results(library, later)
     assert caught.value.kernels == {"k"}

@@ -2,6 +2,7 @@
 
 * capture: from parameters and batch to the loss
 * objective: model and loss as one module
+* registered: parameters and buffers, and what a call may do with them
 * own_loss: the loss of a model that computes it itself
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours

@@ -15,9 +15,10 @@ from dmc.errors import ImportFailure
 from dmc.importer.capture import tree
 from dmc.importer.capture.checks import check_hooks, check_nodes, check_results, check_tensors
 from dmc.importer.capture.export import export
-from dmc.importer.capture.objective import Loss, Objective, describe, registered
+from dmc.importer.capture.objective import Loss, Objective, registered
 from dmc.importer.capture.overlaps import check_overlaps
 from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
+from dmc.importer.capture.registered import describe
 from dmc.importer.capture.turned import turn_by_views
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
@@ -74,7 +75,6 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
             _convert(objective, dtype)
         program = _exported(objective, tuple(tensor for _, tensor in batch))
         inputs, state, kinds, aliases = _state(program, objective, python_state)
-        _check_ties(objective.seen.replaced, aliases)
     finally:
         python_state.restore()
     turn_by_views(program.graph_module)
@@ -200,13 +200,6 @@ def _state(
         inputs.append(first)
         state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
     return tuple(inputs), state, kinds, aliases
-
-
-def _check_ties(replaced: tuple[str, ...], aliases: Mapping[str, tuple[str, ...]]) -> None:
-    tied = next((name for name in replaced if aliases.get(name, (name,))), None)
-    if tied is not None:
-        fact = "is one buffer under several names, but only this name is assigned another tensor"
-        raise ImportFailure(tied, fact, hint="write into it: buffer.copy_(…)")
 
 
 def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from dmc.errors import ImportFailure
 from dmc.importer.capture import tree
 from dmc.importer.capture.own_loss import OwnLoss, reader_of
+from dmc.importer.capture.registered import ONCE, Registered, check_shapes, describe
 from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
 from dmc.importer.python.watch import Watch
-from dmc.importer.torch_internals import buffers_of, parameters_of, storage_key
 from dmc.runtime.signature import Tree
 
 Loss = Callable[[Any, Any], Any] | int | str
-_ONCE = "for state created on the first call, call the model on such a batch before compiling"
 _PLAIN = (bool, int, float, str)
 TARGET_NAMES = ("targets", "target", "labels", "label")
 
@@ -61,7 +60,7 @@ class Objective(nn.Module):
         self.loss = None if self.own_loss else loss if isinstance(loss, nn.Module) else _Function(loss)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
-        self.originals = {id(tensor): name for name, tensor in _Registered.of(self).by_name.items()}
+        self.originals = {id(tensor): name for name, tensor in Registered.of(self.model, self.loss).by_name.items()}
         self.seen = Seen()
         self.settled: dict[tuple[int, str], Any] = {}
 
@@ -74,7 +73,7 @@ class Objective(nn.Module):
 
     def forward(self, *batch: Tensor) -> tuple[Tensor, ...]:
         """The loss, the auxiliary outputs, and the new values of reassigned buffers."""
-        before, accesses, watch = _Registered.of(self), Accesses(), self.seen.watch
+        before, accesses, watch = Registered.of(self.model, self.loss), Accesses(), self.seen.watch
         shapes = {name: tensor.shape for name, tensor in before.by_name.items()}
         watch.registered = before.by_name
         try:
@@ -82,9 +81,9 @@ class Objective(nn.Module):
                 value, leaves = self._outputs(batch)
         finally:
             watch.registered = {}
-        _check_shapes(shapes, before.by_name)
+        check_shapes(shapes, before.by_name)
         self._check_python_state(before, accesses)
-        replaced = before.replaced(self)
+        replaced = before.replaced()
         self.seen.replaced = tuple(replaced)
         return value, *leaves, *replaced.values()
 
@@ -122,7 +121,7 @@ class Objective(nn.Module):
         targets = keyword.pop(name)
         return self.loss(self.model(**keyword), targets)
 
-    def _check_python_state(self, before: _Registered, accesses: Accesses) -> None:
+    def _check_python_state(self, before: Registered, accesses: Accesses) -> None:
         """Raises ImportFailure where the call has changed Python state that a later call reads, other than registered
         tensors. Attributes set to plain constants are noted: a later call may set them to the same."""
         names = {id(tensor): name for name, tensor in before.by_name.items()}
@@ -142,113 +141,7 @@ class Objective(nn.Module):
 
 def registered(objective: Objective) -> dict[str, Tensor]:
     """Parameters and buffers of the model, then those of the loss, by name; a tied one under each of its names."""
-    return dict(_Registered.of(objective).by_name)
-
-
-@dataclass(frozen=True)
-class _Registered:
-    """Parameters and buffers at the start of a call: by name, and by module."""
-
-    by_name: Mapping[str, Tensor]
-    by_module: tuple[tuple[str, nn.Module, Mapping[str, Tensor | None], Mapping[str, Tensor | None]], ...]
-
-    @staticmethod
-    def of(objective: Objective) -> _Registered:
-        by_name: dict[str, Tensor] = {}
-        modules = list(_modules(objective))
-        for path, module in modules:
-            own = {**parameters_of(module), **buffers_of(module)}
-            named = {f"{path}.{name}" if path else name: value for name, value in own.items() if value is not None}
-            if both := by_name.keys() & named.keys():
-                raise ImportFailure(
-                    min(both), "names both a tensor of the model and one of the loss", hint="rename one"
-                )
-            by_name |= named
-        copies = tuple(
-            (path, module, dict(parameters_of(module)), dict(buffers_of(module))) for path, module in modules
-        )
-        return _Registered(by_name, copies)
-
-    def replaced(self, objective: Objective) -> dict[str, Tensor]:
-        """The new values of reassigned buffers; raises ImportFailure where a compiled step cannot carry them on."""
-        found: dict[str, Tensor] = {}
-        for path, module, parameters, buffers in self.by_module:
-            place = f"module '{path}'" if path else "the model"
-            _check_same(place, "parameter", parameters, parameters_of(module))
-            for name, old, new in _differing(buffers, buffers_of(module)):
-                if old is None or new is None:
-                    raise _made_or_removed(place, "buffer", name)
-                _check_replaced(place, name, old, new)
-                found[f"{path}.{name}" if path else name] = new
-        now = {id(tensor): storage_key(tensor) for tensor in (*objective.parameters(), *objective.buffers())}
-        for name, new in found.items():
-            if list(now.values()).count(storage_key(new)) > 1:
-                fact = f"the buffer '{name}' is assigned an alias of another parameter or buffer"
-                raise ImportFailure("the model", fact, hint="assign a copy: .clone()")
-        return found
-
-
-def _modules(objective: Objective) -> Iterator[tuple[str, nn.Module]]:
-    """Every module of the model, by its path in it, and those of the loss, from `loss` on."""
-    yield from objective.model.named_modules()
-    if objective.loss is not None:
-        yield from objective.loss.named_modules(prefix="loss")
-
-
-def _differing(
-    before: Mapping[str, Tensor | None], now: Mapping[str, Tensor | None]
-) -> Iterator[tuple[str, Tensor | None, Tensor | None]]:
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) is not now.get(name):
-            yield name, before.get(name), now.get(name)
-
-
-def _check_same(place: str, kind: str, before: Mapping[str, Tensor | None], now: Mapping[str, Tensor | None]) -> None:
-    for name, old, new in _differing(before, now):
-        if old is None or new is None:
-            raise _made_or_removed(place, kind, name)
-        raise ImportFailure(
-            place,
-            f"replaces the parameter '{name}' in `forward`, unseen by the optimizer",
-            hint="write into it: p.copy_(…) under torch.no_grad(), or make it a buffer",
-        )
-
-
-def _made_or_removed(place: str, kind: str, name: str) -> ImportFailure:
-    return ImportFailure(
-        place,
-        f"the {kind} '{name}' is created or removed in `forward`",
-        hint=f"register it in __init__; {_ONCE}",
-    )
-
-
-def _check_shapes(before: Mapping[str, torch.Size], now: Mapping[str, Tensor]) -> None:
-    """Of operations in place, such as `transpose_`, which change more than the numbers of a tensor."""
-    for name, tensor in now.items():
-        if tensor.shape != before[name]:
-            raise ImportFailure(
-                "the model",
-                f"'{name}' becomes {describe(tensor)} but was of shape {list(before[name])}",
-                hint=f"keep its shape; {_ONCE}",
-            )
-
-
-def _check_replaced(place: str, name: str, old: Tensor, new: Tensor) -> None:
-    if old.shape != new.shape or old.dtype != new.dtype:
-        raise ImportFailure(
-            place,
-            f"the buffer '{name}' becomes {describe(new)} but was {describe(old)}",
-            hint=f"keep its shape and type; {_ONCE}",
-        )
-    if new.requires_grad:
-        raise carries_gradient(place, name)
-
-
-def carries_gradient(place: str, name: str) -> ImportFailure:
-    """The error for a buffer through which the gradient of a later step would flow into this one."""
-    return ImportFailure(
-        place, f"the buffer '{name}' is assigned a value that has a gradient", hint="assign its .detach()"
-    )
+    return dict(Registered.of(objective.model, objective.loss).by_name)
 
 
 def _unregistered(change: Change, place: str) -> ImportFailure:
@@ -260,7 +153,7 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
     return ImportFailure(
         place,
         f"'{change.path}' {what} in `forward` but is not a buffer, so a compiled step would not carry it over",
-        hint=f"use register_buffer, or return it as an auxiliary output of the loss; {_ONCE}",
+        hint=f"use register_buffer, or return it as an auxiliary output of the loss; {ONCE}",
     )
 
 
@@ -291,10 +184,3 @@ class _Function(nn.Module):
 
     def forward(self, output: Any, targets: Any) -> Any:
         return self.function(output, targets)
-
-
-def describe(value: Any) -> str:
-    """A description of `value`, for an error."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.dtype} with shape {list(value.shape)}"
-    return f"a {type(value).__name__}"

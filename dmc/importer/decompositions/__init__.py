@@ -6,7 +6,7 @@
 * borrowed: PyTorch's own
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate
-* special: special functions
+* special: special functions, and rounding to a grid
 * approximated: others, by polynomials
 * angles: sine and cosine of any angle
 * power: powers whose base may be negative

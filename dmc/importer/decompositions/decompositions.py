@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -109,7 +109,15 @@ def _shift(operation: Any) -> Callable[[Tensor, Any], Tensor]:
     return lambda x, count: operation(x, torch.as_tensor(count, dtype=x.dtype))
 
 
+def _empty(size: Sequence[int], dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    """Zeros: of what nothing defines, a kernel that reads a part would write nothing."""
+    return torch.zeros(size, dtype=dtype, device=options.get("device"))
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
+    aten.empty.memory_format: _empty,
+    aten.empty_like.default: lambda x, dtype=None, **_: _empty(x.shape, dtype or x.dtype, device=x.device),
+    aten.new_empty.default: lambda x, size, dtype=None, **_: _empty(size, dtype or x.dtype, device=x.device),
     **{each: _shift(aten.bitwise_left_shift.Tensor) for each in (aten.__lshift__.Tensor, aten.__lshift__.Scalar)},
     **{each: _shift(aten.bitwise_right_shift.Tensor) for each in (aten.__rshift__.Tensor, aten.__rshift__.Scalar)},
     aten.constant_pad_nd.default: _constant_pad,

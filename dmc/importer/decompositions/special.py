@@ -1,4 +1,4 @@
-"""Special functions, of f32: by recurrence to large operands, and asymptotic series there."""
+"""Special functions, of f32: by recurrence to large operands, and asymptotic series there. Rounding to a grid."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dmc.importer.decompositions.functions import widened
+from dmc.importer.decompositions.scalars import rounded
 
 aten = torch.ops.aten
 # From here on the series are exact in f32; so many terms lead there from zero.
@@ -133,9 +134,37 @@ def _erfinv(y: Tensor) -> Tensor:
     return torch.where(size == 1.0, y * math.inf, x)
 
 
+def _quantized(x: Tensor, scale: Tensor, zero: Any, least: int, most: int) -> tuple[Tensor, Tensor]:
+    """`x` on a grid of steps of `scale`, and where that is within the grid: where its gradient passes."""
+    # PyTorch converts to integers of 64 bits, among which NaN is the smallest.
+    place = torch.round(x * (1.0 / scale)) + zero
+    inside = (place >= least) & (place <= most)
+    place = torch.where(place.isnan(), float(least), place.clamp(least, most))
+    return (place - zero) * scale, inside
+
+
+def _fake_quantize(x: Tensor, scale: float, zero: int, least: int, most: int) -> Any:
+    return _quantized(x, torch.full([], rounded(scale, torch.float32), device=x.device), zero, least, most)
+
+
+def _fake_quantize_by_tensors(x: Tensor, scale: Tensor, zero: Tensor, on: Tensor, least: int, most: int) -> Any:
+    result, inside = _quantized(x, scale.reshape([]), zero.reshape([]).to(x.dtype), least, most)
+    return torch.where(on.reshape([]) != 0, result, x), inside | (on.reshape([]) == 0)
+
+
+def _fake_quantize_by_channel(x: Tensor, scale: Tensor, zero: Tensor, axis: int, least: int, most: int) -> Any:
+    if zero.is_floating_point():
+        return NotImplemented
+    along = [-1 if dim == axis else 1 for dim in range(x.dim())]
+    return _quantized(x, scale.view(along), zero.to(x.dtype).view(along), least, most)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.lgamma.default: widened(_lgamma),
     aten.digamma.default: widened(_digamma),
     aten.polygamma.default: lambda n, x: widened(lambda each: _polygamma(n, each))(x),
     aten.erfinv.default: widened(_erfinv),
+    aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantize,
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _fake_quantize_by_tensors,
+    aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantize_by_channel,
 }

@@ -79,7 +79,9 @@ class Forward(fx.Interpreter):
                 raise
             failure = untraceable(origin.op_name(n.target), error)
             raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
-        _mark_backward(n, pytree.tree_leaves(result))
+        # Where gradients are off nothing gets a backward operation, and PyTorch refuses to look for that of a view.
+        if torch.is_grad_enabled():
+            _mark_backward(n, pytree.tree_leaves(result))
         return result
 
     def _note_reads(self, n: fx.Node, operands: Iterable[Any], result: Any) -> None:

@@ -49,14 +49,19 @@ def _batch_norm(module: Any, x: Tensor, forward: Callable[[Any, Tensor], Tensor]
     return result
 
 
-def gaussian_nll(function: Any, x: Tensor, target: Tensor, variance: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Where a variance is negative eager raises, and this gives NaN."""
+def gaussian_nll(
+    function: Any, x: Tensor, target: Tensor, variance: Any, *, eps: float = 1e-6, **kwargs: Any
+) -> Tensor:
+    """Where a variance is negative eager raises, and this gives NaN. One below `eps` becomes `eps` and keeps its
+    gradient, since eager clamps it in a region without gradients; export loses that region inside of a function.
+    """
     if not isinstance(variance, Tensor):
-        return function(x, target, variance, *args, **kwargs)
+        return function(x, target, variance, eps=eps, **kwargs)
     variance = torch.where(variance < 0, torch.nan, variance)
+    variance = torch.where(variance < eps, variance - variance.detach() + eps, variance)
     # Its check is all that this function uses it for.
     with mock.patch.object(torch, "any", return_value=False):
-        return function(x, target, variance, *args, **kwargs)
+        return function(x, target, variance, eps=eps, **kwargs)
 
 
 def covariance(x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:

@@ -72,6 +72,8 @@ class Watch:
             mock.patch.object(FUNCTION_BASE, "apply", classmethod(apply), create=True),
             mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
+            mock.patch.object(torch.inference_mode, "__enter__", _enter_inference),
+            mock.patch.object(torch.inference_mode, "__exit__", _exit_inference),
             mock.patch.object(func_transforms, "grad_and_value_impl", gradient_and_value),
             mock.patch.object(func_transforms, "_vjp_with_argnums", vector_jacobian_product),
             mock.patch.object(func_transforms, "jvp_increment_nesting", no_forward_mode),
@@ -131,6 +133,16 @@ class Watch:
                 f"{changed[0]} changes in a checkpoint, and again when eager recomputes it",
                 hint="keep modules that change buffers, such as batch norm, out of the checkpoint",
             )
+
+
+def _enter_inference(region: Any) -> None:
+    """As a region without gradients, which export records; of inference mode it records nothing."""
+    region.dmc_region = torch.no_grad() if region.mode else torch.enable_grad()
+    region.dmc_region.__enter__()
+
+
+def _exit_inference(region: Any, *error: Any) -> None:
+    region.dmc_region.__exit__(*error)
 
 
 class _Functions(TorchFunctionMode):
