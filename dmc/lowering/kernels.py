@@ -16,6 +16,7 @@ from dmc.analysis.kernels.decompositions import decompositions
 from dmc.analysis.requests.settings import ways_of
 from dmc.errors import CodegenError, DmcError
 from dmc.lowering.composites import open_composites
+from dmc.lowering.concats import concatenate_by_loops
 from dmc.lowering.constant_terms import read_constant_terms
 from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.equal_results import check_results, share_results
@@ -195,6 +196,7 @@ def _kernel_module(
             _add_public(symbols[name].operation)
     open_composites(kernels, [symbols[name].operation for name in decompositions(module, names)])
     if target.name == CPU.name:
+        concatenate_by_loops(kernels)
         split_deep_products(kernels)
         keep_rounding(kernels)
         overflow_powers(kernels)

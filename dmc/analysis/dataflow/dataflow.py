@@ -159,6 +159,7 @@ _RULES: dict[str, Rule] = {
     "tensor.collapse_shape": moves.read_same,
     "tensor.extract_slice": moves.read_slice,
     "tensor.insert_slice": moves.read_insert,
+    "tensor.concat": moves.read_concat,
     "linalg.fill": elements.read_fill,
     "linalg.generic": elements.read_generic,
     "linalg.transpose": moves.read_transpose,

@@ -97,6 +97,16 @@ def read_pack(reader: Reader, op: ir.Operation) -> None:
     reader[op.results[0]] = reader.rows([piece for piece in pieces if piece[2]])
 
 
+def read_concat(reader: Reader, op: ir.Operation) -> None:
+    """Operands that follow each other in memory are pieces of the result; others are known by the operation."""
+    if prod(op.results[0].type.shape[: op.attributes["dim"].value]) != 1:
+        reader.opaque(op)
+        return
+    sizes = [reader.module.size(value.type) for value in op.operands]
+    pieces = [(reader[value], 0, size) for value, size in zip(op.operands, sizes, strict=True)]
+    reader[op.results[0]] = reader.rows([piece for piece in pieces if piece[2]])
+
+
 def read_unpack(reader: Reader, op: ir.Operation) -> None:
     """A member of a bucket is a range of it."""
     for result, offset in zip(op.results, member_offsets(op), strict=True):

@@ -14,6 +14,8 @@ from dmc.walk import is_parallel
 _TRANSPOSE, _GENERIC = "linalg.transpose", "linalg.generic"
 _PAD, _EXTRACT, _INSERT = "tensor.pad", "tensor.extract_slice", "tensor.insert_slice"
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
+# IREE's products read a transposed matrix slowly, or transpose it before: once is enough for so many.
+_MANY = 4
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Inlined:
         # A matrix that is cast on its way can only be a factor of `linalg.matmul`.
         is_through = self.own and (order in (None, [0, 2, 1]) or len(op.results[0].type.shape) == 2)
         uses = list(op.results[0].uses)
+        if not self.own and len(uses) >= _MANY:
+            return False
         return bool(uses) and all(
             (use.owner.operation.name in products and use.operand_number < 2)
             or (is_through and use.owner.operation in self.ops)

@@ -36,24 +36,25 @@ class _LstmSequence(torch.autograd.Function):
             h_next, c_next = torch.ops.dmc.lstm_cell(gates[-1], cells[-1])
             outputs.append(h_next)
             cells.append(c_next)
-        ctx.save_for_backward(weight, *gates, *cells, *outputs[:-1])
-        return torch.stack(outputs[1:]), outputs[-1].clone(), cells[-1].clone()
+        states = torch.stack(outputs)
+        ctx.save_for_backward(weight, states, *gates, *cells)
+        return states[1:], outputs[-1].clone(), cells[-1].clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             return gradients_of(_lstm_steps, ctx.arguments, grad_outputs)
         dout, dh, dc = grad_outputs
-        weight, *saved = ctx.saved_tensors
+        weight, states, *saved = ctx.saved_tensors
         steps = dout.shape[0]
-        gates, cells, inputs = saved[:steps], saved[steps : 2 * steps + 1], saved[2 * steps + 1 :]
+        gates, cells = saved[:steps], saved[steps:]
         dgates: list[Tensor] = []
         for t in reversed(range(steps)):
             dg, dc = torch.ops.dmc.lstm_cell_backward(dh + dout[t], dc, gates[t], cells[t], cells[t + 1])
             dgates.append(dg)
             dh = dg @ weight
         all_gates = torch.stack(dgates[::-1])
-        return all_gates, _weight_gradient(all_gates, inputs), dh, dc
+        return all_gates, _weight_gradient(all_gates, states), dh, dc
 
 
 def _lstm_steps(x_gates: Tensor, weight: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -85,26 +86,26 @@ class _GruSequence(torch.autograd.Function):
         for x in x_gates.unbind(0):
             h_gates.append(outputs[-1] @ weight.t() + bias)
             outputs.append(torch.ops.dmc.gru_cell(x, h_gates[-1], outputs[-1]))
-        ctx.save_for_backward(weight, x_gates, *h_gates, *outputs[:-1])
-        return torch.stack(outputs[1:]), outputs[-1].clone()
+        states = torch.stack(outputs)
+        ctx.save_for_backward(weight, x_gates, states, *h_gates)
+        return states[1:], outputs[-1].clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             return gradients_of(_gru_steps, ctx.arguments, grad_outputs)
         dout, dh = grad_outputs
-        weight, x_gates, *saved = ctx.saved_tensors
+        weight, x_gates, states, *h_gates = ctx.saved_tensors
         steps = dout.shape[0]
-        h_gates, inputs = saved[:steps], saved[steps:]
         dx_gates: list[Tensor] = []
         dh_gates: list[Tensor] = []
         for t in reversed(range(steps)):
-            dx, dhg, carried = torch.ops.dmc.gru_cell_backward(dh + dout[t], x_gates[t], h_gates[t], inputs[t])
+            dx, dhg, carried = torch.ops.dmc.gru_cell_backward(dh + dout[t], x_gates[t], h_gates[t], states[t])
             dx_gates.append(dx)
             dh_gates.append(dhg)
             dh = dhg @ weight + carried
         recurrent = torch.stack(dh_gates[::-1])
-        return torch.stack(dx_gates[::-1]), _weight_gradient(recurrent, inputs), recurrent.sum((0, 1)), dh
+        return torch.stack(dx_gates[::-1]), _weight_gradient(recurrent, states), recurrent.sum((0, 1)), dh
 
 
 def _gru_steps(x_gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,9 +117,10 @@ def _gru_steps(x_gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor) -> tupl
     return torch.stack(outputs), h.clone()
 
 
-def _weight_gradient(dgates: Tensor, states: list[Tensor]) -> Tensor:
-    """The gradient [G·H, H] of the recurrent weight, in one product for all steps."""
-    return dgates.flatten(0, 1).t() @ torch.stack(states).flatten(0, 1)
+def _weight_gradient(dgates: Tensor, states: Tensor) -> Tensor:
+    """The gradient [G·H, H] of the recurrent weight, in one product for all steps. states: [T + 1, B, H]; the last is
+    no step's input."""
+    return dgates.flatten(0, 1).t() @ states[:-1].flatten(0, 1)
 
 
 @dataclass(frozen=True)
