@@ -1,7 +1,7 @@
 """Concatenations of equal parts that IREE computes in one loop.
 
-IREE copies each part in a dispatch of its own. A loop over the result, which chooses the part by a dimension that counts
-them, is one dispatch.
+IREE copies each part in a dispatch of its own. A loop over the result, which chooses the part by a dimension that
+counts them, is one dispatch.
 """
 
 from __future__ import annotations

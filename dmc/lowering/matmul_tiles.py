@@ -2,8 +2,9 @@
 
 IREE's code generation accepts a `compilation_info` attribute as it is. The tiles here were measured on two cores with
 AVX-512 and 1 MiB of second-level cache each, f32: products with a transposed left matrix, such as weight gradients, ran
-at 180 to 190 GFLOP/s instead of 70 to 120, products of two row-major matrices at 180 to 190 instead of 160 to 180. Those
-of few rows, as in a loop over time, at 206 to 211 instead of 159 to 197, with AVX2 at 123 to 178 instead of 98 to 142.
+at 180 to 190 GFLOP/s instead of 70 to 120, products of two row-major matrices at 180 to 190 instead of 160 to 180.
+Those of few rows, as in a loop over time, ran at 206 to 211 instead of 159 to 197, with AVX2 at 123 to 178 instead of
+98 to 142.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import re
 _TILES = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64))
 # The vector tile: rows of the result, columns (two vectors of AVX-512), and steps along the depth.
 _PLAIN, _LEFT_TRANSPOSED = (8, 32, 1), (16, 32, 4)
-# Of products with fewer rows than those tiles have. Columns of which a multiple is 4 KiB apart share few sets of the first
-# cache: with AVX2 fewer at a time are faster then.
+# Of products with fewer rows than those tiles have. Rows of the right matrix that are a multiple of 4 KiB apart
+# share few sets of the first cache: with AVX2, fewer columns at a time are faster then.
 _FEW, _FEW_TILES = 32, ((16, 128), (16, 64))
 _FEW_AVX2, _FEW_AVX2_APART, _CACHE_WAY = (4, 16, 1), (8, 8, 1), 4096
 _AVX2, _AVX512 = 32, 64
@@ -47,12 +48,12 @@ def _tiled(match: re.Match[str], cores: int, vector_bytes: int) -> str:
     rows, columns = map(int, match["c"].split("x"))
     left = tuple(map(int, match["a"].split("x")))
     depth = left[0] if _TRANSPOSED_LEFT in maps else left[1]
-    vector = _LEFT_TRANSPOSED if _TRANSPOSED_LEFT in maps else _PLAIN
-    tile = _tile(rows, columns, cores)
+    is_plain, is_few = _TRANSPOSED_LEFT not in maps, rows < _FEW
+    tile, vector = _tile(rows, columns, cores), _PLAIN if is_plain else _LEFT_TRANSPOSED
     if vector_bytes == _AVX2:
         vector = _FEW_AVX2_APART if 4 * columns % _CACHE_WAY == 0 else _FEW_AVX2
-        tile = None if rows >= _FEW or _TRANSPOSED_LEFT in maps else tile
-    if tile is None or depth % vector[2] or depth > _DEEPEST or _TRANSPOSED_RIGHT in maps:
+    is_measured = is_plain if is_few else vector_bytes == _AVX512
+    if tile is None or not is_measured or depth % vector[2] or depth > _DEEPEST or _TRANSPOSED_RIGHT in maps:
         return match[0]
     options = _options(rows, columns, tile, vector)
     if options is None:
@@ -78,7 +79,7 @@ def _options(rows: int, columns: int, tile: tuple[int, int], vector: tuple[int, 
         return ""
     if columns % vector[1] <= columns // 50:
         return ", {enable_loop_peeling}"
-    return "" if not rows % tile[0] and vector == _PLAIN else None
+    return "" if not rows % tile[0] and vector != _LEFT_TRANSPOSED else None
 
 
 def _tile(rows: int, columns: int, cores: int) -> tuple[int, int] | None:

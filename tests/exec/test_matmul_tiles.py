@@ -17,6 +17,7 @@ from dmc.target import CPU
 from tests.compiled import assert_descends_as_eager
 
 ROWS, INNER, OUTER = 136, 96, 224  # No tile side divides them all: there are tiles that stick out.
+AVX2 = "native_vector_size = 32 : i64"
 AVX512 = "native_vector_size = 64 : i64"
 PLAIN = (
     "[affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>]"
@@ -47,6 +48,12 @@ def _matmul(rows: int, columns: int, depth: int, maps: str | None = None) -> str
         (_matmul(1000, 512, 1000), "DoubleTilingExpert>, {enable_loop_peeling}>"),
         (_matmul(1024, 1000, 512, LEFT), "DoubleTilingExpert>, {enable_loop_peeling}>"),
         (_matmul(2048, 100, 128), "DoubleTilingExpert>>"),
+        (_matmul(16, 1024, 256), "distribution = [16, 128, 0]"),
+        (_matmul(16, 256, 1024), "distribution = [16, 64, 0]"),
+        (_matmul(16, 256, 1024), "vector_common_parallel = [8, 32, 0]"),
+        (_matmul(16, 256, 1024).replace(AVX512, AVX2), "vector_common_parallel = [4, 16, 0]"),
+        (_matmul(16, 1024, 256).replace(AVX512, AVX2), "vector_common_parallel = [8, 8, 0]"),
+        (_matmul(20, 1024, 256), "DoubleTilingExpert>, {enable_loop_peeling}>"),
     ],
 )
 def test_tiles_are_chosen_by_kind_and_size(program: str, tile: str) -> None:
@@ -58,17 +65,21 @@ def test_tiles_are_chosen_by_kind_and_size(program: str, tile: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        _matmul(2048, 512, 128).replace("64 : i64", "32 : i64"),
+        _matmul(2048, 512, 128).replace(AVX512, AVX2),
+        _matmul(2048, 512, 128).replace(AVX512, AVX2.replace("32", "16")),
+        _matmul(16, 512, 128, LEFT),
         _matmul(2048, 512, 128, RIGHT),
         _matmul(30522, 500, 1024, LEFT),
         _matmul(512, 100, 2048, LEFT),
         _matmul(1000, 500, 512),
         _matmul(1024, 512, 30522),
-        _matmul(16, 512, 128),
+        _matmul(8, 512, 128),
         _matmul(2048, 512, 128).replace("f32", "bf16"),
     ],
     ids=[
+        "many rows with AVX2",
         "other vectors",
+        "few rows, transposed left",
         "transposed right",
         "tiles stick out",
         "columns stick out",

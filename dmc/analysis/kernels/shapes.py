@@ -78,7 +78,9 @@ class Loops:
 
 def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
     """The loops of an operation; None for one that needs its own kernel. pieces: whether `PIECES` share kernels."""
-    if op.name in (*MOVES, "tensor.extract_slice") or (pieces and op.name in PIECES and len(op.operands) <= _MOST_PARTS):
+    if op.name in (*MOVES, "tensor.extract_slice") or (
+        pieces and op.name in PIECES and len(op.operands) <= _MOST_PARTS
+    ):
         return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
     if is_contraction(op):
         return Loops(product=prod(op.results[0].type.shape))

@@ -87,7 +87,7 @@ def _name_of(value: ir.Value, storages: Storages, named: Mapping[int, Named]) ->
     op = value.owner.operation
     match op.opview:
         case dm.PackOp():
-            return _name_of_bucket([named[storages.places[member].storage] for member in op.operands])
+            return _name_of_bucket(op, [named[storages.places[member].storage] for member in op.operands])
         case dm.StartOp():
             source = None if op.opview.input is None else named[storages.places[op.opview.input].storage]
             return _name_of_movement(op, source)
@@ -97,10 +97,12 @@ def _name_of(value: ir.Value, storages: Storages, named: Mapping[int, Named]) ->
             return Named(short(label_of_op(op)), "activation")
 
 
-def _name_of_bucket(members: list[Named]) -> Named:
+def _name_of_bucket(pack: ir.Operation, members: list[Named]) -> Named:
     is_gradient = any(member.category == "gradient" for member in members)
     label = short(SEPARATOR.join(dict.fromkeys(member.label for member in members)))
-    return Named(label, "gradient" if is_gradient else "communication")
+    # A concatenation stays where it is.
+    other = "communication" if _movements(pack) else "activation"
+    return Named(label, "gradient" if is_gradient else other)
 
 
 def _name_of_movement(start: ir.Operation, source: Named | None) -> Named:

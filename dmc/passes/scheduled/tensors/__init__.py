@@ -10,4 +10,5 @@
 * drop_empty: empty tensors leave the dataflow
 * flatten_collectives: collectives act on dimension 0, so that pieces are contiguous
 * recompute: cheap values are rematerialised by the backward pass, and by each reader
+* pack_concats: what is concatenated is computed where the result lies
 """
