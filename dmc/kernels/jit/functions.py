@@ -177,3 +177,13 @@ def both(a, b):
 def either(a, b):
     """The bits that are set in one."""
     return a | b
+
+
+@triton.jit
+def bits(words, width: tl.constexpr):
+    """Whether each bit of a tile of words is set: along the last axis, `width` elements for each."""
+    place = tl.arange(0, width)
+    if len(words.shape) == 1:
+        return ((words[:, None] >> place[None, :]) & 1 != 0).reshape(words.shape[0] * width)
+    spread = (words[:, :, None] >> place[None, None, :]) & 1 != 0
+    return spread.reshape(words.shape[0], words.shape[1] * width)
