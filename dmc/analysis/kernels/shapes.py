@@ -74,7 +74,7 @@ class Loops:
         summed: or what it sums over columns, element by element.
         """
         if self.words:
-            return size == self.words
+            return size in (self.words, max(self.sizes))
         if self.rows and self.rows[0] >= ROWS:
             return True
         if summed and self.columns and size == prod(self.columns):

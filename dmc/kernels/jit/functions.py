@@ -184,6 +184,9 @@ def bits(words, width: tl.constexpr):
     """Whether each bit of a tile of words is set: along the last axis, `width` elements for each."""
     place = tl.arange(0, width)
     if len(words.shape) == 1:
-        return ((words[:, None] >> place[None, :]) & 1 != 0).reshape(words.shape[0] * width)
-    spread = (words[:, :, None] >> place[None, None, :]) & 1 != 0
-    return spread.reshape(words.shape[0], words.shape[1] * width)
+        bit = (words[:, None] >> place[None, :]) & 1
+        shape: tl.constexpr = (words.shape[0] * width,)
+    else:
+        bit = (words[:, :, None] >> place[None, None, :]) & 1
+        shape: tl.constexpr = (words.shape[0], words.shape[1] * width)
+    return (bit != 0).reshape(shape)
