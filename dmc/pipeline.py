@@ -42,8 +42,8 @@ from dmc.passes.scheduled.tensors.drop_empty import DropEmpty
 from dmc.passes.scheduled.tensors.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
 from dmc.passes.scheduled.tensors.merge_products import MergeProducts
-from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.passes.scheduled.tensors.pack_masks import PackMasks
+from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.passes.scheduled.tensors.recompute import Recompute
 from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
 

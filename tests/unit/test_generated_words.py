@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from dmc._mlir import ir
-from dmc.interpreter.bodies import kernels_of
-from dmc.kernels.bits import packed_width, unpacked_width
-from dmc.kernels.generated import generate
-from dmc.walk import walk
-from tests.generated_regions import assert_right, regions_of, shaped
+from tests.generated_regions import assert_right, shaped
 
 SCALED = """%y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
       affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}

@@ -46,7 +46,9 @@ def before(width: int, context: ir.Context) -> tuple[ir.Module, list[Any]]:
     torch.manual_seed(0)
     model = nn.Sequential(Block(width), Block(width))
     example = torch.randn(ROWS, width), torch.randn(ROWS, width)
-    made = import_step(model, nn.functional.mse_loss, dmc.optim.SGD(lr=0.1), example, Precision.BF16_MIXED, 1, 0, context)
+    made = import_step(
+        model, nn.functional.mse_loss, dmc.optim.SGD(lr=0.1), example, Precision.BF16_MIXED, 1, 0, context
+    )
     write_settings(made.module, "cuda", "h200", 0)
     pipeline.run(made.module, to_form="placed")
     passes = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled").passes

@@ -79,7 +79,9 @@ def _beside(writer: Writer, atom: Any, width: int, is_along: bool) -> Any:
     placed, tile = _PLACED.fullmatch(text), _ALONG.fullmatch(text)
     if not is_along:
         if placed:
-            return Variable(writer.beside(atom.name, f"{placed['start']} + ping_pong.word_rows(like, {width})"), atom.size)
+            return Variable(
+                writer.beside(atom.name, f"{placed['start']} + ping_pong.word_rows(like, {width})"), atom.size
+            )
         return None if any(_is_placed(writer, name) for name in atom.variables) else atom
     made = ""
     if placed and placed["axis"] == "columns":

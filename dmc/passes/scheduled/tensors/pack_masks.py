@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
 from dmc.analysis.requests.settings import target_of
+from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.iree import fusion_barrier
 from dmc.dialect.labels import module_path
 from dmc.kernels.bits import WIDTHS
@@ -53,7 +54,7 @@ class PackMasks(Pass):
             return
         run_passes(module, ("convert-elementwise-to-linalg",), NESTED)
         step = Step.of(find_step(module))
-        masks = {value: _decision(value, step) for value in _made_from(step) if _is_mask(value, step, self.least)}
+        masks = {value: _decision(value) for value in _made_from(step) if _is_mask(value, step, self.least)}
         if self.reasons:
             _print_reasons(masks)
         for mask in [each for each, decision in masks.items() if decision == _PACKED]:
@@ -81,11 +82,20 @@ def _is_mask(value: ir.Value, step: Step, least: int) -> bool:
     return value not in step.depths and value not in step.constants
 
 
-def _decision(mask: ir.Value, step: Step) -> str:
+def _decision(mask: ir.Value) -> str:
     if _width(mask.type) is None:
         return _ODD
-    readers = (*step.users.get(mask, ()), *step.readers.get(mask, ()))
-    return _PACKED if all(map(is_loop, readers)) else _READ
+    return _PACKED if all(map(is_loop, _readers(mask))) else _READ
+
+
+def _readers(value: ir.Value) -> Iterator[ir.Operation]:
+    """What reads a value, also through views."""
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.name in RESHAPES:
+            yield from _readers(reader.results[0])
+        else:
+            yield reader
 
 
 def _width(mask: ir.RankedTensorType) -> int | None:
@@ -163,7 +173,9 @@ def _place(expanded: ir.RankedTensorType, kind: ir.Type) -> ir.Value:
 
 def _print_reasons(masks: dict[ir.Value, str]) -> None:
     """Prints on stderr each mask, equal ones as one row, the largest first; and the sum."""
-    rows = Counter((starred(module_path(each.owner.location)), prod(each.type.shape), why) for each, why in masks.items())
+    rows = Counter(
+        (starred(module_path(each.owner.location)), prod(each.type.shape), why) for each, why in masks.items()
+    )
     ordered = sorted(rows.items(), key=lambda row: (-row[0][1] * row[1], row[0]))
     print_table(
         HEAD,
