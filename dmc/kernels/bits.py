@@ -93,6 +93,5 @@ def _is_zero(value: Any) -> bool:
         number = op.operands[0].owner
         is_known = not isinstance(number, ir.Block) and number.name == "arith.constant"
         return is_known and number.attributes["value"].value == 0
-    content = op.attributes["value"] if op.name == "arith.constant" else None
-    is_splat = isinstance(content, ir.DenseElementsAttr) and content.is_splat
-    return is_splat and content.get_splat_value().value == 0
+    content: Any = op.attributes["value"] if op.name == "arith.constant" else None
+    return isinstance(content, ir.DenseElementsAttr) and content.is_splat and content.get_splat_value().value == 0
