@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from tests.generated_regions import assert_right, shaped
+from dmc.kernels.generated import generate
+from tests.generated_regions import assert_right, regions_of, shaped
 
 SCALED = """%y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
       affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
@@ -84,3 +85,26 @@ def test_words_are_read(reader: str, sizes: tuple[int, int, int], context: Any) 
 @pytest.mark.parametrize("sizes", [(70, 64, 32), (130, 256, 32), (40, 24, 8), (2050, 1024, 32)], ids=str)
 def test_words_are_read_behind_a_product(sizes: tuple[int, int, int], context: Any) -> None:
     assert_right(product(*sizes), "read", every=sizes[0] < 2048, limit=2**31)
+
+
+def test_words_are_read_where_the_layout_of_a_product_is_kept(context: Any) -> None:
+    """Two groups of warps in turn: rows and words lie as the product does."""
+    module = product(2050, 1024, 32)
+    generated = generate(regions_of(module)["read"])
+    sources = [recipe.calls[0].source for recipe in generated.recipes]
+    assert any("ping_pong.bits(" in each and "ping_pong.word_rows(like, 32)" in each for each in sources)
+    assert all("bits(" in each for each in sources)
+
+
+def test_a_tile_reads_each_of_its_words_once(context: Any) -> None:
+    module = by_rows(300, 96, 32)
+    (call,) = generate(regions_of(module)["read"]).recipes[0].calls
+    assert "tl.load(x0_at + row * 3 + column_words" in call.source
+    assert "bits = functions.bits(x0, 32)" in call.source
+
+
+def test_a_thread_packs_whole_words(context: Any) -> None:
+    module = elements(300, 96, 32)
+    (call,) = generate(regions_of(module)["pack"]).recipes[0].calls
+    assert call.source.count("tl.store(") == 1 and "tl.sum" not in call.source
+    assert call.source.count(" << ") == 32, "each bit is shifted to its place"
