@@ -43,6 +43,7 @@ from dmc.passes.scheduled.tensors.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
 from dmc.passes.scheduled.tensors.merge_products import MergeProducts
 from dmc.passes.scheduled.tensors.pack_concats import PackConcats
+from dmc.passes.scheduled.tensors.pack_masks import PackMasks
 from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.passes.scheduled.tensors.recompute import Recompute
 from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
@@ -83,6 +84,7 @@ STAGES = (
             UnrollLoops(),
             DropEmpty(),
             FlattenCollectives(),
+            PackMasks(),
             Recompute(),
             PackConcats(),
             FormKernels(),

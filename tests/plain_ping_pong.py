@@ -7,6 +7,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from dmc.kernels.jit import functions
+
 jit: Any = triton.jit
 
 
@@ -54,6 +56,24 @@ def rows(like: Any) -> Any:
 def columns(like: Any) -> Any:
     """The numbers of the columns of a tile such as `like`, as a row."""
     return tl.arange(0, like.shape[1])[None, :]
+
+
+@jit
+def word_rows(like: Any, width: Any) -> Any:
+    """The numbers of the rows of a tile such as `like`, as a column."""
+    return tl.arange(0, like.shape[0])[:, None]
+
+
+@jit
+def word_columns(like: Any, width: Any) -> Any:
+    """The numbers of the words in a row of a tile such as `like`, as a row."""
+    return tl.arange(0, like.shape[1] // width)[None, :]
+
+
+@jit
+def bits(words: Any, like: Any, width: Any) -> Any:
+    """Whether each bit of a tile of words is set, as a tile such as `like`."""
+    return functions.bits(words, width)
 
 
 @jit

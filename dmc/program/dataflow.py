@@ -46,6 +46,22 @@ class Transpose(msgspec.Struct, frozen=True, array_like=True, tag="transpose"):
     size: int
 
 
+class Packed(msgspec.Struct, frozen=True, array_like=True, tag="packed"):
+    """A mask, a byte an element, as words of so many bits (`dmc.kernels.bits`)."""
+
+    operand: int
+    width: int
+    size: int
+
+
+class Unpacked(msgspec.Struct, frozen=True, array_like=True, tag="unpacked"):
+    """The mask that words of so many bits hold: of a packed one, that mask."""
+
+    operand: int
+    width: int
+    size: int
+
+
 class Apply(msgspec.Struct, frozen=True, array_like=True, tag="apply"):
     """Any other computation: `code` identifies it, up to the elements of its operands."""
 
@@ -68,7 +84,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     label: str = ""
 
 
-Local: TypeAlias = Pointwise | Read | Transpose | Apply | Rows | Call
+Local: TypeAlias = Pointwise | Read | Transpose | Packed | Unpacked | Apply | Rows | Call
 
 
 class Choice(msgspec.Struct, frozen=True, array_like=True, tag="choice"):

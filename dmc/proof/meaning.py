@@ -17,11 +17,13 @@ from dmc.program.dataflow import (
     Moved,
     Moving,
     Node,
+    Packed,
     Pointwise,
     Read,
     Rows,
     Step,
     Transpose,
+    Unpacked,
 )
 from dmc.proof.transpositions import composed, joined
 from dmc.proof.values import Values
@@ -153,6 +155,17 @@ def _transpose(meaning: Meaning, node: Transpose, own: Held) -> Iterable[int]:
     return (values.made(("transpose", value, turned, node.element), node.size) if turned[0] else value,)
 
 
+def _packed(meaning: Meaning, node: Packed, own: Held) -> Iterable[int]:
+    return (meaning.values.made(("packed", own[node.operand], node.width), node.size),)
+
+
+def _unpacked(meaning: Meaning, node: Unpacked, own: Held) -> Iterable[int]:
+    how = meaning.values.how(own[node.operand])
+    if how[0] == "packed" and how[2] == node.width:
+        return (how[1],)
+    return (meaning.values.made(("unpacked", own[node.operand], node.width), node.size),)
+
+
 def _apply(meaning: Meaning, node: Apply, own: Held) -> Iterable[int]:
     operands = tuple(own[i] for i in node.operands)
     return [meaning.values.made((node.code, operands, i), size) for i, size in enumerate(node.sizes)]
@@ -172,6 +185,8 @@ _RULES: dict[type[Local], Callable[[Meaning, Any, Held], Iterable[int]]] = {
     Pointwise: _pointwise,
     Read: _read,
     Transpose: _transpose,
+    Packed: _packed,
+    Unpacked: _unpacked,
     Apply: _apply,
     Rows: _rows,
     Call: _call,

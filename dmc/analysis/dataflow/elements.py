@@ -15,8 +15,9 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.reader import Module, Reader
 from dmc.analysis.dataflow.text import Text, attributes_text, shortened
 from dmc.analysis.kernels.cost import loop_sizes
+from dmc.kernels.bits import packed_width, unpacked_width
 from dmc.memo import once
-from dmc.program.dataflow import Apply
+from dmc.program.dataflow import Apply, Packed, Unpacked
 from dmc.walk import terminator_of
 
 
@@ -58,12 +59,24 @@ def read_empty(reader: Reader, op: ir.Operation) -> None:
 
 
 def read_generic(reader: Reader, op: ir.Operation) -> None:
-    """Each result separately."""
+    """Each result separately; that a mask is packed or unpacked is known as a whole."""
+    if _read_words(reader, op):
+        return
     operands, block = list(op.operands), op.regions[0].blocks[0]
     types = tuple([operand.type for operand in operands])
     loops, yielded = _Loops.of(reader.module, op, types), list(terminator_of(block).operands)
     for index, result in enumerate(op.results):
         reader[result] = _Result(reader, op, operands, types, loops, block, yielded, [index]).read()
+
+
+def _read_words(reader: Reader, op: ir.Operation) -> bool:
+    """Adds a node for a packing or an unpacking; returns whether the operation is one."""
+    for kind, width in ((Packed, packed_width(op)), (Unpacked, unpacked_width(op))):
+        if width is not None:
+            size = reader.module.size(op.results[0].type)
+            reader[op.results[0]] = reader.add(kind(reader[op.operands[0]], width, size))
+            return True
+    return False
 
 
 def _add_scalar(reader: Reader, op: ir.Operation, operands: Sequence[int], places: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmc._mlir import ir
+from dmc.kernels.bits import unpacked_width
 from dmc.walk import is_parallel
 
 # A few dozen instructions for four bytes.
@@ -20,6 +21,8 @@ def is_cheap(op: ir.Operation) -> bool:
         return False
     if not is_parallel(op):
         return False
+    if unpacked_width(op) is not None:
+        return True
     return all(view.operation.name in _CHEAP for view in op.regions[0].blocks[0].operations)
 
 

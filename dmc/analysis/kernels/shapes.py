@@ -8,6 +8,7 @@ from math import prod
 from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.contractions import REDUCTION, is_contraction
 from dmc.analysis.kernels.cost import loop_sizes
+from dmc.kernels.bits import packed_width
 from dmc.walk import loop_kinds
 
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
@@ -25,13 +26,14 @@ class Loops:
 
     sizes: the result sizes of its elementwise operations. product: that of its matrix product or convolution. rows: the
     number of results of its reductions, and elements per result, where the last dimensions are reduced; columns:
-    likewise for other dimensions.
+    likewise for other dimensions. words: the number of those that it packs a mask into, each made by one thread.
     """
 
     sizes: frozenset[int] = frozenset()
     product: int | None = None
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
+    words: int | None = None
 
     @property
     def over(self) -> tuple[int, ...]:
@@ -41,17 +43,20 @@ class Loops:
     @property
     def is_elementwise(self) -> bool:
         """Whether it neither reduces nor multiplies matrices."""
-        return not (self.product or self.rows or self.columns)
+        return not (self.product or self.rows or self.columns or self.words)
 
     def joined(self, other: Loops) -> Loops | str:
         """The loops of the fusion of two kernels, or why they cannot be fused."""
         if self.product and other.product:
             return "two products"
+        if (self.words and not other.is_elementwise) or (other.words and not self.is_elementwise):
+            return "a mask is packed by a kernel of its own"
         both = Loops(
             sizes=self.sizes | other.sizes,
             product=self.product or other.product,
             rows=self.rows or other.rows,
             columns=self.columns or other.columns,
+            words=self.words or other.words,
         )
         reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
         if both.product and reductions:
@@ -68,6 +73,8 @@ class Loops:
 
         summed: or what it sums over columns, element by element.
         """
+        if self.words:
+            return size in (self.words, max(self.sizes))
         if self.rows and self.rows[0] >= ROWS:
             return True
         if summed and self.columns and size == prod(self.columns):
@@ -88,6 +95,8 @@ def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
         return None
     kinds = [each == REDUCTION for each in loop_kinds(op)]
     sizes = loop_sizes(op)
+    if pieces and packed_width(op) is not None:
+        return Loops(sizes=frozenset((prod(sizes),)), words=prod(sizes[:-1]))
     if not any(kinds):
         return Loops(sizes=frozenset((prod(sizes),)))
     shape = (

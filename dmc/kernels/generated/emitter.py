@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.kernels.generated import arithmetic, integers
+from dmc.kernels.generated import arithmetic, integers, words
 from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
 from dmc.kernels.generated.movements import MOVEMENTS
 from dmc.kernels.generated.operations import Places, at, is_parallel, maps_of, scalars, slice_of
@@ -57,7 +57,9 @@ class Emitter:
         op = value.owner
         match op.name:
             case "linalg.generic" if is_parallel(op):
-                return self._generic(op, list(op.results).index(value), places)
+                return words.unpacked(self, op, places) or self._generic(op, list(op.results).index(value), places)
+            case "linalg.generic" if (word := words.packed(self, op, places)) is not None:
+                return word
             case "linalg.generic" | "linalg.reduce":
                 raise Unbound(value)
             case "arith.constant":

@@ -60,11 +60,15 @@ class Launch:
     def variable(self, stem: str, text: str, mask: str = "") -> str:
         """Declares a variable of the kernel; `mask`: the bounds condition, a format of its name."""
         name = self.writer.name(stem)
+        self.declare(name, stem, text, mask)
+        return name
+
+    def declare(self, name: str, stem: str, text: str, mask: str) -> None:
+        """Declares a variable of this name."""
         self.writer.declare(name, text)
         if mask:
             self.writer.masks[name] = self.writer.name(f"{stem}_inside")
             self.writer.raw(f"{self.writer.masks[name]} = {mask.format(name)}")
-        return name
 
     def descriptor(self, buffer: Buffer, view: View) -> str:
         """The name of the tensor descriptor of a buffer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dmc.kernels.bits import packed_width
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two
 from dmc.kernels.implementation import Candidate, candidate
@@ -14,12 +15,16 @@ from dmc.kernels.recipe import Call
 _CANDIDATES = (candidate(block=1024, warps=4), candidate(block=2048, warps=8), candidate(block=512, warps=4))
 # A thread writes sixteen bytes at once; of a mask that is drawn, these elements share their random words.
 _OF_BYTES = candidate(block=2048, warps=4)
+# A thread makes whole words of bits, each from several random blocks.
+_OF_WORDS = candidate(block=256, warps=4)
 # So many results of one element are as much as a thread can hold.
 _MANY, _OF_MANY = 6, candidate(block=256, warps=4)
 
 
 def candidates(roots: Sequence[Root]) -> tuple[Candidate, ...]:
     """The ways to make `roots`, the most promising first."""
+    if any(packed_width(root.value.owner) for root in roots):
+        return (_OF_WORDS, *_CANDIDATES)
     is_narrow = all(ITEM_BYTES[str(root.value.type.element_type)] == 1 for root in roots)
     if len(roots) > _MANY:
         return (_OF_MANY, *_CANDIDATES)

@@ -90,18 +90,12 @@ class _Rows:
             self.writer.raw(f"{name} = {zeros(self.shape, each.neutral, each.held)}")
         column = self.writer.name("column")
         with self.writer.loop(f"for start in range(0, {self.width}, {self.block}):", column):
-            self._declare(column)
+            self.launch.declare(column, "column", f"start + {self.columns}", self.mask)
             for name, each in zip(sums, level, strict=True):
                 tile = self._tile(each, variable(column, self.width))
                 self.writer.raw(f"{name} = {each.combiner.join.format(name, tile)}")
         for name, each in zip(sums, level, strict=True):
             self._bind(each, name)
-
-    def _declare(self, column: str) -> None:
-        self.writer.raw(f"{column} = start + {self.columns}")
-        if self.mask:
-            self.writer.masks[column] = self.writer.name("column_inside")
-            self.writer.raw(f"{self.writer.masks[column]} = {self.mask.format(column)}")
 
     def store(self, roots: Sequence[Root]) -> None:
         """Stores the roots of each row and of each element."""
@@ -112,7 +106,7 @@ class _Rows:
         elif by_element:
             column = self.writer.name("column")
             with self.writer.loop(f"for start in range(0, {self.width}, {self.block}):", column):
-                self._declare(column)
+                self.launch.declare(column, "column", f"start + {self.columns}", self.mask)
                 for root in by_element:
                     self.launch.root(root, self.row * self.width + variable(column, self.width))
                 self.launch.flush()

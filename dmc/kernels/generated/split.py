@@ -118,10 +118,8 @@ def partial(
     whole = share.depth * share.steps * share.splits == share.loops.depth
     with writer.loop(f"for step in range(0, {share.steps}):", inner):
         first = f"({writer.index(split)} * {share.steps} + step)" if split.terms else "step"
-        writer.raw(f"{inner} = {first} * {share.depth} + {share.depth_range()}")
-        if not whole:
-            writer.masks[inner] = writer.name("inner_inside")
-            writer.raw(f"{writer.masks[inner]} = {inner} < {share.loops.depth}")
+        text = f"{first} * {share.depth} + {share.depth_range()}"
+        launch.declare(inner, "inner", text, "" if whole else f"{{}} < {share.loops.depth}")
         reduced = variable(inner, share.loops.depth)
         for name, each in zip(sums, reductions, strict=True):
             value = each.contribution(launch.emitter, each.loops.places(kept, reduced))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.kernels.bits import packed_width
 from dmc.kernels.generated.index import Index, delinearise, linearise
 from dmc.kernels.generated.operations import Places, dims_in, is_parallel, maps_of, slice_of
 from dmc.kernels.generated.value import Declined
@@ -101,10 +102,12 @@ class Loops:
 
 
 def is_heavy(op: Any) -> bool:
-    """Whether an operation reduces many elements to one."""
+    """Whether an operation reduces many elements to one; each thread packs words of its own."""
     if not op.name.startswith("linalg.") or not len(op.regions) or op.name in ("linalg.fill", "linalg.transpose"):
         return False
-    return op.name != "linalg.broadcast" and not (op.name == "linalg.generic" and is_parallel(op))
+    if op.name == "linalg.generic" and (is_parallel(op) or packed_width(op) is not None):
+        return False
+    return op.name != "linalg.broadcast"
 
 
 def reached(roots: Iterable[Any], memory: Iterable[Any]) -> list[Any]:

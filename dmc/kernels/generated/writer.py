@@ -28,12 +28,14 @@ class _Scope:
 
 
 class Writer:
-    """Writes one kernel. `masks`: for a variable that may exceed its size, the name of its mask."""
+    """Writes one kernel. `masks`: for a variable that may exceed its size, the name of its mask. `declared`: the text
+    of each variable."""
 
     def __init__(self) -> None:
         self.scopes = [_Scope(set())]
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
+        self.declared: dict[str, str] = {}
         # Narrow numbers by the names of their widened values; names of tiles that are 0 where masked.
         self.widened: dict[str, Value] = {}
         self.zeroed: set[str] = set()
@@ -51,6 +53,18 @@ class Writer:
         """A variable of the innermost loop, or of the function."""
         self.raw(f"{name} = {text}")
         self.scopes[-1].variables.add(name)
+        self.declared[name] = text
+
+    def beside(self, name: str, text: str) -> str:
+        """A variable `text` where that of this name is, which may already be defined."""
+        known = self.find((name, text))
+        if known is not None:
+            return known.text
+        scope, made = self._scope(frozenset((name,))), self.name(f"{name}_words")
+        scope.lines.append(f"{made} = {text}")
+        scope.variables.add(made)
+        scope.known[name, text] = Value(made, "", "")
+        return made
 
     def raw(self, line: str) -> None:
         """A line at the end of the innermost scope."""

@@ -177,3 +177,16 @@ def both(a, b):
 def either(a, b):
     """The bits that are set in one."""
     return a | b
+
+
+@triton.jit
+def bits(words, width: tl.constexpr):
+    """Whether each bit of a tile of words is set: along the last axis, `width` elements for each."""
+    place = tl.arange(0, width)
+    if len(words.shape) == 1:
+        bit = (words[:, None] >> place[None, :]) & 1
+        shape: tl.constexpr = (words.shape[0] * width,)
+    else:
+        bit = (words[:, :, None] >> place[None, None, :]) & 1
+        shape: tl.constexpr = (words.shape[0], words.shape[1] * width)
+    return (bit != 0).reshape(shape)

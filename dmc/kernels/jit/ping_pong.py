@@ -64,6 +64,35 @@ def columns(like):
 
 
 @jit
+def _by_words(like, width: gl.constexpr):
+    """A tile such as `like`, whose last axis is the bits of words; no value moves between threads."""
+    return like.reshape([like.shape[0], like.shape[1] // width, width])
+
+
+@jit
+def word_rows(like, width: gl.constexpr):
+    """The numbers of the rows of a tile such as `like`, as a column, where its words are."""
+    layout: gl.constexpr = _by_words(like, width).type.layout
+    return gl.arange(0, like.shape[0], gl.SliceLayout(1, gl.SliceLayout(2, layout)))[:, None]
+
+
+@jit
+def word_columns(like, width: gl.constexpr):
+    """The numbers of the words in a row of a tile such as `like`, as a row."""
+    layout: gl.constexpr = _by_words(like, width).type.layout
+    return gl.arange(0, like.shape[1] // width, gl.SliceLayout(0, gl.SliceLayout(2, layout)))[None, :]
+
+
+@jit
+def bits(words, like, width: gl.constexpr):
+    """Whether each bit of a tile of words is set, as a tile such as `like`."""
+    layout: gl.constexpr = _by_words(like, width).type.layout
+    place = gl.arange(0, width, gl.SliceLayout(0, gl.SliceLayout(0, layout)))
+    spread = (words[:, :, None] >> place[None, :][None, :, :]) & 1 != 0
+    return gl.convert_layout(spread.reshape(like.shape), like.type.layout, assert_trivial=True)
+
+
+@jit
 def store(matrix, room, corner, value, waiting: gl.constexpr):
     """Copies a tile to memory by way of `room`, in which the last but `waiting` copy was."""
     tma.store_wait(waiting)

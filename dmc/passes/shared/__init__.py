@@ -1,5 +1,6 @@
 """Rewriting and reporting code of several passes.
 
+* step: forward and backward pass, and what the one leaves to the other
 * starts: the starts of a block
 * motion: code motion: operations that may move freely, distances, and the new order
 * unread: operations that nobody reads

@@ -8,6 +8,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import loop_sizes
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.kernels.bits import packed_width, unpacked_width
 from dmc.passes.shared.loops import copy_with
 from dmc.passes.shared.unread import erase_unread
 from dmc.walk import is_parallel, reads
@@ -65,7 +66,12 @@ def _clusters(ops: Sequence[ir.Operation]) -> Clusters:
 
 
 def _key(op: ir.Operation) -> object:
-    """What fusible generics have in common: loops and result maps; None for other operations."""
+    """What fusible generics have in common: loops and result maps; None for other operations.
+
+    Packings and unpackings stay as they are recognised.
+    """
+    if packed_width(op) is not None or unpacked_width(op) is not None:
+        return None
     if op.name != _GENERIC or not all(isinstance(value.type, ir.RankedTensorType) for value in op.operands):
         return None
     written = _maps(op)[len(op.operands) - len(op.results) :]

@@ -9,6 +9,7 @@
 * unroll_loops: loops are unrolled
 * drop_empty: empty tensors leave the dataflow
 * flatten_collectives: collectives act on dimension 0, so that pieces are contiguous
+* pack_masks: masks are kept as bits
 * recompute: cheap values are rematerialised by the backward pass, and by each reader
 * pack_concats: what is concatenated is computed where the result lies
 """

@@ -1,7 +1,6 @@
 """dm-recompute.
 
 * recompute: the pass
-* step: forward and backward pass, and what the one leaves to the other
 * regions: values that can be made again from others, apart from those of other regions
 * flow: a minimum cut of a network
 * cut: what of a region is kept, and what making the rest again costs

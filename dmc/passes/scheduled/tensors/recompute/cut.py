@@ -9,7 +9,7 @@ from dmc._mlir import ir
 from dmc.dialect.plan import type_bytes
 from dmc.passes.scheduled.tensors.recompute.flow import ENDLESS, Edge, sink_side
 from dmc.passes.scheduled.tensors.recompute.regions import Region
-from dmc.passes.scheduled.tensors.recompute.step import Step, is_loop
+from dmc.passes.shared.step import Step, is_loop
 
 # More may be moved than is freed by this share: statistics and weights beside a large tensor.
 _SLACK = 16

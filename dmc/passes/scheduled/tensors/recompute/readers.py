@@ -8,7 +8,7 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.plan import type_bytes
-from dmc.passes.scheduled.tensors.recompute.step import is_loop
+from dmc.passes.shared.step import is_loop
 
 # Smaller values are not worth considering.
 _LEAST_BYTES = 1 << 16

@@ -13,7 +13,7 @@ from dmc.passes.scheduled.tensors.recompute.readers import give_each_reader_its_
 from dmc.passes.scheduled.tensors.recompute.regions import regions_of
 from dmc.passes.scheduled.tensors.recompute.report import print_reasons
 from dmc.passes.scheduled.tensors.recompute.rewrite import keep_apart, rewrite
-from dmc.passes.scheduled.tensors.recompute.step import Step
+from dmc.passes.shared.step import Step
 from dmc.plans.rules import Offload
 from dmc.step_function import find_step
 from dmc.target import targets

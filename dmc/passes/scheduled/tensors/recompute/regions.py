@@ -10,7 +10,7 @@ from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
 from dmc.analysis.requests.keeping import Word, root_of
 from dmc.dialect.labels import module_path
 from dmc.dialect.plan import type_bytes
-from dmc.passes.scheduled.tensors.recompute.step import Step, base_of
+from dmc.passes.shared.step import Step, base_of
 
 # Smaller values are kept. Larger arguments are in memory anyway, but take long to read again.
 _SMALL = 1 << 16

@@ -10,7 +10,7 @@ from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import fusion_barrier
 from dmc.dialect.labels import module_path
 from dmc.passes.scheduled.tensors.recompute.cut import Cut
-from dmc.passes.scheduled.tensors.recompute.step import Step, base_of, is_loop, views_of
+from dmc.passes.shared.step import Step, base_of, is_loop, views_of
 from dmc.program.labels import RECOMPUTED
 from dmc.walk import walk
 
