@@ -2,8 +2,9 @@
 
 `python -m bench.gpu_replay prepare DIRECTORY` plans each model once for CPU and GPU (`target="cpu+cuda"`): the demo
 GPT, BERT-small and the LSTM at the size of the benchmarks, and every model of the tests, small, with dropout, some of
-them in bf16-mixed or with gradient accumulation; and one that draws random numbers of every kind. It trains 20 steps on
-the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples
+them in bf16-mixed or with gradient accumulation; and one that draws random numbers of every kind. Two (`…_apart`) are
+planned for each machine alone: what only plans for GPUs do, such as masks as bits, must draw the same. It trains 20
+steps on the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples
 of the trained parameters of the CPU). It needs no GPU. Parameters are zero in the files, which so pack well; both
 machines draw the same ones.
 
@@ -20,6 +21,7 @@ import functools
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -73,8 +75,8 @@ def _small(name: str, precision: str = "fp32", accumulate: int = 1) -> Replay:
     return Replay(functools.partial(build, name, dropout), precision, accumulate)
 
 
-# IREE's kernels alone, replayed; and the same plan in IREE's runtime.
-IREE, RUNTIME = "_iree", "_runtime"
+# Planned for a GPU alone, and for the CPU alone; IREE's kernels alone, replayed; and the same plan in IREE's runtime.
+APART, IREE, RUNTIME = "_apart", "_iree", "_runtime"
 CASES: Mapping[str, Replay] = {
     "demo_gpt": Replay(lambda: demo_gpt.build_bench(0.0), timed=True),
     "bert_29m": Replay(lambda: bert_small.build(0.0), timed=True),
@@ -86,6 +88,8 @@ CASES: Mapping[str, Replay] = {
     "drawing": Replay(drawing.build),
     f"demo_gpt{IREE}": replace(_small("demo_gpt"), target="cpu+cuda:iree"),
     f"demo_gpt{IREE}{RUNTIME}": replace(_small("demo_gpt"), target="cpu+cuda:iree", executor="iree"),
+    f"demo_gpt{APART}": Replay(lambda: demo_gpt.build_bench(0.1), target="cuda"),
+    f"bert_29m{APART}": Replay(lambda: bert_small.build(0.1), target="cuda"),
     **{f"{name}_bf16_mixed": _small(name, "bf16-mixed") for name in ("gpt2", "llama", "bert", "lstm", "moe")},
     **{f"{name}_accumulate": _small(name, accumulate=2) for name in ("demo_gpt", "bert", "lstm")},
 }
@@ -153,9 +157,23 @@ def main() -> int:
 def prepare(model: str, directory: Path) -> None:
     """Plans for both machines and trains on the CPU; prints sizes and the losses at both ends."""
     import dmc
+
+    replay, path = CASES[model], directory / f"{model}.dmc"
+    _write(replay, path)
+    with tempfile.TemporaryDirectory() as own:
+        if "cpu" not in replay.target:
+            path = Path(own) / path.name
+            _write(replace(replay, target="cpu"), path)
+        step = dmc.load(path)
+        case = replay.build()
+        train_on_the_cpu(model, step, drawn_state(step), case, directory, ROUNDOFF[replay.precision], replay.steps)
+
+
+def _write(replay: Replay, path: Path) -> None:
+    """Compiles the model, with parameters of zero."""
+    import dmc
     from dmc.api import compile_artifact
 
-    replay = CASES[model]
     case = replay.build()
     for parameter in case.model.parameters():
         parameter.data.zero_()
@@ -169,9 +187,7 @@ def prepare(model: str, directory: Path) -> None:
         accumulate=replay.accumulate,
         target=replay.target,
         executor=replay.executor,
-    ).write(directory / f"{model}.dmc")
-    step = dmc.load(directory / f"{model}.dmc")
-    train_on_the_cpu(model, step, drawn_state(step), case, directory, ROUNDOFF[replay.precision], replay.steps)
+    ).write(path)
 
 
 def run(model: str, directory: Path) -> Result:
