@@ -4,9 +4,9 @@
 GPT, BERT-small and the LSTM at the size of the benchmarks, and every model of the tests, small, with dropout, some of
 them in bf16-mixed or with gradient accumulation; and one that draws random numbers of every kind. Two (`…_apart`) are
 planned for each machine alone: what only plans for GPUs do, such as masks as bits, must draw the same. It trains 20
-steps on the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches, losses and samples
-of the trained parameters of the CPU). It needs no GPU. Parameters are zero in the files, which so pack well; both
-machines draw the same ones.
+steps on the CPU and leaves in DIRECTORY what the GPU machine needs: `<model>.dmc` and `<model>.npz` (batches, losses
+and samples of the trained parameters of the CPU). It needs no GPU. Parameters are zero in the files, which so pack
+well; both machines draw the same ones.
 
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
 more from the start, which must give the same bits, and so must IREE's runtime (`…_runtime`); compares with the CPU;
