@@ -217,7 +217,8 @@ def test_quiet_is_silent(run: Run, module: str) -> None:
 def test_a_compiler_error_is_one_message(run: Run, module: str, tmp_path: Path) -> None:
     code, out, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", "--target", "cuda")
     assert (code, out) == (1, "")
-    assert err.splitlines()[1].split() == ["import", "0.00", "s", "failed"]
+    stage, seconds, *rest = err.splitlines()[1].split()
+    assert (stage, float(seconds) >= 0.0, rest) == ("import", True, ["s", "failed"])
     assert err.endswith("dmc: error: aten.foo at model.layer: has no lowering\n  hint: write it otherwise\n")
     assert not (tmp_path / "gpt.dmc").exists()
 
@@ -265,9 +266,10 @@ def test_observers_see_times_and_failures() -> None:
     stream = io.StringIO()
     with pytest.raises(ZeroDivisionError):
         _compile_with(PlainObserver(stream))
-    assert [line.split() for line in stream.getvalue().splitlines()] == [
-        ["import", "0.00", "s"],
-        ["iree", "0.00", "s", "failed"],
+    # The second word is the time.
+    assert [line.split()[:1] + line.split()[2:] for line in stream.getvalue().splitlines()] == [
+        ["import", "s"],
+        ["iree", "s", "failed"],
     ]
 
 
