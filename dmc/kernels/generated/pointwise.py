@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dmc._mlir import ir
 from dmc.kernels.bits import packed_width
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two
@@ -23,7 +24,8 @@ _MANY, _OF_MANY = 6, candidate(block=256, warps=4)
 
 def candidates(roots: Sequence[Root]) -> tuple[Candidate, ...]:
     """The ways to make `roots`, the most promising first."""
-    if any(packed_width(root.value.owner) for root in roots):
+    made = [root.value.owner for root in roots if not isinstance(root.value.owner, ir.Block)]
+    if any(packed_width(op) for op in made):
         return (_OF_WORDS, *_CANDIDATES)
     is_narrow = all(ITEM_BYTES[str(root.value.type.element_type)] == 1 for root in roots)
     if len(roots) > _MANY:
