@@ -10,18 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-import dmc
-from dmc import pipeline
 from dmc._mlir import ir
-from dmc.analysis.requests.settings import write_settings
-from dmc.importer.forward.precision import Precision
-from dmc.importer.step import import_step
 from dmc.kernels.bits import packed_width, unpacked_width
 from dmc.passes.base import run_passes
 from dmc.passes.scheduled.tensors.pack_masks import PackMasks
 from dmc.passes.scheduled.tensors.recompute import Recompute
 from dmc.step_function import find_step
 from dmc.walk import walk
+from tests.before_pass import before_pass
 from tests.meanings import said
 from tests.partitioned import run_on_one_rank
 
@@ -46,16 +42,7 @@ def before(width: int, context: ir.Context) -> tuple[ir.Module, list[Any]]:
     torch.manual_seed(0)
     model = nn.Sequential(Block(width), Block(width))
     example = torch.randn(ROWS, width), torch.randn(ROWS, width)
-    made = import_step(
-        model, nn.functional.mse_loss, dmc.optim.SGD(lr=0.1), example, Precision.BF16_MIXED, 1, 0, context
-    )
-    write_settings(made.module, "cuda", "h200", 0)
-    pipeline.run(made.module, to_form="placed")
-    passes = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled").passes
-    run_passes(made.module, passes[: list(map(str, passes)).index("dm-pack-masks")])
-    state = [tensor.detach().numpy().copy() for tensor in made.state.values()]
-    controls = [np.array([0.1], np.float32), np.array(0, np.int32)]
-    return made.module, [*state, *controls, *(each.numpy() for each in example)]
+    return before_pass("dm-pack-masks", model, example, context)
 
 
 def packed(module: ir.Module) -> ir.Module:

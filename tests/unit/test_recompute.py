@@ -29,6 +29,7 @@ from dmc.plans.rules import Keep
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from dmc.walk import walk
+from tests.before_pass import before_pass
 from tests.meanings import said
 from tests.partitioned import run_on_one_rank
 
@@ -62,15 +63,7 @@ def before_recompute(blocks: list[tuple[str, ...]], context: ir.Context) -> tupl
     torch.manual_seed(0)
     model = nn.Sequential(*map(Block, blocks))
     example = torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
-    loss, optimizer = nn.functional.mse_loss, dmc.optim.SGD(lr=0.1)
-    made = import_step(model, loss, optimizer, example, Precision.BF16_MIXED, 1, 0, context)
-    write_settings(made.module, "cuda", "h200", 0)
-    pipeline.run(made.module, to_form="placed")
-    passes = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled").passes
-    run_passes(made.module, passes[: list(map(str, passes)).index("dm-recompute")])
-    state = [tensor.detach().numpy().copy() for tensor in made.state.values()]
-    controls = [np.array([0.1], np.float32), np.array(0, np.int32)]
-    return made.module, [*state, *controls, *(each.numpy() for each in example)]
+    return before_pass("dm-recompute", model, example, context)
 
 
 def recomputed(module: ir.Module) -> ir.Module:
