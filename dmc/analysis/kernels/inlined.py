@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
@@ -14,8 +14,9 @@ from dmc.walk import is_parallel
 _TRANSPOSE, _GENERIC = "linalg.transpose", "linalg.generic"
 _PAD, _EXTRACT, _INSERT = "tensor.pad", "tensor.extract_slice", "tensor.insert_slice"
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
-# IREE's products read a transposed matrix slowly, or transpose it before: once is enough for so many.
-_MANY = 4
+# So many products, of fewer rows each, are worth a transposed copy of the matrix on their right: in each of them IREE
+# reads it across its rows.
+_MANY, _FEW_ROWS = 4, 64
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Inlined:
         # A matrix that is cast on its way can only be a factor of `linalg.matmul`.
         is_through = self.own and (order in (None, [0, 2, 1]) or len(op.results[0].type.shape) == 2)
         uses = list(op.results[0].uses)
-        if not self.own and len(uses) >= _MANY:
+        if not self.own and op.name == _TRANSPOSE and _is_read_often(uses):
             return False
         return bool(uses) and all(
             (use.owner.operation.name in products and use.operand_number < 2)
@@ -70,6 +71,12 @@ class Inlined:
         """
         uses = list(_uses(op.results[0])) if is_of_windows(op) else []
         return bool(uses) and all(reader in self.ops or _is_elementwise(reader) for reader, _ in uses)
+
+
+def _is_read_often(uses: Sequence[ir.OpOperand]) -> bool:
+    """Whether many products of few rows, such as the steps of a loop over time, have this matrix on their right."""
+    products = [use.owner.operation for use in uses if use.operand_number == 1 and use.owner.name in _PRODUCTS]
+    return sum(op.operands[0].type.shape[-2] < _FEW_ROWS for op in products) >= _MANY
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Operation, int]]:
