@@ -85,6 +85,7 @@ def _launches(step: Step) -> list[Launch]:
 
 def test_parts_are_computed_where_the_result_lies() -> None:
     step, _, _ = _step(4, lambda parts: torch.stack(parts).transpose(0, 1))
+    assert "communication" not in {buffer.category for buffer in step.memory().ranks[0].buffers}
     launches = _launches(step)
     assert not any(each.kernel.startswith("concat") for each in launches)
     size = BATCH * WIDTH * 4

@@ -37,8 +37,8 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
-    nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses slices
-    and concatenations with what they read. Linear in the number of operations but for a heap, if values have few
+    nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses
+    concatenations with what they read. Linear in the number of operations but for a heap, if values have few
     readers.
     """
     merging = _Merging(graph, most_values, own)

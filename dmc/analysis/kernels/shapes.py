@@ -11,9 +11,11 @@ from dmc.analysis.kernels.cost import loop_sizes
 from dmc.kernels.bits import packed_width
 from dmc.walk import loop_kinds
 
-MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill")
-# Parts of tensors taken or put together: index arithmetic in generated kernels, kernels of their own in IREE.
-PIECES = ("tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
+_SLICE = "tensor.extract_slice"
+MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill", _SLICE)
+# Parts of tensors taken or put together: index arithmetic in generated kernels. IREE's only take them: what is put
+# together is a kernel of its own.
+PIECES = (_SLICE, "tensor.insert_slice", "tensor.concat")
 # A kernel evaluates all parts for every element.
 _MOST_PARTS = 4
 # With fewer rows than this, a row-wise kernel does not pay.
@@ -83,11 +85,12 @@ class Loops:
         return size == (reduction[0] if reduction else self.product or max(self.sizes))
 
 
-def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
-    """The loops of an operation; None for one that needs its own kernel. pieces: whether `PIECES` share kernels."""
-    if op.name in (*MOVES, "tensor.extract_slice") or (
-        pieces and op.name in PIECES and len(op.operands) <= _MOST_PARTS
-    ):
+def loops_of(op: ir.Operation, own: bool = False) -> Loops | None:
+    """The loops of an operation; None for one that needs its own kernel.
+
+    own: whether dmc's own code computes kernels: it computes `PIECES`, and masks as words, with others.
+    """
+    if op.name in MOVES or (own and op.name in PIECES and len(op.operands) <= _MOST_PARTS):
         return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
     if is_contraction(op):
         return Loops(product=prod(op.results[0].type.shape))
@@ -95,7 +98,7 @@ def loops_of(op: ir.Operation, pieces: bool = False) -> Loops | None:
         return None
     kinds = [each == REDUCTION for each in loop_kinds(op)]
     sizes = loop_sizes(op)
-    if pieces and packed_width(op) is not None:
+    if own and packed_width(op) is not None:
         return Loops(sizes=frozenset((prod(sizes),)), words=prod(sizes[:-1]))
     if not any(kinds):
         return Loops(sizes=frozenset((prod(sizes),)))

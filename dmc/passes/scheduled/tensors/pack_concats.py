@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 from dmc import dialect as dm
@@ -33,18 +34,18 @@ class PackConcats(Pass):
         if any(each.has_kernels for each in targets(target_of(module))):
             return
         graph = step_graph(find_step(module))
-        packed = {graph.base(value) for value in graph.returned}
-        for number, op in enumerate(graph.ops):
-            if op.name == "tensor.concat" and _is_placed(graph, number, packed):
-                packed |= _bases(graph, op)
+        elsewhere = {graph.base(value) for value in graph.returned}
+        for op in graph.ops:
+            if op.name == "tensor.concat" and _is_placed(graph, op, elsewhere):
+                elsewhere |= _bases(graph, op)
                 _own_constants(graph, op)
                 _pack(op)
 
 
-def _is_placed(graph: Graph, number: int, packed: set[ir.Value]) -> bool:
-    """Whether the members of a concatenation can be computed where its result lies. packed: what cannot."""
-    op = graph.ops[number]
-    if prod(op.results[0].type.shape[: op.attributes["dim"].value]) != 1 or not packed.isdisjoint(_bases(graph, op)):
+def _is_placed(graph: Graph, op: ir.Operation, elsewhere: set[ir.Value]) -> bool:
+    """Whether the members of a concatenation can be computed where its result lies. elsewhere: what has its place."""
+    outside = prod(op.results[0].type.shape[: op.attributes["dim"].value])
+    if outside != 1 or not elsewhere.isdisjoint(_bases(graph, op)):
         return False
     *members, _ = op.operands
     made = [value for value in op.operands if graph.kind_of(value) is not Kind.CONSTANT]
@@ -78,8 +79,7 @@ def _own_constants(graph: Graph, op: ir.Operation) -> None:
 def _pack(op: ir.Operation) -> None:
     whole = op.results[0].type
     flat = ir.RankedTensorType.get([prod(whole.shape)], whole.element_type)
-    sizes = [prod(value.type.shape) for value in op.operands]
-    offsets = [sum(sizes[:place]) for place in range(len(sizes))]
+    *offsets, _ = accumulate((prod(value.type.shape) for value in op.operands), initial=0)
     with op.location, ir.InsertionPoint(op):
         bucket = dm.pack(list(op.operands), result=flat, offsets=offsets).result
         if len(whole.shape) > 1:
