@@ -32,6 +32,7 @@ func.func @step(%w: tensor<32x8xf32> {dm.name = "w"}, %x0: tensor<16x8xf32> {dm.
 
 // Three products transpose it on their way.
 // CPU-LABEL: func.func @step
+// CPU-NOT: @transpose_0
 // CPU-COUNT-3: "dm.kernel"({{.*}}) {body = @matmul_0,
 // CPU-NOT: "dm.kernel"
 // CPU: return
@@ -54,6 +55,7 @@ func.func @step(%w: tensor<32x8xf32> {dm.name = "w"}, %x0: tensor<16x8xf32> {dm.
 
 // So do four of many rows.
 // CPU-LABEL: func.func @step
+// CPU-NOT: @transpose_0
 // CPU-COUNT-4: "dm.kernel"({{.*}}) {body = @matmul_0,
 // CPU-NOT: "dm.kernel"
 // CPU: return

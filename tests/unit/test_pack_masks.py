@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 
+from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.kernels.shapes import Loops
 from dmc.kernels.bits import packed_width, unpacked_width
 from dmc.passes.base import run_passes
+from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.tensors.pack_masks import PackMasks
 from dmc.passes.scheduled.tensors.recompute import Recompute
+from dmc.program.dataflow import Unpacked
 from dmc.step_function import find_step
 from dmc.walk import walk
 from tests.before_pass import before_pass
@@ -76,6 +83,13 @@ def _from_the_other_end(op: ir.Operation) -> None:
     shift.erase()
 
 
+def _turned(op: ir.Operation) -> None:
+    """Shifts the place of a bit by the bit."""
+    shift = next(view.operation for view in op.regions[0].blocks[0].operations if "shli" in view.operation.name)
+    bit, place = shift.operands
+    shift.operands[0], shift.operands[1] = place, bit
+
+
 def _of_another_mask(op: ir.Operation) -> None:
     """Reads the words of another mask."""
     barrier = op.operands[0].owner.operation
@@ -92,6 +106,44 @@ def test_other_bits_are_seen(change: Callable[[ir.Operation], None], context: An
     other = packed(module)
     change(words(other, unpacked_width)[-1])
     assert said(module).differences(said(other))
+
+
+def test_bits_that_are_shifted_otherwise_are_no_packing(context: Any) -> None:
+    module, _ = before(64, context)
+    other = packed(module)
+    op = words(other)[-1]
+    _turned(op)
+    assert packed_width(op) is None
+    assert said(module).differences(said(other))
+
+
+def test_words_of_another_width_are_another_mask(context: Any) -> None:
+    module, _ = before(64, context)
+    other = said(packed(module))
+    nodes = tuple(replace(each, width=8) if isinstance(each, Unpacked) else each for each in other.step.nodes)
+    changed = dataclasses.replace(other, step=replace(other.step, nodes=nodes))
+    assert said(module).differences(other) == []
+    assert said(module).differences(changed)
+
+
+def test_readers_unpack_for_themselves(context: Any) -> None:
+    """No kernel writes a mask, and what unpacks its words in the kernels is still known as that."""
+    module, _ = before(64, context)
+    other = packed(module)
+    run_passes(other, (FormKernels(),))
+    kernels = [op for op in find_step(other).entry_block.operations if isinstance(op, dm.KernelOp)]
+    written = [result.type for op in kernels for result in op.operation.results]
+    assert not [each for each in written if str(each.element_type) == "i1" and prod(each.shape) == ROWS * 64]
+    functions = [op for op in walk(other.operation) if unpacked_width(op) is not None]
+    readers = [op for op in kernels if any(str(each.type) == "tensor<6x2xi32>" for each in op.operation.operands)]
+    assert len(functions) >= len({op.body.value for op in readers}) > 1
+
+
+def test_a_packing_shares_no_loops_with_products_and_sums() -> None:
+    words = Loops(sizes=frozenset((64,)), words=2)
+    for other in (Loops(product=64), Loops(rows=(2, 32)), Loops(columns=(32, 2)), words):
+        assert isinstance(words.joined(other), str) and isinstance(other.joined(words), str)
+    assert words.joined(Loops(sizes=frozenset((64,)))) == words
 
 
 @pytest.mark.parametrize("change", [("dense<0> : tensor<6x2xi32>", "dense<1> : tensor<6x2xi32>"), ("ori", "xori")])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
 
+import dmc
 from dmc._mlir import ir
+from dmc.api import compile_artifact
 from dmc.dialect import CompositeOp
 from dmc.errors import ProofError
 from dmc.passes.planned.lower_to_plan import rank_programs
@@ -18,6 +24,20 @@ from dmc.proof.dataflow import check_dataflow
 from tests.mutations.plans import planned_with_dataflow
 
 NAME = "zero2"
+# An example, and the masks of its elements as bits.
+X, WORDS = torch.zeros(256, 512), "tensor<256x16xi32>"
+
+
+class Residual(nn.Module):
+    """A residual sum with dropout: a kernel reads the masks of two of them, which have one type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop = nn.Linear(512, 512), nn.Dropout(0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.drop(x)
+        return x + self.drop(self.linear(x))
 
 
 def _refused(context: Any) -> str:
@@ -39,21 +59,40 @@ def _exchange(op: ir.Operation) -> bool:
     return False
 
 
-def test_kernels_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """dm-form-kernels hands one kernel two operands the other way round."""
-    swapped: list[ir.Operation] = []
+def _swap_operands(
+    monkeypatch: pytest.MonkeyPatch, is_meant: Callable[[ir.Operation], bool] = lambda _: True
+) -> list[str]:
+    """Lets dm-form-kernels hand the first kernel that is meant two operands the other way round.
+
+    The result holds the name of its body, once it is made.
+    """
+    swapped: list[str] = []
     rewrite: Any = form_kernels._Step.kernel  # pyright: ignore[reportPrivateUsage]
 
     def kernel(step: Any, unit: Outline) -> None:
         rewrite(step, unit)
         made = step.new[unit.outputs[0]].owner.operation
-        if not swapped and _exchange(made):
-            swapped.append(made)
+        if not swapped and is_meant(made) and _exchange(made):
+            swapped.append(made.opview.body.value)
 
     monkeypatch.setattr(form_kernels._Step, "kernel", kernel)  # pyright: ignore[reportPrivateUsage]
+    return swapped
+
+
+def test_kernels_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    swapped = _swap_operands(monkeypatch)
     story = _refused(context)
     assert story.startswith("stage scheduled, @") and "computes from " in story
     assert "differs from form placed" in story and len(swapped) == 1
+
+
+def test_a_kernel_that_reads_masks_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels that pack masks, which form placed does not know, are not blamed for one that reads another's."""
+    swapped = _swap_operands(monkeypatch, lambda op: any(str(each.type) == WORDS for each in op.operands))
+    model, optimizer = nn.Sequential(Residual(), Residual()), dmc.optim.SGD(lr=0.1)
+    with pytest.raises(ProofError) as caught:
+        compile_artifact(model, loss=mse_loss, optimizer=optimizer, example=(X, X), target="cuda", verify=False)
+    assert len(swapped) == 1 and str(caught.value).startswith(f"stage scheduled, @{swapped[0]} ")
 
 
 def test_composites_with_operands_swapped(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
