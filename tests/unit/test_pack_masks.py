@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,11 +43,11 @@ class Block(nn.Module):
         return x + self.drop(self.second(nn.functional.gelu(self.first(x))))
 
 
-def before(width: int, context: ir.Context) -> tuple[ir.Module, list[Any]]:
+def before(width: int, context: ir.Context, rows: int = ROWS) -> tuple[ir.Module, list[Any]]:
     """A step right before dm-pack-masks, and arguments."""
     torch.manual_seed(0)
     model = nn.Sequential(Block(width), Block(width))
-    example = torch.randn(ROWS, width), torch.randn(ROWS, width)
+    example = torch.randn(rows, width), torch.randn(rows, width)
     return before_pass("dm-pack-masks", model, example, context)
 
 
@@ -127,16 +126,17 @@ def test_words_of_another_width_are_another_mask(context: Any) -> None:
 
 
 def test_readers_unpack_for_themselves(context: Any) -> None:
-    """No kernel writes a mask, and what unpacks its words in the kernels is still known as that."""
-    module, _ = before(64, context)
+    """No kernel writes a mask, and each unpacking of words is still known as that, beside others too."""
+    module, _ = before(512, context, rows=256)
     other = packed(module)
     run_passes(other, (FormKernels(),))
-    kernels = [op for op in find_step(other).entry_block.operations if isinstance(op, dm.KernelOp)]
-    written = [result.type for op in kernels for result in op.operation.results]
-    assert not [each for each in written if str(each.element_type) == "i1" and prod(each.shape) == ROWS * 64]
-    functions = [op for op in walk(other.operation) if unpacked_width(op) is not None]
-    readers = [op for op in kernels if any(str(each.type) == "tensor<6x2xi32>" for each in op.operation.operands)]
-    assert len(functions) >= len({op.body.value for op in readers}) > 1
+    kernels = [op.operation for op in find_step(other).entry_block.operations if isinstance(op, dm.KernelOp)]
+    assert not [op for op in kernels if any(str(each.type) == "tensor<256x512xi1>" for each in op.results)]
+    read = [sum(str(each.type) == "tensor<256x16xi32>" for each in op.operands) for op in kernels]
+    symbols = ir.SymbolTable(other.operation)
+    bodies = [symbols[op.opview.body.value].operation for op in kernels]
+    assert [len({op.operands[0] for op in walk(body) if unpacked_width(op)}) for body in bodies] == read
+    assert max(read) > 1
 
 
 def test_a_packing_shares_no_loops_with_products_and_sums() -> None:
