@@ -15,6 +15,7 @@ from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, ve
 from dmc.memo import remembering
 from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
+from dmc.passes.placed.exchange_sums import ExchangeSums
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.isolate_draws import IsolateDraws
 from dmc.passes.placed.lower_reshard import LowerReshard
@@ -68,6 +69,7 @@ STAGES = (
             LowerReshard(),
             FoldCollectives(),
             NarrowCollectives(),
+            ExchangeSums(),
         ),
     ),
     Stage(

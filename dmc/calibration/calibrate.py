@@ -35,6 +35,8 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
     base = _base(device.name, ranks)
     channels = None if world is None else Channels(links.job(ranks), rank, communicators_of(world))
     graphs = Graphs(device, gpu.LANES, gpu.code(), rank, channels)
+    if world is not None and channels is not None:
+        graphs.share(store_of(world), channels)
     found = replace(base, device=gpu.measured(base, graphs, device.name), ranks_per_node=ranks, network=None)
     if world is None:
         found = replace(found, link=None)

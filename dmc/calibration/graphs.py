@@ -14,6 +14,8 @@ from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.replay import issue
 from dmc.runtime.tuner import drawn
 from dmc.runtime.world.channels import Channels
+from dmc.runtime.world.direct import neighbours
+from dmc.runtime.world.store import Store
 
 # Of both arenas.
 DEVICE_BYTES, PINNED_BYTES = 3 << 30, 64 << 20
@@ -46,6 +48,12 @@ class Graphs:
             done += length
         np.frombuffer(self._pinned, np.uint8, PINNED_BYTES)[:] = 1
         device.drain()
+
+    def share(self, store: Store, channels: Channels) -> None:
+        """Lets ranks copy out of each other's arenas, as in a step; all ranks do so. Their commands are the same."""
+        found = neighbours(store, self._device.peer_memory(), self._memory.ptr, channels.flags)
+        if found is not None:
+            channels.connect(found, parts=lambda command: dict.fromkeys(command.ranks, command))
 
     def ns(self, commands: Sequence[Command], rounds: int = _ROUNDS) -> float:
         """Nanoseconds of all of them, from the first to the last: the median of so many rounds."""

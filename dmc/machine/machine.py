@@ -107,7 +107,8 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topology: "switched", a port per rank, or "memory", one memory in which all ranks copy. bandwidth: by kind of
     collective; of a port in one direction (nccl-tests' bus bandwidth), or of the memory. start_ns: of any collective.
     hop_ns: of each step of a ring or a tree. compute_slowdown: the factor by which a rank's kernels slow down while it
-    communicates over this link. curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they
+    communicates over this link. copy_engines: whether ranks copy out of each other's memory without their
+    multiprocessors. curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they
     override the model.
     """
 
@@ -120,6 +121,7 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute_slowdown: float
     source: str
     curves: dict[str, tuple[tuple[float, float], ...]] = {}
+    copy_engines: bool = False
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from dmc.errors import DmcError
 from dmc.program import Collective
 from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import Library, open_library
+from dmc.runtime.peer_memory import PeerMemory
 from dmc.runtime.tensor_maps import TensorMaps
 from dmc.runtime.world.channels import Channels
 
@@ -119,6 +120,10 @@ class CudaStreams:
         except self._runtime.CUDARuntimeError as error:
             hint = "free host memory, raise its limit, or offload less"
             raise DmcError("device 'cuda'", f"cannot pin {length} bytes of host memory ({error})", hint) from error
+
+    def peer_memory(self) -> PeerMemory:
+        """What shares this device's memory with the other ranks of the host."""
+        return PeerMemory(*self._libraries)
 
     @property
     def main(self) -> Any:

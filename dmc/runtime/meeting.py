@@ -7,6 +7,7 @@ from functools import cache
 from dmc.errors import DmcError
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cuda_streams import CudaStreams, open_device
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.agreement import agree, facts_of
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.nccl import NcclCommunicators
@@ -14,11 +15,10 @@ from dmc.runtime.world.peers import Peers
 from dmc.runtime.world.store import Store, open_store
 
 
-def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> tuple[CudaStreams, Peers]:
+def meet(world: World, artifact: Artifact, ordinal: int, settings: RunSettings) -> tuple[CudaStreams, Peers]:
     """The device of this rank and the other ranks, all of which call this, step by step.
 
-    ordinal: of the device. patience_s: the time within which ranks end after one of them is gone. Raises DmcError on
-    all ranks if one has no such device, or is about to run something else.
+    ordinal: of the device. Raises DmcError on all ranks if one has no such device, or is about to run something else.
     """
     store = store_of(world)
     try:
@@ -27,7 +27,7 @@ def meet(world: World, artifact: Artifact, ordinal: int, patience_s: float) -> t
         device, communicators, trouble = None, None, str(error)
     agree(store, facts_of(artifact), trouble)
     assert device is not None and communicators is not None, "agreed without trouble"
-    return device, Peers(world, store, communicators, artifact.job, patience_s)
+    return device, Peers(world, store, communicators, artifact.job, settings)
 
 
 # Once per process: a second store would reuse the keys of the first.

@@ -52,7 +52,7 @@ def open_step(artifact: Artifact, device: str | None, world: World | None, setti
     kind, ordinal = _device(artifact, device)
     is_replayed = kind not in artifact.modules
     if is_replayed and world is not None:
-        streams, peers = meet(world, artifact, world.local_rank if ordinal is None else ordinal, settings.patience_s)
+        streams, peers = meet(world, artifact, world.local_rank if ordinal is None else ordinal, settings)
         return _one_rank(artifact, streams, peers, settings)
     if is_replayed and ranks > 1:
         fact = f"is for {ranks} ranks, each a process with a GPU of its own, and this process was started alone"

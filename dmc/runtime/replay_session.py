@@ -71,6 +71,8 @@ class ReplaySession:
             lanes = len(each.job.programs[rank].lanes) + (peers is not None)
             devices[-1].prepare(lanes, each.code, channels)
         self._shared = self._allocated([each.job.programs[rank] for each in programs])
+        if peers is not None:
+            peers.share(device.peer_memory(), self._shared[DEVICE].ptr)
         self.write_state(state)
         self._capture: Capture = device.captured if is_captured else _as_is
         self._programs: list[Replayed] = []
@@ -227,6 +229,8 @@ class ReplaySession:
         for flight in self._flights():
             flight.release()
         self._programs.clear()
+        if self._peers is not None:
+            self._peers.unshare()
         self._shared.clear()
 
     def __del__(self) -> None:

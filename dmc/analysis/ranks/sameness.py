@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, scf
+from dmc.analysis.ranks.exchanges import exchanged
 from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.transfers import SHARDING
 from dmc.walk import reads
@@ -20,7 +21,7 @@ def differing_axes(step: func.FuncOp, every: Axes) -> Mapping[ir.Value, Axes]:
     """For each value in the block of `step`, the axes, of `every` mesh axis, along which it may differ between ranks.
 
     Along others it is bitwise equal: the same code on the same operands gives the same result, and a collective returns
-    the same to all its members. An argument without `dm.sharding` may differ along all axes.
+    the same to all its members, as does the sum of a value and of what the other of two ranks holds. An argument without `dm.sharding` may differ along all axes.
     """
     differing: dict[ir.Value, Axes] = {}
     attributes = step.operation.attributes.get("arg_attrs", ())
@@ -42,6 +43,8 @@ def _follow(block: ir.Block, differing: dict[ir.Value, Axes], every: Axes) -> No
             _follow_loop(view, differing, every)
             continue
         read = frozenset[str]().union(*(differing[value] for value in reads(view) if value in differing))
+        if (exchange := exchanged(view.operation)) is not None:
+            read = read - frozenset(dm.group_axes(exchange.group))
         differing.update(dict.fromkeys(view.operation.results, _behind(view, read, every)))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from dmc.program import Collective, Job
 from dmc.runtime.world.communicator import Communicator, Communicators
+from dmc.runtime.world.direct import DirectCopies, Neighbours, Parts, parts_of
 
 # Movements without a reduction move bytes.
 _BYTE = "i8"
@@ -16,19 +17,31 @@ class Channels:
 
     def __init__(self, job: Job, rank: int, communicators: Communicators) -> None:
         """Creates them, in declaration order. All ranks of the job do so; raises DmcError if one cannot be created."""
+        self._groups = [(channel.name, group) for channel in job.channels for group in job.groups(channel)]
         self._communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {
-            (channel.name, group): communicators.make(group)
-            for channel in job.channels
-            for group in job.groups(channel)
-            if rank in group
+            (name, group): communicators.make(group) for name, group in self._groups if rank in group
         }
-        self._rank = rank
+        self._job, self._rank = job, rank
+        self._direct: DirectCopies | None = None
+
+    @property
+    def flags(self) -> int:
+        """How many flags direct copies need."""
+        return DirectCopies.flags(self._groups)
+
+    def connect(self, neighbours: Neighbours, first: int = 0, parts: Parts | None = None) -> None:
+        """From now on movements between neighbours are direct copies. first: the first of the job's flags. parts: those
+        of the members in each movement, for a job whose programs do not have them."""
+        self._direct = DirectCopies(self._rank, self._groups, parts or parts_of(self._job), neighbours, first)
 
     def move(self, command: Collective, source: int, target: int, stream: Any) -> None:
         """Queues the rank's part in a movement; addresses are 0 if the command has no bytes.
 
         The zeros of a rank that receives nothing from a permute are written elsewhere.
         """
+        if self._direct is not None and self._direct.carries(command):
+            self._direct.move(command, stream)
+            return
         by = self._communicators[command.channel, command.ranks]
         size = 0 if command.source is None else command.source.length
         match command.kind:

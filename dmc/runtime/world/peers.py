@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from dmc.program import Job
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator, Communicators
+from dmc.runtime.world.direct import Memory, Neighbours, neighbours
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.recorder import Recorder, Unfinished
 from dmc.runtime.world.store import WRITING_S, Store
@@ -18,18 +20,37 @@ from dmc.runtime.world.watch import Watch
 class Peers:
     """The world of this rank, the store of the rendezvous, the channels of its jobs, and the watch over all ranks."""
 
-    def __init__(self, world: World, store: Store, communicators: Communicators, job: Job, patience_s: float) -> None:
-        """patience_s: the time within which ranks end after one of them is gone."""
+    def __init__(
+        self, world: World, store: Store, communicators: Communicators, job: Job, settings: RunSettings
+    ) -> None:
+        """Starts the watch."""
         self.world, self.store = world, store
-        self._communicators, self._patience_s = communicators, patience_s
+        self._communicators, self._patience_s = communicators, settings.patience_s
+        self._is_direct = settings.is_direct
+        self._neighbours: Neighbours | None = None
         self._channels: list[Channels] = []
         self._recorder = Recorder(job.programs[world.rank])
-        self._watch = Watch(store, self._recorder, self._abort, self._failed, patience_s)
+        self._watch = Watch(store, self._recorder, self._abort, self._failed, settings.patience_s)
 
     def open(self, job: Job) -> Channels:
         """Creates the channels of a job on this process's device; all ranks do so."""
         self._channels.append(Channels(job, self.world.rank, self._communicators))
         return self._channels[-1]
+
+    def share(self, memory: Memory, arena: int) -> None:
+        """Lets the ranks of a host copy out of each other's arenas; all ranks do so, after they opened all jobs."""
+        flags = sum(channels.flags for channels in self._channels)
+        self._neighbours = neighbours(self.store, memory, arena, flags, self._is_direct)
+        first = 0
+        for channels in self._channels if self._neighbours is not None else ():
+            channels.connect(self._neighbours, first)
+            first += channels.flags
+
+    def unshare(self) -> None:
+        """Closes the memory of others; nothing may be queued."""
+        if self._neighbours is not None:
+            self._neighbours.close()
+            self._neighbours = None
 
     @cached_property
     def everyone(self) -> Communicator:
@@ -86,6 +107,8 @@ class Peers:
         self._watch.close(error)
 
     def _abort(self) -> None:
+        if self._neighbours is not None:
+            self._neighbours.give_up()
         for channels in self._channels:
             channels.abort()
 

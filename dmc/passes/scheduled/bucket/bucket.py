@@ -31,7 +31,7 @@ class Bucket(Pass):
     """Merges movements that are equal except for their operands into one, so that its latency is paid once.
 
     `%y0 = all_reduce(%x0); %y1 = all_reduce(%x1)` becomes `%y0, %y1 = unpack(all_reduce(pack(%x0, %x1)))`: a flat
-    buffer in which members begin at multiples of 256 bytes. All-reduces and broadcasts are packed without a copy; for
+    buffer in which members begin at multiples of 256 bytes. All-reduces, broadcasts and permutes are packed without a copy; for
     reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the order of
     starts (for gradients, that in which they become ready), up to `bytes` bytes (a larger movement stays alone), while
     no member is read before the last is ready. Waits are first sunk to their readers.

@@ -109,6 +109,7 @@ class Layout:
 LAYOUTS: Mapping[str, Layout] = {
     dm.AllReduceOp.OPERATION_NAME: Layout(pack_row, unpack_row),
     dm.BroadcastOp.OPERATION_NAME: Layout(pack_row, unpack_row),
+    dm.PermuteOp.OPERATION_NAME: Layout(pack_row, unpack_row),
     dm.ReduceScatterOp.OPERATION_NAME: Layout(pack_rows, unpack_row),
     dm.AllGatherOp.OPERATION_NAME: Layout(pack_row, unpack_rows),
 }

@@ -1,0 +1,97 @@
+"""Memory of other processes' GPUs on one host, through CUDA's IPC: copies by copy engines, and flags between streams.
+
+All of it can be captured in a graph. Flags are words of 32 bits that a stream writes and waits for by itself
+(`cuStreamBatchMemOp`), so neither a multiprocessor nor the host takes part.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from dmc.errors import DmcError
+
+FLAG_BYTES = 4
+# Between two rounds in which the flags of a rank that has given up are raised.
+_PAUSE_S = 1e-3
+
+
+class PeerMemory:
+    """What `dmc.runtime.world.direct` needs from the current CUDA device. Streams and addresses are integers."""
+
+    def __init__(self, cupy: Any, driver: Any) -> None:
+        self._cuda, self._driver = cupy.cuda, driver
+        self._runtime = cupy.cuda.runtime
+        self._device = cupy.cuda.Device().id
+        self._raising: list[threading.Thread] = []
+
+    def flags(self, count: int) -> Any:
+        """So many lowered flags, at address `.ptr` while the object is alive."""
+        memory = self._cuda.Memory(count * FLAG_BYTES)
+        self._runtime.memset(memory.ptr, 0, count * FLAG_BYTES)
+        self._runtime.deviceSynchronize()
+        return memory
+
+    def share(self, pointer: int) -> bytes:
+        """What other processes open an allocation by. Raises DmcError where it cannot be shared."""
+        try:
+            return self._runtime.ipcGetMemHandle(pointer)
+        except self._runtime.CUDARuntimeError as error:
+            raise DmcError("device 'cuda'", f"cannot share memory with other processes ({error})") from error
+
+    def open(self, handle: bytes) -> int:
+        """The address of another process's allocation. Raises DmcError where this device cannot reach it."""
+        try:
+            return self._runtime.ipcOpenMemHandle(handle)
+        except self._runtime.CUDARuntimeError as error:
+            raise DmcError("device 'cuda'", f"cannot open another GPU's memory ({error})") from error
+
+    def close(self, pointer: int) -> None:
+        """Closes an allocation that was opened; nothing may be using it."""
+        self._runtime.ipcCloseMemHandle(pointer)
+
+    def copy(self, target: int, source: int, length: int, stream: int) -> None:
+        """Copies bytes from this device or another one."""
+        self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyDefault, stream)
+
+    def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: int) -> None:
+        """Raises flags of others, after all earlier work on the stream; waits until own ones are, and lowers them."""
+        driver = self._driver
+        kinds, flags = driver.CUstreamBatchMemOpType, driver.CUstreamWaitValue_flags
+        operations = [self._written(each, 1) for each in raised]
+        for each in awaited:
+            wait = driver.CUstreamBatchMemOpParams()
+            wait.waitValue.operation = kinds.CU_STREAM_MEM_OP_WAIT_VALUE_32
+            wait.waitValue.address = each
+            wait.waitValue.value = 1
+            wait.waitValue.flags = int(flags.CU_STREAM_WAIT_VALUE_EQ)
+            operations.append(wait)
+        operations += [self._written(each, 0) for each in awaited]
+        (status,) = driver.cuStreamBatchMemOp(stream, len(operations), operations, 0)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise DmcError("device 'cuda'", f"cannot wait for another GPU ({status})", hint="set DMC_DIRECT_COPIES=0")
+
+    def give_up(self, pointer: int, count: int) -> None:
+        """Raises all of these flags from now on, so that nothing waits for ranks that are gone."""
+
+        def raise_them() -> None:
+            with self._cuda.Device(self._device):
+                stream = self._cuda.Stream(non_blocking=True)
+                while True:
+                    self._driver.cuMemsetD32Async(pointer, 1, count, stream.ptr)
+                    stream.synchronize()
+                    pause.wait(_PAUSE_S)
+
+        pause = threading.Event()
+        # It ends with the process, which has failed.
+        self._raising.append(threading.Thread(target=raise_them, name="dmc-give-up", daemon=True))
+        self._raising[-1].start()
+
+    def _written(self, flag: int, value: int) -> Any:
+        write = self._driver.CUstreamBatchMemOpParams()
+        write.writeValue.operation = self._driver.CUstreamBatchMemOpType.CU_STREAM_MEM_OP_WRITE_VALUE_32
+        write.writeValue.address = flag
+        write.writeValue.value = value
+        write.writeValue.flags = 0
+        return write

@@ -1,0 +1,238 @@
+"""Movements between the GPUs of one host by their copy engines: each rank copies what it receives out of the others'
+arenas.
+
+A copy engine takes neither multiprocessors nor much power from the kernels beside it, which NCCL's kernels do. What
+adds values is left to NCCL (`dm-exchange-sums` makes most sums out of movements), and so are small movements, whose
+latency is lower there, and movements between hosts.
+
+A movement has four parts, all on the stream of its lane: each member tells the others that its source is ready, and
+waits for theirs; copies; tells that it has copied, and waits until all have. So a source is not written before it is
+read, nor a target read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised
+again only after that rank has told the next thing: a flag is never raised twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from dmc.errors import DmcError
+from dmc.program import DEVICE, Collective, Job, Range
+from dmc.runtime.world.store import Store
+
+# Of a movement's larger side: below, NCCL takes less time (7 to 9 µs; two meetings take 12).
+LEAST_BYTES = 64 << 10
+_KINDS = ("all_gather", "all_to_all", "broadcast", "permute")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# The meetings of a movement.
+_READY, _DONE = 0, 1
+_MEETINGS = 2
+
+# A channel's name and the ranks of one of its groups.
+Group: TypeAlias = tuple[str, tuple[int, ...]]
+# The part of each member in a movement, by rank.
+Parts: TypeAlias = Callable[[Collective], Mapping[int, Collective]]
+
+
+class Memory(Protocol):
+    """See `dmc.runtime.peer_memory.PeerMemory`."""
+
+    def flags(self, count: int) -> Any: ...
+    def share(self, pointer: int) -> bytes: ...
+    def open(self, handle: bytes) -> int: ...
+    def close(self, pointer: int) -> None: ...
+    def copy(self, target: int, source: int, length: int, stream: Any) -> None: ...
+    def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None: ...
+    def give_up(self, pointer: int, count: int) -> None: ...
+
+
+class _Offer(msgspec.Struct, frozen=True):
+    """What a rank shares: its host, its arena, and its flags. trouble: why it cannot, or ""."""
+
+    host: str
+    arena: bytes
+    flags: bytes
+    trouble: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """The memory of one rank, as this process addresses it."""
+
+    arena: int
+    flags: int
+
+
+class Neighbours:
+    """The ranks on this host, this one included, whose memory this process can copy from."""
+
+    def __init__(self, memory: Memory, rank: int, windows: Mapping[int, Window], flags: Any, count: int) -> None:
+        """flags: this rank's, of which there are so many."""
+        self.memory, self.windows = memory, windows
+        self._rank, self._flags, self._count = rank, flags, count
+
+    def give_up(self) -> None:
+        """Lets queued work go on without the others."""
+        self.memory.give_up(self._flags.ptr, self._count)
+
+    def close(self) -> None:
+        """Closes the memory of the others; nothing may be queued."""
+        for other, window in self.windows.items():
+            if other != self._rank:
+                self.memory.close(window.arena)
+                self.memory.close(window.flags)
+
+
+def neighbours(store: Store, memory: Memory, arena: int, count: int, is_wanted: bool = True) -> Neighbours | None:
+    """Shares this rank's arena with the ranks on this host, and opens theirs; all ranks call this.
+
+    count: of flags that the movements of all jobs need. None where a rank does not want it, cannot share its memory or
+    open another's, or is alone on its host: then NCCL moves everything.
+    """
+    rank, flags = store.world.rank, memory.flags(max(count, 1))
+    offer = _Offer(_host(), b"", b"", "is not wanted")
+    if is_wanted:
+        offer = _offer(memory, arena, flags.ptr)
+    given = store.exchange("memory", msgspec.msgpack.encode(offer))
+    offers = dict(enumerate(msgspec.msgpack.decode(each, type=_Offer) for each in given))
+    windows = {rank: Window(arena, flags.ptr)}
+    trouble = next((each.trouble for each in offers.values() if each.trouble), "")
+    try:
+        for other, each in offers.items():
+            if not trouble and other != rank and each.host == offer.host:
+                windows[other] = Window(memory.open(each.arena), memory.open(each.flags))
+    except DmcError as error:
+        trouble = str(error)
+    found = Neighbours(memory, rank, windows, flags, count)
+    if any(store.exchange("windows", trouble.encode())) or len(windows) == 1:
+        found.close()
+        return None
+    return found
+
+
+def _offer(memory: Memory, arena: int, flags: int) -> _Offer:
+    try:
+        return _Offer(_host(), memory.share(arena), memory.share(flags), "")
+    except DmcError as error:
+        return _Offer(_host(), b"", b"", str(error))
+
+
+def parts_of(job: Job) -> Parts:
+    """The parts of the members in each movement of a job."""
+    found: dict[int, dict[int, Collective]] = {}
+    for program in job.programs:
+        for command in program.commands:
+            if isinstance(command, Collective):
+                found.setdefault(command.instance, {})[program.rank] = command
+    return lambda command: found[command.instance]
+
+
+class DirectCopies:
+    """The movements of one job between neighbours."""
+
+    def __init__(
+        self,
+        rank: int,
+        groups: Sequence[Group],
+        parts: Parts,
+        neighbours: Neighbours,
+        first: int = 0,
+    ) -> None:
+        """groups: of all ranks, with their channels, in declared order. first: the job's first flag."""
+        self._rank, self._parts, self._neighbours = rank, parts, neighbours
+        begins = accumulate((_MEETINGS * len(ranks) for _, ranks in groups), initial=first)
+        self._first = dict(zip(groups, begins, strict=False))
+
+    @staticmethod
+    def flags(groups: Sequence[Group]) -> int:
+        """How many flags a rank needs for these groups: for each meeting one for each member."""
+        return sum(_MEETINGS * len(ranks) for _, ranks in groups)
+
+    def carries(self, command: Collective) -> bool:
+        """Whether a movement is made this way; all its members answer the same."""
+        windows = self._neighbours.windows
+        if command.kind not in _KINDS or len(command.ranks) == 1 or not windows.keys() >= set(command.ranks):
+            return False
+        ranges = [each for part in self._parts(command).values() for each in (part.source, part.target) if each]
+        return all(each.space == DEVICE for each in ranges) and max(each.length for each in ranges) >= LEAST_BYTES
+
+    def move(self, command: Collective, stream: Any) -> None:
+        """Queues this rank's part."""
+        memory, arena = self._neighbours.memory, self._neighbours.windows[self._rank].arena
+        copies = list(_copies(command, self._parts(command), self._rank))
+        with self._between(command, stream):
+            for giver, source, target in copies:
+                given = self._neighbours.windows[giver].arena + source.offset
+                if given != arena + target.offset:
+                    memory.copy(arena + target.offset, given, source.length, stream)
+
+    @contextlib.contextmanager
+    def _between(self, command: Collective, stream: Any) -> Generator[None]:
+        """Inside, the sources of all members are ready; afterwards all members are done."""
+        self._meet(command, _READY, stream)
+        yield
+        self._meet(command, _DONE, stream)
+
+    def _meet(self, command: Collective, what: int, stream: Any) -> None:
+        windows, ranks = self._neighbours.windows, command.ranks
+        first = self._first[command.channel, ranks] + what * len(ranks)
+        others = [place for place, rank in enumerate(ranks) if rank != self._rank]
+        raised = [_flag(windows[ranks[place]], first + ranks.index(self._rank)) for place in others]
+        awaited = [_flag(windows[self._rank], first + place) for place in others]
+        self._neighbours.memory.meet(raised, awaited, stream)
+
+
+def _flag(window: Window, number: int) -> int:
+    return window.flags + 4 * number
+
+
+def _copies(
+    command: Collective, parts: Mapping[int, Collective], rank: int
+) -> Generator[tuple[int, Range, Range]]:
+    """What a rank copies: from which rank, its range there, and its range here.
+
+    Each member begins with the next one, so that no source is read by all at once.
+    """
+    ranks, own, target = command.ranks, command.ranks.index(rank), parts[rank].target
+    if target is None:
+        return
+    order = [(own + step) % len(ranks) for step in range(1, len(ranks) + 1)]
+    match command.kind:
+        case "all_gather":
+            for place in order:
+                source = _source(parts[ranks[place]])
+                yield ranks[place], source, _part(target, place, source.length)
+        case "all_to_all":
+            piece = target.length // len(ranks)
+            for place in order:
+                source = _source(parts[ranks[place]])
+                yield ranks[place], _part(source, own, piece), _part(target, place, piece)
+        case "broadcast":
+            assert command.peer is not None, "checked by the proof"
+            yield ranks[command.peer], _source(parts[ranks[command.peer]]), target
+        case _:
+            for giver, taker in command.pairs:
+                if taker == own:
+                    yield ranks[giver], _source(parts[ranks[giver]]), target
+
+
+def _source(command: Collective) -> Range:
+    assert command.source is not None, "a member that gives has a source"
+    return command.source
+
+
+def _part(whole: Range, index: int, length: int) -> Range:
+    return Range(whole.space, whole.offset + index * length, length)
+
+
+def _host() -> str:
+    """The same for all processes of a host, and for no others."""
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+    return f"{socket.gethostname()}/{boot}"
