@@ -78,6 +78,7 @@ def main() -> int:
     parser.add_argument("--systems", nargs="+", choices=("dmc", *PEERS), default=("dmc", *PEERS))
     parser.add_argument("--apart", action="store_true")
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--machine", default="h200", help="with one of the GPUs that the plans are for")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -85,7 +86,7 @@ def main() -> int:
     if options.mode == "prepare":
         for batch, ranks in product(options.batches, options.ranks):
             for plan in _plans(options, ranks):
-                prepare(plan, ranks, batch, options.dropout, options.directory)
+                prepare(plan, ranks, batch, options.dropout, options.directory, options.machine)
         return 0
     return collect(options.directory, options.out) if options.mode == "collect" else run(options)
 
@@ -98,7 +99,7 @@ def _path(directory: Path, plan: str, ranks: int, batch: int, dropout: float) ->
     return directory / f"{_model(dropout)}@{plan}@{ranks}@{batch}.dmc"
 
 
-def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path) -> None:
+def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path, on: str) -> None:
     """Compiles one case, its parameters zero and without the texts of its forms, so that the file packs well."""
     import dmc
     from dmc.api import compile_artifact
@@ -117,10 +118,11 @@ def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path) 
         mesh=mesh if ranks > 1 else None,
         plan=dmc.plan(mesh).use(ways[plan]("dp")) if ranks > 1 else None,
         target="cuda",
+        machine=machine_for(on, ranks),
         verify=False,
     )
     replace(artifact, ir={}).write(path)
-    predicted = simulate(artifact.job, machine(machine_for("h200", ranks))).step_ns
+    predicted = simulate(artifact.job, machine(machine_for(on, ranks))).step_ns
     path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted / 1e6}))
     print(f"{path.name}: {time.perf_counter() - begin:.0f} s, {path.stat().st_size / 1e6:.1f} MB", flush=True)
 

@@ -43,7 +43,9 @@ def measured(base: Link, graphs: Graphs, ranks: int, agreed: Callable[[int], int
         for size in _SIZES:
             commands = [_collective(kind, size, ranks, index) for index in range(_REPEATS)]
             found[kind][size] = graphs.ns(commands) / _REPEATS
-    return replace(fitted(base, found, ranks), compute_slowdown=_slowdown(graphs, ranks, agreed))
+    slowdown = _slowdown("all_reduce", graphs, ranks, agreed)
+    copied = None if base.copy_slowdown is None else _slowdown("permute", graphs, ranks, agreed)
+    return replace(fitted(base, found, ranks), compute_slowdown=slowdown, copy_slowdown=copied)
 
 
 def fitted(base: Link, times: Mapping[str, Mapping[int, float]], ranks: int) -> Link:
@@ -69,13 +71,13 @@ def _line(kind: str, times: Mapping[int, float], ranks: int) -> Line:
     return line([sent_bytes(kind, ranks, size) for size in times], list(times.values()))
 
 
-def _slowdown(graphs: Graphs, ranks: int, agreed: Callable[[int], int]) -> float:
+def _slowdown(kind: CollectiveKind, graphs: Graphs, ranks: int, agreed: Callable[[int], int]) -> float:
     large = list(products(_PRODUCTS))
-    moving = graphs.ns([_collective("all_reduce", _BESIDE, ranks, 0)])
+    moving = graphs.ns([_collective(kind, _BESIDE, ranks, 0)])
     alone = graphs.ns(large)
     # About half as long as the products, so that all of them run beside these.
     count = agreed(max(1, int(alone / moving / 2)))
-    movements = [_collective("all_reduce", _BESIDE, ranks, index) for index in range(count)]
+    movements = [_collective(kind, _BESIDE, ranks, index) for index in range(count)]
     return slowdown(alone, graphs.ns([*movements, *large]), graphs.ns(movements))
 
 

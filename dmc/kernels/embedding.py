@@ -10,8 +10,9 @@ from dmc.kernels.recipe import Call, Recipe, operands, results, scratch
 from dmc.kernels.references import embedding as reference
 from dmc.kernels.sums import sum_of_rows
 
-# Ranking compares every occurrence with every other.
-_MAX_OCCURRENCES = 1 << 17
+# Ranking bisects every run of sorted occurrences for each.
+_RUN = 512
+_MAX_OCCURRENCES = 1 << 18
 _MAX_WIDTH = 16384
 _BLOCK_BOUNDS = 256
 # At least this many programs keep the device busy, even if few rows have many occurrences each.
@@ -23,8 +24,8 @@ class EmbeddingShape:
     """The static parameters. parts: programs that share the occurrences of one row; bisections: enough to find any
     place.
 
-    shares: programs that compare one occurrence with all others, with `share` of them each. wide: the keys by which
-    occurrences are sorted need 64 bits.
+    run: occurrences that are sorted together; run_count: of them. shares: programs that rank one occurrence, among
+    `share` runs each. wide: the keys by which occurrences are sorted need 64 bits.
     """
 
     occurrences: int
@@ -33,6 +34,8 @@ class EmbeddingShape:
     padding_index: int
     parts: int
     bisections: int
+    run: int
+    run_count: int
     shares: int
     share: int
     wide: bool
@@ -59,7 +62,8 @@ def _refuses(problem: Problem) -> str | None:
 def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
     rows, width = problem.results[0].shape
     occurrences = problem.operands[1].elements
-    share = -(-occurrences // (chosen["shares"] * chosen["scan"])) * chosen["scan"]
+    run_count = -(-occurrences // _RUN)
+    share = -(-run_count // chosen["shares"])
     return EmbeddingShape(
         occurrences=occurrences,
         rows=rows,
@@ -67,10 +71,12 @@ def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
         padding_index=int(problem.get("padding_index", -1)),
         parts=max(1, min(_PROGRAMS // rows, -(-occurrences // (rows * chosen["gather"])))),
         bisections=occurrences.bit_length(),
-        shares=-(-occurrences // share),
+        run=_RUN,
+        run_count=run_count,
+        shares=-(-run_count // share),
         share=share,
         # Beyond the last occurrence keys are larger than all others.
-        wide=(rows + 2) * (occurrences + share) >= 2**31,
+        wide=(rows + 2) * (occurrences + _RUN) >= 2**31,
         block_rank=chosen["rank"],
         block_scan=chosen["scan"],
         block_bounds=_BLOCK_BOUNDS,
@@ -90,12 +96,13 @@ def _candidates(problem: Problem) -> tuple[Candidate, ...]:
 def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     dy, index = operands(0, 1)
-    order, sorted_rows, starts, counts, parts = scratch(0, 1, 2, 3, 4)
+    order, sorted_rows, starts, runs, counts, parts = scratch(0, 1, 2, 3, 4, 5)
     (out,) = results(0)
     direct = shape.parts == 1
     blocks = -(-shape.occurrences // shape.block_rank)
     calls = [
-        Call("embedding.count", blocks * shape.shares, (index, counts), shape, chosen.warps),
+        Call("embedding.sort", shape.run_count * _RUN // shape.block_rank, (index, runs), shape, chosen.warps),
+        Call("embedding.count", blocks * shape.shares, (index, runs, counts), shape, chosen.warps),
         Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, counts, order, sorted_rows), shape),
         Call("embedding.bounds", -(-(shape.rows + 1) // _BLOCK_BOUNDS), (sorted_rows, starts), shape),
         Call(
@@ -107,6 +114,7 @@ def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
         ),
     ]
     integers = [TensorType("i32", (size,)) for size in (shape.occurrences, shape.occurrences, shape.rows + 1)]
+    integers.append(TensorType("i64" if shape.wide else "i32", (shape.run_count * _RUN,)))
     integers.append(TensorType("i32", (shape.shares, shape.occurrences)))
     if direct:
         return Recipe(tuple(calls), tuple(integers))

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from dmc.errors import DmcError
+from dmc.program import COPIED
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,9 +108,8 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topology: "switched", a port per rank, or "memory", one memory in which all ranks copy. bandwidth: by kind of
     collective; of a port in one direction (nccl-tests' bus bandwidth), or of the memory. start_ns: of any collective.
     hop_ns: of each step of a ring or a tree. compute_slowdown: the factor by which a rank's kernels slow down while it
-    communicates over this link. copy_engines: whether ranks copy out of each other's memory without their
-    multiprocessors. curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they
-    override the model.
+    communicates over this link. copy_slowdown: the same beside what copy engines move (`dmc.program.COPIED`); None:
+    ranks have none. curves: measured times by "kind/ranks", as (bytes, ns) in ascending order; they override the model.
     """
 
     name: str
@@ -121,7 +121,11 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute_slowdown: float
     source: str
     curves: dict[str, tuple[tuple[float, float], ...]] = {}
-    copy_engines: bool = False
+    copy_slowdown: float | None = None
+
+    def slowdown(self, kind: str) -> float:
+        """The factor by which a rank's kernels slow down beside a collective of this kind."""
+        return self.compute_slowdown if self.copy_slowdown is None or kind not in COPIED else self.copy_slowdown
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

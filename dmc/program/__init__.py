@@ -3,6 +3,7 @@
 from dmc.program.job import Channel, Job, Kernel, Operand
 from dmc.program.program import (
     ALIGNMENT,
+    COPIED,
     DEVICE,
     HOST,
     PINNED_HOST,
@@ -26,6 +27,7 @@ from dmc.program.program import (
 
 __all__ = [
     "ALIGNMENT",
+    "COPIED",
     "DEVICE",
     "HOST",
     "PINNED_HOST",

@@ -21,6 +21,8 @@ CollectiveKind = Literal[
     "all_gather", "all_reduce", "all_to_all", "broadcast", "permute", "recv", "reduce_scatter", "send"
 ]
 Reduction = Literal["sum", "mean", "prod", "min", "max"]
+# Those in which each member takes, by itself, what others hold: copy engines can make them.
+COPIED: tuple[CollectiveKind, ...] = ("all_gather", "all_to_all", "broadcast", "permute")
 
 # Every value starts at a multiple of this many bytes.
 ALIGNMENT = 256

@@ -24,7 +24,7 @@ class PeerMemory:
         self._cuda, self._driver = cupy.cuda, driver
         self._runtime = cupy.cuda.runtime
         self._device = cupy.cuda.Device().id
-        self._raising: list[threading.Thread] = []
+        self._sides: dict[int, _Side] = {}
 
     def flags(self, count: int) -> Any:
         """So many lowered flags, at address `.ptr` while the object is alive."""
@@ -54,6 +54,19 @@ class PeerMemory:
     def copy(self, target: int, source: int, length: int, stream: int) -> None:
         """Copies bytes from this device or another one."""
         self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyDefault, stream)
+
+    def fork(self, stream: int) -> int:
+        """A stream beside another one, which continues from where that is now."""
+        side = self._sides.setdefault(stream, _Side(self._cuda))
+        self._runtime.eventRecord(side.forked.ptr, stream)
+        self._runtime.streamWaitEvent(side.stream.ptr, side.forked.ptr)
+        return side.stream.ptr
+
+    def join(self, stream: int) -> None:
+        """Later work on a stream begins after what the stream beside it has now."""
+        side = self._sides[stream]
+        self._runtime.eventRecord(side.joined.ptr, side.stream.ptr)
+        self._runtime.streamWaitEvent(stream, side.joined.ptr)
 
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: int) -> None:
         """Raises flags of others, after all earlier work on the stream; waits until own ones are, and lowers them."""
@@ -85,8 +98,7 @@ class PeerMemory:
 
         pause = threading.Event()
         # It ends with the process, which has failed.
-        self._raising.append(threading.Thread(target=raise_them, name="dmc-give-up", daemon=True))
-        self._raising[-1].start()
+        threading.Thread(target=raise_them, name="dmc-give-up", daemon=True).start()
 
     def _written(self, flag: int, value: int) -> Any:
         write = self._driver.CUstreamBatchMemOpParams()
@@ -95,3 +107,11 @@ class PeerMemory:
         write.writeValue.value = value
         write.writeValue.flags = 0
         return write
+
+
+class _Side:
+    """A stream beside another one, and the events between them, which a capture uses again and again."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.stream = cuda.Stream(non_blocking=True)
+        self.forked, self.joined = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)

@@ -110,7 +110,8 @@ class Player:
         if len(arrived) < len(group.played):
             return
         del self._arrived[key]
-        self._begin(arrived, self._rates.collective(self._durations.collective(command, group.members), group))
+        ns = self._durations.collective(command, group.members)
+        self._begin(arrived, self._rates.collective(command.kind, ns, group))
 
     def _begin(self, lanes: list[_Lane], task: Task) -> None:
         last = max(lanes, key=lambda lane: lane.time)

@@ -2,8 +2,8 @@
 
 * Collectives that use a rank's port concurrently share it equally; each runs at its share of its most crowded port. In
   one memory all collectives share all of it.
-* Kernels of a rank take `compute_slowdown` times as long while a collective of that rank moves bytes over that link;
-  except for the launch overhead.
+* Kernels of a rank take `Link.slowdown` times as long while a collective of that rank moves bytes over that link, except
+  for the launch overhead.
 * Where ranks share a device, concurrent kernels share it equally.
 * Moves between memory spaces have separate paths.
 """
@@ -64,13 +64,13 @@ class Rates:
         slowed = max(0.0, 1 - self.machine.device.launch.ns / ns) if ns else 0.0
         return Task(ns, (rank,), copies=self.copies, device=self._device(rank), slowed=slowed)
 
-    def collective(self, ns: float, group: Group) -> Task:
+    def collective(self, kind: str, ns: float, group: Group) -> Task:
         """A movement within a group; one of a single rank is a copy, which uses no link."""
         if len(group.members) == 1:
             return Task(ns, group.played)
         links = links_of(self.machine, group.members)
         ports = tuple(port for link in links for port in _ports(link, group.played))
-        slowdown = max(link.compute_slowdown for link in links)
+        slowdown = max(link.slowdown(kind) for link in links)
         return Task(ns, group.played, copies=group.copies, ports=ports, slowdown=slowdown)
 
     def begin(self, task: Task) -> list[Task]:

@@ -1,5 +1,7 @@
 """The gradient of an embedding without atomics: occurrences are sorted by row, then each row sums its own.
 
+Runs of occurrences are sorted first; an occurrence's place in the whole is the sum of its places in all runs.
+
 `c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others.
 """
 
@@ -16,8 +18,22 @@ def _row_of(index, place, c: tl.constexpr):
 
 
 @triton.jit
-def count(index, counts, c: tl.constexpr):
-    """For each occurrence, how many of a share of all others precede it: [shares, occurrences].
+def sort(index, runs, c: tl.constexpr):
+    """Sorts the keys of each run of occurrences: a key's place is how many of its run are smaller."""
+    first = tl.program_id(0) * c.block_rank
+    key = _key(index, first + tl.arange(0, c.block_rank), c)
+    begin = first // c.run * c.run
+    before = tl.full([c.block_rank], 0, tl.int32)
+    for start in range(begin, begin + c.run, c.block_scan):
+        other = _key(index, start + tl.arange(0, c.block_scan), c)
+        before += tl.sum((other[None, :] < key[:, None]).to(tl.int32), 1)
+    tl.store(runs + begin + before, key)
+
+
+@triton.jit
+def count(index, runs, counts, c: tl.constexpr):
+    """For each occurrence, how many of a share of all others precede it, by bisection of sorted runs: [shares,
+    occurrences].
 
     Those of smaller rows do, and earlier ones of the same row.
     """
@@ -26,10 +42,13 @@ def count(index, counts, c: tl.constexpr):
     own = tl.program_id(0) % blocks * c.block_rank + tl.arange(0, c.block_rank)
     key = _key(index, own, c)
     before = tl.full([c.block_rank], 0, tl.int32)
-    begin = share * c.share
-    for first in range(begin, begin + c.share, c.block_scan):
-        other = _key(index, first + tl.arange(0, c.block_scan), c)
-        before += tl.sum((other[None, :] < key[:, None]).to(tl.int32), 1)
+    for run in range(share * c.share, tl.minimum(share * c.share + c.share, c.run_count)):
+        place = tl.full([c.block_rank], 0, tl.int32)
+        step = c.run // 2
+        while step > 0:
+            place += tl.where(tl.load(runs + run * c.run + place + step - 1) < key, step, 0)
+            step = step // 2
+        before += place + (tl.load(runs + run * c.run + place) < key).to(tl.int32)
     tl.store(counts + share * c.occurrences + own, before, mask=own < c.occurrences)
 
 

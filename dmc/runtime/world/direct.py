@@ -8,28 +8,26 @@ latency is lower there, and movements between hosts.
 A movement has four parts, all on the stream of its lane: each member tells the others that its source is ready, and
 waits for theirs; copies; tells that it has copied, and waits until all have. So a source is not written before it is
 read, nor a target read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised
-again only after that rank has told the next thing: a flag is never raised twice.
+again only after that rank has told the next thing: a flag is never raised twice. What a rank keeps it copies meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from dmc.errors import DmcError
-from dmc.program import DEVICE, Collective, Job, Range
+from dmc.program import COPIED, DEVICE, Collective, Job, Range
 from dmc.runtime.world.store import Store
 
 # Of a movement's larger side: below, NCCL takes less time (7 to 9 µs; two meetings take 12).
 LEAST_BYTES = 64 << 10
-_KINDS = ("all_gather", "all_to_all", "broadcast", "permute")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The meetings of a movement.
 _READY, _DONE = 0, 1
@@ -49,6 +47,8 @@ class Memory(Protocol):
     def open(self, handle: bytes) -> int: ...
     def close(self, pointer: int) -> None: ...
     def copy(self, target: int, source: int, length: int, stream: Any) -> None: ...
+    def fork(self, stream: Any) -> Any: ...
+    def join(self, stream: Any) -> None: ...
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None: ...
     def give_up(self, pointer: int, count: int) -> None: ...
 
@@ -158,27 +158,29 @@ class DirectCopies:
     def carries(self, command: Collective) -> bool:
         """Whether a movement is made this way; all its members answer the same."""
         windows = self._neighbours.windows
-        if command.kind not in _KINDS or len(command.ranks) == 1 or not windows.keys() >= set(command.ranks):
+        if command.kind not in COPIED or len(command.ranks) == 1 or not windows.keys() >= set(command.ranks):
             return False
         ranges = [each for part in self._parts(command).values() for each in (part.source, part.target) if each]
         return all(each.space == DEVICE for each in ranges) and max(each.length for each in ranges) >= LEAST_BYTES
 
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""
-        memory, arena = self._neighbours.memory, self._neighbours.windows[self._rank].arena
-        copies = list(_copies(command, self._parts(command), self._rank))
-        with self._between(command, stream):
-            for giver, source, target in copies:
-                given = self._neighbours.windows[giver].arena + source.offset
-                if given != arena + target.offset:
-                    memory.copy(arena + target.offset, given, source.length, stream)
-
-    @contextlib.contextmanager
-    def _between(self, command: Collective, stream: Any) -> Generator[None]:
-        """Inside, the sources of all members are ready; afterwards all members are done."""
+        memory, copies = self._neighbours.memory, list(_copies(command, self._parts(command), self._rank))
+        kept = [each for each in copies if each.giver == self._rank]
+        if kept:
+            self._copy(kept, memory.fork(stream))
         self._meet(command, _READY, stream)
-        yield
+        self._copy([each for each in copies if each.giver != self._rank], stream)
+        if kept:
+            memory.join(stream)
         self._meet(command, _DONE, stream)
+
+    def _copy(self, copies: Sequence[_Copy], stream: Any) -> None:
+        windows = self._neighbours.windows
+        for each in copies:
+            source = windows[each.giver].arena + each.source.offset
+            target = windows[self._rank].arena + each.target.offset
+            self._neighbours.memory.copy(target, source, each.source.length, stream)
 
     def _meet(self, command: Collective, what: int, stream: Any) -> None:
         windows, ranks = self._neighbours.windows, command.ranks
@@ -193,13 +195,16 @@ def _flag(window: Window, number: int) -> int:
     return window.flags + 4 * number
 
 
-def _copies(
-    command: Collective, parts: Mapping[int, Collective], rank: int
-) -> Generator[tuple[int, Range, Range]]:
-    """What a rank copies: from which rank, its range there, and its range here.
+class _Copy(NamedTuple):
+    """giver: the rank that holds `source`."""
 
-    Each member begins with the next one, so that no source is read by all at once.
-    """
+    giver: int
+    source: Range
+    target: Range
+
+
+def _copies(command: Collective, parts: Mapping[int, Collective], rank: int) -> Iterator[_Copy]:
+    """What a rank copies. Each member begins with the next one, so that no source is read by all at once."""
     ranks, own, target = command.ranks, command.ranks.index(rank), parts[rank].target
     if target is None:
         return
@@ -208,19 +213,19 @@ def _copies(
         case "all_gather":
             for place in order:
                 source = _source(parts[ranks[place]])
-                yield ranks[place], source, _part(target, place, source.length)
+                yield _Copy(ranks[place], source, _part(target, place, source.length))
         case "all_to_all":
             piece = target.length // len(ranks)
             for place in order:
                 source = _source(parts[ranks[place]])
-                yield ranks[place], _part(source, own, piece), _part(target, place, piece)
+                yield _Copy(ranks[place], _part(source, own, piece), _part(target, place, piece))
         case "broadcast":
             assert command.peer is not None, "checked by the proof"
-            yield ranks[command.peer], _source(parts[ranks[command.peer]]), target
+            yield _Copy(ranks[command.peer], _source(parts[ranks[command.peer]]), target)
         case _:
             for giver, taker in command.pairs:
                 if taker == own:
-                    yield ranks[giver], _source(parts[ranks[giver]]), target
+                    yield _Copy(ranks[giver], _source(parts[ranks[giver]]), target)
 
 
 def _source(command: Collective) -> Range:
