@@ -22,12 +22,16 @@ ALONE = "alone"
 
 @dataclass(frozen=True)
 class Trained:
-    """A model of `tests.models`, and the plans under which it trains, by name."""
+    """A model of `tests.models`, and the plans under which it trains, by name.
+
+    rate: of learning, such that it does not know its batches by heart after the steps: errors are relative to losses.
+    """
 
     model: str
     precision: str
     plans: Mapping[str, Callable[[], Plan]]
     dropout: float = 0.0
+    rate: float = RATE
 
 
 def _data(mesh: dmc.Mesh) -> dict[str, Callable[[], Plan]]:
@@ -54,6 +58,11 @@ _GPT2, _LLAMA = plans.megatron_gpt2, plans.megatron_llama
 # On two GPUs and on four.
 CASES: Mapping[str, Trained] = {
     "gpt2": Trained("gpt2", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2, TP4), **_both(_GPT2)}),
+    # Tensors that copy engines move.
+    "gpt2_wide": Trained(
+        "gpt2_wide", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2), **_both(_GPT2)}, rate=3e-5
+    ),
+    "gpt2_wide_bf16": Trained("gpt2_wide", "bf16-mixed", {**_data(DP2), **_data(DP4)}, rate=3e-5),
     "gpt2_bf16": Trained(
         "gpt2", "bf16-mixed", {"zero2_dp2": _data(DP2)["zero2_dp2"], "tp4": _tensor(_GPT2, TP4)["tp4"]}
     ),
@@ -85,7 +94,7 @@ def compile_case(name: str, plan: str, path: Path) -> None:
     compile_artifact(
         case.model,
         loss=case.loss,
-        optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, eps=EPSILON, clip_grad_norm=CLIP),
+        optimizer=dmc.optim.AdamW(lr=trained.rate, weight_decay=DECAY, eps=EPSILON, clip_grad_norm=CLIP),
         example=case.example(0),
         precision=trained.precision,
         mesh=None if chosen is None else chosen.mesh,

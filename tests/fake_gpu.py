@@ -45,6 +45,7 @@ class Device:
             get_elapsed_time=lambda begin, end: 2.0,
             function=SimpleNamespace(Module=lambda: module),
             Memory=Memory,
+            Device=lambda: SimpleNamespace(id=0),
             alloc_pinned_memory=Memory,
         )
 
@@ -89,6 +90,12 @@ class Others:
     def open(self, job: Job) -> Any:
         self._device.calls.append("open channels")
         return SimpleNamespace(move=lambda *_: self._device.calls.append("move"))
+
+    def share(self, memory: Any, arena: int) -> None:
+        self._device.calls.append("share")
+
+    def unshare(self) -> None:
+        self._device.calls.append("unshare")
 
     def follow(self, unfinished: Any) -> None:
         self.unfinished = unfinished

@@ -7,6 +7,7 @@ All of it can be captured in a graph. Flags are words of 32 bits that a stream w
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,13 +92,12 @@ class PeerMemory:
         def raise_them() -> None:
             with self._cuda.Device(self._device):
                 stream = self._cuda.Stream(non_blocking=True)
-                while True:
-                    self._driver.cuMemsetD32Async(pointer, 1, count, stream.ptr)
+                # It ends with the process, which has failed.
+                while self._driver.cuMemsetD32Async(pointer, 1, count, stream.ptr)[0] == success:
                     stream.synchronize()
-                    pause.wait(_PAUSE_S)
+                    time.sleep(_PAUSE_S)
 
-        pause = threading.Event()
-        # It ends with the process, which has failed.
+        success = self._driver.CUresult.CUDA_SUCCESS
         threading.Thread(target=raise_them, name="dmc-give-up", daemon=True).start()
 
     def _written(self, flag: int, value: int) -> Any:

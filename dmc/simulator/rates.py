@@ -2,8 +2,8 @@
 
 * Collectives that use a rank's port concurrently share it equally; each runs at its share of its most crowded port. In
   one memory all collectives share all of it.
-* Kernels of a rank take `Link.slowdown` times as long while a collective of that rank moves bytes over that link, except
-  for the launch overhead.
+* Kernels of a rank take `Link.slowdown` times as long while a collective of that rank moves bytes over that link;
+  except for the launch overhead.
 * Where ranks share a device, concurrent kernels share it equally.
 * Moves between memory spaces have separate paths.
 """

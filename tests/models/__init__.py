@@ -25,5 +25,5 @@ NAMES = (
 
 
 def build(name: str, dropout: float) -> Case:
-    """The case `name` (one of `NAMES`, or "bert_small") with its own dropout layers set to `dropout`."""
+    """The case `name` (one of `NAMES`, or "bert_small" or "gpt2_wide") with its own dropout layers set to `dropout`."""
     return importlib.import_module(f"tests.models.{name}").build(dropout)

@@ -8,13 +8,13 @@ import transformers
 from tests.models.case import Case, token_batch
 
 
-def build(dropout: float, layers: int = 2) -> Case:
-    """Layers of width 64; batches of 4 × 16 tokens; the model's own loss from labels."""
+def build(dropout: float, layers: int = 2, width: int = 64, words: int = 128) -> Case:
+    """Layers of this width; batches of 4 × 16 tokens; the model's own loss from labels."""
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        vocab_size=128,
+        vocab_size=words,
         n_positions=32,
-        n_embd=64,
+        n_embd=width,
         n_layer=layers,
         n_head=4,
         resid_pdrop=dropout,

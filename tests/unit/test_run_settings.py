@@ -15,6 +15,7 @@ from dmc.runtime.settings import RunSettings
 def test_settings() -> None:
     assert RunSettings.of({}) == RunSettings()
     assert RunSettings.of({"DMC_CUDA_GRAPH": "0", "DMC_PATIENCE_S": "120"}) == RunSettings(False, 120.0)
+    assert RunSettings.of({"DMC_DIRECT_COPIES": "0"}) == RunSettings(is_direct=False)
 
 
 def test_a_compiled_step_runs_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +30,8 @@ def test_a_compiled_step_runs_with_them(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("DMC_CUDA_GRAPH", "no"), ("DMC_PATIENCE_S", "0"), ("DMC_PATIENCE_S", "x")]
+    ("name", "value"),
+    [("DMC_CUDA_GRAPH", "no"), ("DMC_DIRECT_COPIES", ""), ("DMC_PATIENCE_S", "0"), ("DMC_PATIENCE_S", "x")],
 )
 def test_settings_that_cannot_be(name: str, value: str) -> None:
     with pytest.raises(DmcError, match=f"the variable {name}: is '{value}'"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dmc.errors import DmcError
+from dmc.program import CollectiveKind
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.critical_path import contributors, critical_path
 from dmc.simulator.use import lane_use, waits
@@ -99,6 +101,16 @@ def test_kernels_are_slower_beside_communication() -> None:
     ranks = [Rank(rank).reduce(20, 1, label="r").launch(40, "k") for rank in (0, 1)]
     times = _times(simulate(job_of(*ranks), round_machine(slowdown=2.0)))
     assert times == {"r": (0, 20), "k": (0, 50)}
+
+
+def test_copy_engines_slow_kernels_less() -> None:
+    described = round_machine(slowdown=2.0)
+    assert described.link is not None
+    gentle = replace(described, link=replace(described.link, copy_slowdown=1.25))
+    kinds: tuple[tuple[CollectiveKind, int], ...] = (("all_reduce", 10), ("permute", 16))
+    for kind, beside in kinds:
+        ranks = [Rank(rank).collective(kind, 20, 1, (0, 1), "r").launch(40, "k") for rank in (0, 1)]
+        assert _times(simulate(job_of(*ranks), gentle))["k"] == (0, 20 + 40 - beside)
 
 
 def test_what_a_launch_costs_anyway_is_not_slowed() -> None:

@@ -21,7 +21,8 @@ def differing_axes(step: func.FuncOp, every: Axes) -> Mapping[ir.Value, Axes]:
     """For each value in the block of `step`, the axes, of `every` mesh axis, along which it may differ between ranks.
 
     Along others it is bitwise equal: the same code on the same operands gives the same result, and a collective returns
-    the same to all its members, as does the sum of a value and of what the other of two ranks holds. An argument without `dm.sharding` may differ along all axes.
+    the same to all its members, as does the sum of a value and of what the other of two ranks holds. An argument
+    without `dm.sharding` may differ along all axes.
     """
     differing: dict[ir.Value, Axes] = {}
     attributes = step.operation.attributes.get("arg_attrs", ())

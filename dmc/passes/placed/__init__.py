@@ -6,4 +6,5 @@
 * lower_reshard: reshards become the cheapest collectives
 * fold_collectives: pairs of collectives become one that moves fewer bytes
 * narrow_collectives: values move in the narrowest type they have
+* exchange_sums: large sums over ranks become movements that copy engines make, and additions
 """

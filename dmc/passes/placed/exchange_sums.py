@@ -113,9 +113,7 @@ def _pieces(op: Any, dim: int, ranks: int) -> list[ir.Value]:
     put_label(moved.operation, label_of(op.operation))
     strides, kind = [1] * len(piece), ir.RankedTensorType.get(piece, element)
     offsets = ([index * piece[0], *[0] * (len(piece) - 1)] for index in range(ranks))
-    return [
-        tensor.ExtractSliceOp(kind, moved.result, [], [], [], offset, piece, strides).result for offset in offsets
-    ]
+    return [tensor.ExtractSliceOp(kind, moved.result, [], [], [], offset, piece, strides).result for offset in offsets]
 
 
 def _added(values: Sequence[ir.Value], accumulate: ir.Type) -> ir.Value:

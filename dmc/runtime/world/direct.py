@@ -26,8 +26,8 @@ from dmc.errors import DmcError
 from dmc.program import COPIED, DEVICE, Collective, Job, Range
 from dmc.runtime.world.store import Store
 
-# Of a movement's larger side: below, NCCL takes less time (7 to 9 µs; two meetings take 12).
-LEAST_BYTES = 64 << 10
+# Of a movement's larger side: below, NCCL takes less time (7 to 15 µs; two meetings and a copy take 20 to 27).
+LEAST_BYTES = 512 << 10
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The meetings of a movement.
 _READY, _DONE = 0, 1

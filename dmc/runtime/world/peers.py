@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import accumulate
 
 from dmc.program import Job
 from dmc.runtime.settings import RunSettings
@@ -39,12 +40,12 @@ class Peers:
 
     def share(self, memory: Memory, arena: int) -> None:
         """Lets the ranks of a host copy out of each other's arenas; all ranks do so, after they opened all jobs."""
-        flags = sum(channels.flags for channels in self._channels)
-        self._neighbours = neighbours(self.store, memory, arena, flags, self._is_direct)
-        first = 0
-        for channels in self._channels if self._neighbours is not None else ():
-            channels.connect(self._neighbours, first)
-            first += channels.flags
+        firsts = list(accumulate((channels.flags for channels in self._channels), initial=0))
+        found = neighbours(self.store, memory, arena, firsts[-1], self._is_direct)
+        self._neighbours = found
+        for channels, first in zip(self._channels, firsts, strict=False):
+            if found is not None:
+                channels.connect(found, first)
 
     def unshare(self) -> None:
         """Closes the memory of others; nothing may be queued."""

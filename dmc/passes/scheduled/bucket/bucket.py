@@ -31,10 +31,10 @@ class Bucket(Pass):
     """Merges movements that are equal except for their operands into one, so that its latency is paid once.
 
     `%y0 = all_reduce(%x0); %y1 = all_reduce(%x1)` becomes `%y0, %y1 = unpack(all_reduce(pack(%x0, %x1)))`: a flat
-    buffer in which members begin at multiples of 256 bytes. All-reduces, broadcasts and permutes are packed without a copy; for
-    reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the order of
-    starts (for gradients, that in which they become ready), up to `bytes` bytes (a larger movement stays alone), while
-    no member is read before the last is ready. Waits are first sunk to their readers.
+    buffer in which members begin at multiples of 256 bytes. All-reduces, broadcasts and permutes are packed without a
+    copy; for reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the
+    order of starts (for gradients, that in which they become ready), up to `bytes` bytes (a larger movement stays
+    alone), while no member is read before the last is ready. Waits are first sunk to their readers.
 
     preserve_overlap: a member joins only if the bucket then arrives no later than the member alone would after the
     others on the lane, or no later than its deadline, set by its first reader and by the deadlines of what follows on

@@ -1,0 +1,209 @@
+"""Ranks that copy out of each other's memory, here threads, get what the interpreter delivers, whenever each comes."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmc.errors import DmcError
+from dmc.interpreter.movements import deliver
+from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range, Space
+from dmc.runtime.world import direct
+from dmc.runtime.world.channels import Channels
+from dmc.runtime.world.direct import Neighbours, neighbours
+from tests.unit.test_world_store import stores
+
+RANKS, COUNT = 4, 24
+GROUPS = ((2, 0, 1), (3,))
+KINDS: tuple[CollectiveKind, ...] = ("all_gather", "all_to_all", "broadcast", "permute")
+LATE_S = 10.0
+
+
+class Memory:
+    """Threads for GPUs: their memory is that of the process, and a stream does at once what it is asked."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.trouble, self.closed = "", 0
+        self._draw = random.Random(seed)
+
+    def flags(self, count: int) -> Any:
+        words = np.zeros(count, np.int32)
+        return SimpleNamespace(words=words, ptr=words.ctypes.data)
+
+    def share(self, pointer: int) -> bytes:
+        if self.trouble == "share":
+            raise DmcError("the device", "cannot share memory")
+        return str(pointer).encode()
+
+    def open(self, handle: bytes) -> int:
+        if self.trouble == "open":
+            raise DmcError("the device", "cannot open memory")
+        return int(handle)
+
+    def close(self, pointer: int) -> None:
+        self.closed += 1
+
+    def copy(self, target: int, source: int, length: int, stream: Any) -> None:
+        self._pause()
+        ctypes.memmove(target, source, length)
+
+    def fork(self, stream: Any) -> Any:
+        return stream
+
+    def join(self, stream: Any) -> None:
+        pass
+
+    def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
+        self._pause()
+        for each in map(_word, raised):
+            assert each.value == 0, "a flag is raised twice"
+            each.value = 1
+        end = time.monotonic() + LATE_S
+        for each in map(_word, awaited):
+            while each.value != 1:
+                assert time.monotonic() < end, "a flag is never raised"
+                time.sleep(0)
+            each.value = 0
+
+    def give_up(self, pointer: int, count: int) -> None:
+        np.ctypeslib.as_array((ctypes.c_int32 * count).from_address(pointer))[:] = 1
+
+    def _pause(self) -> None:
+        time.sleep(self._draw.choice([0, 0, 0, 1e-4, 1e-3]))
+
+
+def _word(address: int) -> Any:
+    return ctypes.c_int32.from_address(address)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that small movements are copied, too."""
+    monkeypatch.setattr(direct, "LEAST_BYTES", 1)
+
+
+def _command(kind: CollectiveKind, rank: int, instance: int, space: Space = "device") -> Collective:
+    """Ranks hold what they move at places of their own."""
+    group = GROUPS[0]
+    results = {"all_gather": COUNT * len(group)}
+    source = Range(space, 64 + 512 * rank, COUNT)
+    target = Range(space, 2560 + 128 * rank, results.get(kind, COUNT))
+    pairs = ((0, 1), (2, 0)) if kind == "permute" else ()
+    peer = 1 if kind == "broadcast" else None
+    return Collective(0, kind, "c", group, instance, "i8", COUNT, source, target, None, None, peer, pairs)
+
+
+def _job(kinds: Sequence[CollectiveKind], space: Space = "device") -> Job:
+    programs = [
+        Program(
+            rank,
+            {"device": 4096},
+            (Lane("c", "comm", "c"),),
+            (),
+            tuple(_command(kind, rank, i, space) for i, kind in enumerate(kinds)) if rank in GROUPS[0] else (),
+        )
+        for rank in range(RANKS)
+    ]
+    return Job({"a": RANKS}, (Channel("c", groups=GROUPS),), {}, tuple(programs))
+
+
+class _None:
+    """No other way to move."""
+
+    def make(self, group: tuple[int, ...]) -> Any:
+        return None
+
+
+def _on_all(do: Any) -> list[Any]:
+    with ThreadPoolExecutor(RANKS) as threads:
+        return list(threads.map(do, range(RANKS)))
+
+
+def _met(job: Job, arenas: Sequence[Any], memories: Sequence[Memory]) -> list[Channels]:
+    opened = stores(RANKS)
+    channels = [Channels(job, rank, _None()) for rank in range(RANKS)]
+
+    def connect(rank: int) -> None:
+        own = channels[rank]
+        found = neighbours(opened[rank], memories[rank], arenas[rank].ctypes.data, own.flags)
+        assert found is not None
+        own.connect(found)
+
+    _on_all(connect)
+    return channels
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_movements_are_those_of_the_interpreter(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    kinds: list[CollectiveKind] = [KINDS[i] for i in draw.integers(0, len(KINDS), 40)]
+    job, memories = _job(kinds), [Memory(10 * seed + rank) for rank in range(RANKS)]
+    arenas = [np.zeros(4096, np.int8) for _ in range(RANKS)]
+    channels = _met(job, arenas, memories)
+    given = draw.integers(-100, 100, (len(kinds), RANKS, COUNT)).astype(np.int8)
+    found: dict[tuple[int, int], Any] = {}
+
+    def run(rank: int) -> None:
+        for i, command in enumerate(job.programs[rank].commands):
+            assert isinstance(command, Collective) and command.source and command.target
+            # As soon as one movement is done, the memory is used for the next.
+            arenas[rank][command.source.offset :][:COUNT] = given[i, rank]
+            arenas[rank][command.target.offset :][: command.target.length] = 0
+            channels[rank].move(command, 0, 0, 7)
+            found[i, rank] = arenas[rank][command.target.offset :][: command.target.length].copy()
+
+    _on_all(run)
+    for i, kind in enumerate(kinds):
+        wanted = deliver(_command(kind, 0, i), [given[i, rank] for rank in GROUPS[0]])
+        for rank, each in zip(GROUPS[0], wanted, strict=True):
+            assert found[i, rank].tobytes() == each.tobytes(), (kind, rank)
+
+
+def test_what_is_not_in_device_memory_is_not_copied() -> None:
+    job, arenas = _job(["all_gather"], "pinned_host"), [np.zeros(4096, np.int8) for _ in range(RANKS)]
+    channels = _met(job, arenas, [Memory() for _ in range(RANKS)])
+    command = job.programs[0].commands[0]
+    assert isinstance(command, Collective)
+    # There is no communicator here that could move it.
+    with pytest.raises(AttributeError, match="all_gather"):
+        channels[0].move(command, 0, 0, 7)
+
+
+@pytest.mark.parametrize("trouble", ["share", "open", "unwanted"])
+def test_if_one_rank_cannot_nobody_does(trouble: str) -> None:
+    memories, opened = [Memory() for _ in range(RANKS)], stores(RANKS)
+    memories[2].trouble = trouble
+    found = _on_all(lambda rank: neighbours(opened[rank], memories[rank], 4096, 8, (rank, trouble) != (2, "unwanted")))
+    assert found == [None] * RANKS
+
+
+def test_ranks_on_other_hosts_are_no_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, opened, memories = threading.local(), stores(3), [Memory() for _ in range(3)]
+    monkeypatch.setattr(direct, "_host", lambda: here.name)
+
+    def meet(rank: int) -> Neighbours | None:
+        here.name = ("one", "one", "other")[rank]
+        return neighbours(opened[rank], memories[rank], 64, 1)
+
+    with ThreadPoolExecutor(3) as threads:
+        first, second, third = threads.map(meet, range(3))
+    assert first is not None and second is not None and third is None
+    assert set(first.windows) == set(second.windows) == {0, 1}
+    first.close()
+    assert [memory.closed for memory in memories] == [2, 0, 0]
+
+
+def test_a_rank_that_gives_up_waits_for_nobody() -> None:
+    memory = Memory()
+    flags = memory.flags(3)
+    Neighbours(memory, 0, {}, flags, 3).give_up()
+    assert flags.words.tolist() == [1, 1, 1]

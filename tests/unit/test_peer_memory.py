@@ -1,0 +1,141 @@
+"""What is asked of CUDA for memory that processes share, here a library that only notes it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dmc.errors import DmcError
+from dmc.runtime.peer_memory import PeerMemory
+
+
+class Failure(Exception):
+    """What CuPy raises."""
+
+
+class Library:
+    """CuPy and the driver. calls: what was asked, by name. status: of the driver."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.status, self.fails = 0, False
+        self.is_gone = threading.Event()
+        asked = ("memset", "deviceSynchronize", "memcpyAsync", "eventRecord", "streamWaitEvent")
+        asked = (*asked, "ipcGetMemHandle", "ipcOpenMemHandle", "ipcCloseMemHandle")
+        runtime = {name: self._asked(name) for name in asked} | {"memcpyDefault": 4, "CUDARuntimeError": Failure}
+        events = iter(range(100, 200))
+        self.cupy = SimpleNamespace(
+            cuda=SimpleNamespace(
+                runtime=SimpleNamespace(**runtime),
+                Memory=lambda size: SimpleNamespace(ptr=size),
+                Device=self._device,
+                Stream=lambda non_blocking: SimpleNamespace(ptr=9, synchronize=lambda: None),
+                Event=lambda disable_timing: SimpleNamespace(ptr=next(events)),
+            )
+        )
+        self.driver = SimpleNamespace(
+            CUresult=SimpleNamespace(CUDA_SUCCESS=0),
+            CUstreamBatchMemOpType=SimpleNamespace(
+                CU_STREAM_MEM_OP_WAIT_VALUE_32="wait", CU_STREAM_MEM_OP_WRITE_VALUE_32="write"
+            ),
+            CUstreamWaitValue_flags=SimpleNamespace(CU_STREAM_WAIT_VALUE_EQ=1),
+            CUstreamBatchMemOpParams=lambda: SimpleNamespace(waitValue=SimpleNamespace(), writeValue=SimpleNamespace()),
+            cuStreamBatchMemOp=self._batch,
+            cuMemsetD32Async=self._memset,
+        )
+
+    def _device(self, *_: int) -> Any:
+        @contextmanager
+        def device() -> Any:
+            yield
+
+        made: Any = device()
+        made.id = 0
+        return made
+
+    def _asked(self, name: str) -> Any:
+        def call(*given: Any) -> Any:
+            self.calls.append((name, *given))
+            if self.fails:
+                raise Failure("not supported")
+            return {"ipcGetMemHandle": b"handle", "ipcOpenMemHandle": 77}.get(name)
+
+        return call
+
+    def _batch(self, stream: int, count: int, operations: Any, flags: int) -> tuple[int]:
+        assert count == len(operations)
+        told = [vars(each.waitValue) or vars(each.writeValue) for each in operations]
+        self.calls.append((stream, [(each["operation"], each["address"], each["value"]) for each in told]))
+        return (self.status,)
+
+    def _memset(self, *given: int) -> tuple[int]:
+        """The device is gone after three."""
+        self.calls.append(("memset32", *given))
+        if len(self.calls) == 3:
+            self.is_gone.set()
+        return (int(len(self.calls) == 3),)
+
+
+@pytest.fixture
+def library() -> Library:
+    return Library()
+
+
+def _memory(library: Library) -> PeerMemory:
+    return PeerMemory(library.cupy, library.driver)
+
+
+def test_flags_are_lowered_before_anyone_sees_them(library: Library) -> None:
+    assert _memory(library).flags(3).ptr == 12
+    assert library.calls == [("memset", 12, 0, 12), ("deviceSynchronize",)]
+
+
+def test_a_meeting_is_one_operation_in_order(library: Library) -> None:
+    """Own work is told first, or ranks would wait for each other; flags are lowered after all were seen."""
+    _memory(library).meet([1000, 1004], [2000, 2004], 7)
+    wanted = [("write", 1000, 1), ("write", 1004, 1), ("wait", 2000, 1), ("wait", 2004, 1)]
+    assert library.calls == [(7, [*wanted, ("write", 2000, 0), ("write", 2004, 0)])]
+
+
+def test_a_stream_beside_another_begins_and_ends_with_it(library: Library) -> None:
+    memory = _memory(library)
+    for _ in range(2):
+        assert memory.fork(7) == 9
+        memory.copy(1, 2, 3, 9)
+        memory.join(7)
+    turn = [
+        ("eventRecord", 100, 7),
+        ("streamWaitEvent", 9, 100),
+        ("memcpyAsync", 1, 2, 3, 4, 9),
+        ("eventRecord", 101, 9),
+        ("streamWaitEvent", 7, 101),
+    ]
+    assert library.calls == [*turn, *turn]
+
+
+def test_memory_is_shared_opened_and_closed(library: Library) -> None:
+    memory = _memory(library)
+    assert memory.open(memory.share(64)) == 77
+    memory.close(77)
+    assert library.calls == [("ipcGetMemHandle", 64), ("ipcOpenMemHandle", b"handle"), ("ipcCloseMemHandle", 77)]
+
+
+def test_what_cuda_refuses_is_an_error(library: Library) -> None:
+    memory = _memory(library)
+    library.fails, library.status = True, 801
+    with pytest.raises(DmcError, match="cannot share memory with other processes"):
+        memory.share(64)
+    with pytest.raises(DmcError, match="cannot open another GPU's memory"):
+        memory.open(b"handle")
+    with pytest.raises(DmcError, match="cannot wait for another GPU"):
+        memory.meet([1], [2], 7)
+
+
+def test_a_rank_that_gives_up_raises_its_flags_again_and_again(library: Library) -> None:
+    _memory(library).give_up(64, 3)
+    assert library.is_gone.wait(10)
+    assert library.calls == [("memset32", 64, 1, 3, 9)] * 3
