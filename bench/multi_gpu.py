@@ -4,8 +4,8 @@
 `torchrun --nproc-per-node N -m bench.multi_gpu run DIRECTORY --out FILE` measures those with N ranks (1: a step without
 a mesh), and adds to FILE: for each model, plan, system, number of ranks and batch a GPU the median step (of five rounds
 of ten), the host's time, the peak memory of a rank, and for dmc what was predicted and `exposed_ms`: the step less the
-same step without its movements between ranks (but those of integers), replayed as a graph of its own. `--apart` also
-measures `movements_ms`, a step of these movements alone, and `serial_ms`, one without overlap: all in one lane.
+same step in which each rank copies its own part instead (but for integers), replayed as a graph of its own. `--apart`
+also measures `movements_ms`, a step of these movements alone, and `serial_ms`, one without overlap: all in one lane.
 `… collect DIRECTORY` compares the losses in files of a directory and writes `bench/results/multi_gpu.json`, with
 `efficiency`: the step of one rank with the same batch a GPU, of the same system, over this one. `--warm` only compiles
 what PyTorch compiles, for its cache. `--dropout 0.1` does all that for the model with dropout.
@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -232,21 +232,35 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
         other.close()
         return measured.step_ms
 
-    result = replace(result, exposed_ms=result.step_ms - alone(artifact.job.where(_is_own)))
+    result = replace(result, exposed_ms=result.step_ms - alone(_without_others(artifact.job)))
     if not apart:
         return result
     movements_ms = alone(artifact.job.only(Collective, Record, Await))
     return replace(result, movements_ms=movements_ms, serial_ms=alone(in_one_lane(artifact.job)))
 
 
-def _is_own(command: Any) -> bool:
-    """Whether a command is no movement between ranks, or one of integers: what a kernel takes may depend on these.
+def _without_others(job: Any) -> Any:
+    """The job in which each rank copies its own part instead of moving what others hold.
 
-    Without the tokens of other ranks, all rows of an embedding's gradient would be one.
+    Numbers that nobody wrote would take less power, and so less time. Movements of integers stay, since what a kernel
+    takes may depend on these: without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
-    from dmc.program import Collective
+    from msgspec.structs import replace as changed
 
-    return not isinstance(command, Collective) or command.dtype.startswith("i")
+    programs = (changed(each, commands=tuple(_own(each.commands)), buffers=()) for each in job.programs)
+    return changed(job, programs=tuple(programs))
+
+
+def _own(commands: Sequence[Any]) -> Iterator[Any]:
+    from dmc.program import Collective, Move, Range
+
+    for each in commands:
+        if not isinstance(each, Collective) or each.dtype.startswith("i"):
+            yield each
+        elif each.source is not None and each.target is not None and each.source != each.target:
+            length = min(each.source.length, each.target.length)
+            source, target = (Range(side.space, side.offset, length) for side in (each.source, each.target))
+            yield Move(each.lane, source, target, each.label)
 
 
 def _peer(
