@@ -45,7 +45,6 @@ class Device:
             get_elapsed_time=lambda begin, end: 2.0,
             function=SimpleNamespace(Module=lambda: module),
             Memory=Memory,
-            Device=lambda: SimpleNamespace(id=0),
             alloc_pinned_memory=Memory,
         )
 

@@ -1,21 +1,15 @@
 """Memory of other processes' GPUs on one host, through CUDA's IPC: copies by copy engines, and flags between streams.
 
-All of it can be captured in a graph. Flags are words of 32 bits that a stream writes and waits for by itself
-(`cuStreamBatchMemOp`), so neither a multiprocessor nor the host takes part.
+All of it can be captured in a graph. Flags are words of 32 bits in host memory that a stream writes and waits for by
+itself (`cuStreamBatchMemOp`), so neither a multiprocessor nor a thread takes part.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from dmc.errors import DmcError
-
-FLAG_BYTES = 4
-# Between two rounds in which the flags of a rank that has given up are raised.
-_PAUSE_S = 1e-3
 
 
 class PeerMemory:
@@ -24,15 +18,20 @@ class PeerMemory:
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._cuda, self._driver = cupy.cuda, driver
         self._runtime = cupy.cuda.runtime
-        self._device = cupy.cuda.Device().id
         self._sides: dict[int, _Side] = {}
 
-    def flags(self, count: int) -> Any:
-        """So many lowered flags, at address `.ptr` while the object is alive."""
-        memory = self._cuda.Memory(count * FLAG_BYTES)
-        self._runtime.memset(memory.ptr, 0, count * FLAG_BYTES)
-        self._runtime.deviceSynchronize()
-        return memory
+    def register(self, pointer: int, length: int) -> int:
+        """The address by which streams reach host memory. Raises DmcError where they cannot."""
+        (status,) = self._driver.cuMemHostRegister(pointer, length, self._driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+        if status == self._driver.CUresult.CUDA_SUCCESS:
+            status, address = self._driver.cuMemHostGetDevicePointer(pointer, 0)
+            if status == self._driver.CUresult.CUDA_SUCCESS:
+                return int(address)
+        raise DmcError("device 'cuda'", f"cannot reach memory that processes share ({status})")
+
+    def unregister(self, pointer: int) -> None:
+        """Ends what `register` began; nothing may be using it."""
+        self._driver.cuMemHostUnregister(pointer)
 
     def share(self, pointer: int) -> bytes:
         """What other processes open an allocation by. Raises DmcError where it cannot be shared."""
@@ -85,20 +84,6 @@ class PeerMemory:
         (status,) = driver.cuStreamBatchMemOp(stream, len(operations), operations, 0)
         if status != driver.CUresult.CUDA_SUCCESS:
             raise DmcError("device 'cuda'", f"cannot wait for another GPU ({status})", hint="set DMC_DIRECT_COPIES=0")
-
-    def give_up(self, pointer: int, count: int) -> None:
-        """Raises all of these flags from now on, so that nothing waits for ranks that are gone."""
-
-        def raise_them() -> None:
-            with self._cuda.Device(self._device):
-                stream = self._cuda.Stream(non_blocking=True)
-                # It ends with the process, which has failed.
-                while self._driver.cuMemsetD32Async(pointer, 1, count, stream.ptr)[0] == success:
-                    stream.synchronize()
-                    time.sleep(_PAUSE_S)
-
-        success = self._driver.CUresult.CUDA_SUCCESS
-        threading.Thread(target=raise_them, name="dmc-give-up", daemon=True).start()
 
     def _written(self, flag: int, value: int) -> Any:
         write = self._driver.CUstreamBatchMemOpParams()

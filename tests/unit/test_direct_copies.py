@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ import pytest
 from dmc.errors import DmcError
 from dmc.interpreter.movements import deliver
 from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range, Space
-from dmc.runtime.world import direct
+from dmc.runtime.world import direct, shared_words
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.direct import Neighbours, neighbours
+from dmc.runtime.world.shared_words import SharedWords
 from tests.unit.test_world_store import stores
 
 RANKS, COUNT = 4, 24
@@ -32,12 +33,18 @@ class Memory:
     """Threads for GPUs: their memory is that of the process, and a stream does at once what it is asked."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.trouble, self.closed = "", 0
+        self.trouble, self.closed, self.registered = "", 0, (0, 0)
         self._draw = random.Random(seed)
 
-    def flags(self, count: int) -> Any:
-        words = np.zeros(count, np.int32)
-        return SimpleNamespace(words=words, ptr=words.ctypes.data)
+    def register(self, pointer: int, length: int) -> int:
+        if self.trouble == "register":
+            raise DmcError("the device", "cannot reach memory")
+        self.registered = pointer, length
+        return pointer
+
+    def unregister(self, pointer: int) -> None:
+        assert self.registered[0] == pointer
+        self.closed += 1
 
     def share(self, pointer: int) -> bytes:
         if self.trouble == "share":
@@ -73,9 +80,6 @@ class Memory:
                 assert time.monotonic() < end, "a flag is never raised"
                 time.sleep(0)
             each.value = 0
-
-    def give_up(self, pointer: int, count: int) -> None:
-        np.ctypeslib.as_array((ctypes.c_int32 * count).from_address(pointer))[:] = 1
 
     def _pause(self) -> None:
         time.sleep(self._draw.choice([0, 0, 0, 1e-4, 1e-3]))
@@ -178,7 +182,7 @@ def test_what_is_not_in_device_memory_is_not_copied() -> None:
         channels[0].move(command, 0, 0, 7)
 
 
-@pytest.mark.parametrize("trouble", ["share", "open", "unwanted"])
+@pytest.mark.parametrize("trouble", ["share", "open", "register", "unwanted"])
 def test_if_one_rank_cannot_nobody_does(trouble: str) -> None:
     memories, opened = [Memory() for _ in range(RANKS)], stores(RANKS)
     memories[2].trouble = trouble
@@ -197,13 +201,47 @@ def test_ranks_on_other_hosts_are_no_neighbours(monkeypatch: pytest.MonkeyPatch)
     with ThreadPoolExecutor(3) as threads:
         first, second, third = threads.map(meet, range(3))
     assert first is not None and second is not None and third is None
-    assert set(first.windows) == set(second.windows) == {0, 1}
+    assert set(first.arenas) == set(second.arenas) == {0, 1}
     first.close()
-    assert [memory.closed for memory in memories] == [2, 0, 0]
+    assert [memory.closed for memory in memories] == [2, 0, 1]
+    second.close()
 
 
 def test_a_rank_that_gives_up_waits_for_nobody() -> None:
-    memory = Memory()
-    flags = memory.flags(3)
-    Neighbours(memory, 0, {}, flags, 3).give_up()
-    assert flags.words.tolist() == [1, 1, 1]
+    """However often its stream lowers its flags, which are its own alone."""
+    opened, memories = stores(2), [Memory(), Memory()]
+    with ThreadPoolExecutor(2) as threads:
+        own, other = threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2))
+    assert own is not None and other is not None
+    other.give_up()
+    for _ in range(3):
+        # Nobody raises them: it does not wait for that.
+        memories[1].meet([], [other.flag(1, number) for number in range(3)], 7)
+    assert [_word(own.flag(0, number)).value for number in range(3)] == [0, 0, 0]
+    # What may still be queued needs it.
+    other.close()
+    assert memories[1].closed == 0
+    own.close()
+
+
+def test_words_are_raised_until_they_are_closed() -> None:
+    path = shared_words.create(5)
+    one, other = SharedWords(path), SharedWords(path)
+    path.unlink()
+    one.keep_raised(1, 3)
+    end = time.monotonic() + LATE_S
+    while [_word(other.address + 4 * i).value for i in range(5)] != [0, 1, 1, 1, 0]:
+        assert time.monotonic() < end
+    one.close()
+    other.close()
+
+
+def test_no_file_of_flags_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
+    for trouble in ("", "open"):
+        opened, memories = stores(2), [Memory(), Memory()]
+        memories[1].trouble = trouble
+        with ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2)))  # noqa: B023
+        assert all(found) == (not trouble)
+        assert not list(tmp_path.iterdir())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,16 +21,19 @@ class Library:
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.status, self.fails = 0, False
-        self.is_gone = threading.Event()
-        asked = ("memset", "deviceSynchronize", "memcpyAsync", "eventRecord", "streamWaitEvent")
-        asked = (*asked, "ipcGetMemHandle", "ipcOpenMemHandle", "ipcCloseMemHandle")
+        asked = (
+            "ipcGetMemHandle",
+            "ipcOpenMemHandle",
+            "ipcCloseMemHandle",
+            "memcpyAsync",
+            "eventRecord",
+            "streamWaitEvent",
+        )
         runtime = {name: self._asked(name) for name in asked} | {"memcpyDefault": 4, "CUDARuntimeError": Failure}
         events = iter(range(100, 200))
         self.cupy = SimpleNamespace(
             cuda=SimpleNamespace(
                 runtime=SimpleNamespace(**runtime),
-                Memory=lambda size: SimpleNamespace(ptr=size),
-                Device=self._device,
                 Stream=lambda non_blocking: SimpleNamespace(ptr=9, synchronize=lambda: None),
                 Event=lambda disable_timing: SimpleNamespace(ptr=next(events)),
             )
@@ -45,17 +46,11 @@ class Library:
             CUstreamWaitValue_flags=SimpleNamespace(CU_STREAM_WAIT_VALUE_EQ=1),
             CUstreamBatchMemOpParams=lambda: SimpleNamespace(waitValue=SimpleNamespace(), writeValue=SimpleNamespace()),
             cuStreamBatchMemOp=self._batch,
-            cuMemsetD32Async=self._memset,
+            CU_MEMHOSTREGISTER_DEVICEMAP=2,
+            cuMemHostRegister=self._register,
+            cuMemHostGetDevicePointer=lambda pointer, flags: (self.status, 2 * pointer),
+            cuMemHostUnregister=self._asked("unregister"),
         )
-
-    def _device(self, *_: int) -> Any:
-        @contextmanager
-        def device() -> Any:
-            yield
-
-        made: Any = device()
-        made.id = 0
-        return made
 
     def _asked(self, name: str) -> Any:
         def call(*given: Any) -> Any:
@@ -72,12 +67,9 @@ class Library:
         self.calls.append((stream, [(each["operation"], each["address"], each["value"]) for each in told]))
         return (self.status,)
 
-    def _memset(self, *given: int) -> tuple[int]:
-        """The device is gone after three."""
-        self.calls.append(("memset32", *given))
-        if len(self.calls) == 3:
-            self.is_gone.set()
-        return (int(len(self.calls) == 3),)
+    def _register(self, *given: int) -> tuple[int]:
+        self.calls.append(("register", *given))
+        return (self.status,)
 
 
 @pytest.fixture
@@ -89,9 +81,11 @@ def _memory(library: Library) -> PeerMemory:
     return PeerMemory(library.cupy, library.driver)
 
 
-def test_flags_are_lowered_before_anyone_sees_them(library: Library) -> None:
-    assert _memory(library).flags(3).ptr == 12
-    assert library.calls == [("memset", 12, 0, 12), ("deviceSynchronize",)]
+def test_host_memory_is_reached_by_an_address_of_the_device(library: Library) -> None:
+    memory = _memory(library)
+    assert memory.register(4096, 64) == 8192
+    memory.unregister(4096)
+    assert library.calls == [("register", 4096, 64, 2), ("unregister", 4096)]
 
 
 def test_a_meeting_is_one_operation_in_order(library: Library) -> None:
@@ -131,11 +125,7 @@ def test_what_cuda_refuses_is_an_error(library: Library) -> None:
         memory.share(64)
     with pytest.raises(DmcError, match="cannot open another GPU's memory"):
         memory.open(b"handle")
+    with pytest.raises(DmcError, match="cannot reach memory that processes share"):
+        memory.register(4096, 64)
     with pytest.raises(DmcError, match="cannot wait for another GPU"):
         memory.meet([1], [2], 7)
-
-
-def test_a_rank_that_gives_up_raises_its_flags_again_and_again(library: Library) -> None:
-    _memory(library).give_up(64, 3)
-    assert library.is_gone.wait(10)
-    assert library.calls == [("memset32", 64, 1, 3, 9)] * 3

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -24,6 +23,7 @@ import msgspec
 
 from dmc.errors import DmcError
 from dmc.program import COPIED, DEVICE, Collective, Job, Range
+from dmc.runtime.world.shared_words import WORD_BYTES, SharedWords, create
 from dmc.runtime.world.store import Store
 
 # Of a movement's larger side: below, NCCL takes less time (7 to 15 µs; two meetings and a copy take 20 to 27).
@@ -42,7 +42,8 @@ Parts: TypeAlias = Callable[[Collective], Mapping[int, Collective]]
 class Memory(Protocol):
     """See `dmc.runtime.peer_memory.PeerMemory`."""
 
-    def flags(self, count: int) -> Any: ...
+    def register(self, pointer: int, length: int) -> int: ...
+    def unregister(self, pointer: int) -> None: ...
     def share(self, pointer: int) -> bytes: ...
     def open(self, handle: bytes) -> int: ...
     def close(self, pointer: int) -> None: ...
@@ -50,44 +51,67 @@ class Memory(Protocol):
     def fork(self, stream: Any) -> Any: ...
     def join(self, stream: Any) -> None: ...
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None: ...
-    def give_up(self, pointer: int, count: int) -> None: ...
 
 
 class _Offer(msgspec.Struct, frozen=True):
-    """What a rank shares: its host, its arena, and its flags. trouble: why it cannot, or ""."""
+    """What a rank shares: its host, its arena, and the file of its host's flags, if it is the first there."""
 
     host: str
-    arena: bytes
-    flags: bytes
-    trouble: str
-
-
-@dataclass(frozen=True)
-class Window:
-    """The memory of one rank, as this process addresses it."""
-
-    arena: int
-    flags: int
+    arena: bytes = b""
+    flags: str = ""
+    trouble: str = ""
 
 
 class Neighbours:
-    """The ranks on this host, this one included, whose memory this process can copy from."""
+    """The ranks on this host, this one included, whose memory this process can copy from.
 
-    def __init__(self, memory: Memory, rank: int, windows: Mapping[int, Window], flags: Any, count: int) -> None:
-        """flags: this rank's, of which there are so many."""
-        self.memory, self.windows = memory, windows
-        self._rank, self._flags, self._count = rank, flags, count
+    arenas: addresses, by rank. count: of the flags of each rank, which are behind each other in rank order.
+    """
+
+    def __init__(self, memory: Memory, rank: int, count: int) -> None:
+        self.memory, self.arenas = memory, dict[int, int]()
+        self._rank, self._count = rank, count
+        self._words: SharedWords | None = None
+        self._is_given_up = False
+        self._flags = 0
+
+    def open(self, offers: Mapping[int, _Offer], arena: int) -> None:
+        """Opens what ranks of this host share. Raises DmcError where it cannot."""
+        self.arenas[self._rank] = arena
+        for rank, each in offers.items():
+            if rank != self._rank:
+                self.arenas[rank] = self.memory.open(each.arena)
+        self.arenas = dict(sorted(self.arenas.items()))
+        path = next(each.flags for each in offers.values() if each.flags)
+        try:
+            self._words = SharedWords(Path(path))
+        except OSError as error:
+            raise DmcError(f"rank {self._rank}", f"cannot share flags with others ({error})") from error
+        self._flags = self.memory.register(self._words.address, self._words.bytes)
+
+    def flag(self, rank: int, number: int) -> int:
+        """The address of a flag of a rank."""
+        return self._flags + WORD_BYTES * (self._first(rank) + number)
 
     def give_up(self) -> None:
-        """Lets queued work go on without the others."""
-        self.memory.give_up(self._flags.ptr, self._count)
+        """Lets queued work go on without the others; everything stays open until the process ends."""
+        self._is_given_up = True
+        if self._words is not None:
+            self._words.keep_raised(self._first(self._rank), self._count)
 
     def close(self) -> None:
-        """Closes the memory of the others; nothing may be queued."""
-        for other, window in self.windows.items():
-            if other != self._rank:
-                self.memory.close(window.arena)
-                self.memory.close(window.flags)
+        """Closes the memory of the others; nothing may be queued, unless this rank has given up."""
+        if self._is_given_up:
+            return
+        for rank, arena in self.arenas.items():
+            if rank != self._rank:
+                self.memory.close(arena)
+        if self._flags and self._words is not None:
+            self.memory.unregister(self._words.address)
+            self._words.close()
+
+    def _first(self, rank: int) -> int:
+        return list(self.arenas).index(rank) * self._count
 
 
 def neighbours(store: Store, memory: Memory, arena: int, count: int, is_wanted: bool = True) -> Neighbours | None:
@@ -96,32 +120,35 @@ def neighbours(store: Store, memory: Memory, arena: int, count: int, is_wanted: 
     count: of flags that the movements of all jobs need. None where a rank does not want it, cannot share its memory or
     open another's, or is alone on its host: then NCCL moves everything.
     """
-    rank, flags = store.world.rank, memory.flags(max(count, 1))
-    offer = _Offer(_host(), b"", b"", "is not wanted")
+    rank, host = store.world.rank, _host()
+    hosts = [each.decode() for each in store.exchange("hosts", host.encode())]
+    beside = [other for other, name in enumerate(hosts) if name == host]
+    offer = _Offer(host, trouble="is not wanted")
     if is_wanted:
-        offer = _offer(memory, arena, flags.ptr)
+        offer = _offer(memory, arena, host, max(count, 1) * len(beside) if rank == beside[0] else 0)
     given = store.exchange("memory", msgspec.msgpack.encode(offer))
-    offers = dict(enumerate(msgspec.msgpack.decode(each, type=_Offer) for each in given))
-    windows = {rank: Window(arena, flags.ptr)}
-    trouble = next((each.trouble for each in offers.values() if each.trouble), "")
+    offers = [msgspec.msgpack.decode(each, type=_Offer) for each in given]
+    found, trouble = Neighbours(memory, rank, max(count, 1)), any(each.trouble for each in offers)
     try:
-        for other, each in offers.items():
-            if not trouble and other != rank and each.host == offer.host:
-                windows[other] = Window(memory.open(each.arena), memory.open(each.flags))
-    except DmcError as error:
-        trouble = str(error)
-    found = Neighbours(memory, rank, windows, flags, count)
-    if any(store.exchange("windows", trouble.encode())) or len(windows) == 1:
-        found.close()
-        return None
-    return found
+        if not trouble:
+            found.open({other: offers[other] for other in beside}, arena)
+    except DmcError:
+        trouble = True
+    agreed = not any(store.exchange("opened", b"no" if trouble else b""))
+    if offer.flags:
+        Path(offer.flags).unlink()
+    if agreed and len(beside) > 1:
+        return found
+    found.close()
+    return None
 
 
-def _offer(memory: Memory, arena: int, flags: int) -> _Offer:
+def _offer(memory: Memory, arena: int, host: str, words: int) -> _Offer:
+    """words: of the file of flags that this rank makes for its host; 0: another one does."""
     try:
-        return _Offer(_host(), memory.share(arena), memory.share(flags), "")
-    except DmcError as error:
-        return _Offer(_host(), b"", b"", str(error))
+        return _Offer(host, memory.share(arena), str(create(words)) if words else "")
+    except (DmcError, OSError) as error:
+        return _Offer(host, trouble=str(error))
 
 
 def parts_of(job: Job) -> Parts:
@@ -157,8 +184,8 @@ class DirectCopies:
 
     def carries(self, command: Collective) -> bool:
         """Whether a movement is made this way; all its members answer the same."""
-        windows = self._neighbours.windows
-        if command.kind not in COPIED or len(command.ranks) == 1 or not windows.keys() >= set(command.ranks):
+        reached = self._neighbours.arenas.keys() >= set(command.ranks)
+        if command.kind not in COPIED or len(command.ranks) == 1 or not reached:
             return False
         ranges = [each for part in self._parts(command).values() for each in (part.source, part.target) if each]
         return all(each.space == DEVICE for each in ranges) and max(each.length for each in ranges) >= LEAST_BYTES
@@ -176,23 +203,19 @@ class DirectCopies:
         self._meet(command, _DONE, stream)
 
     def _copy(self, copies: Sequence[_Copy], stream: Any) -> None:
-        windows = self._neighbours.windows
+        arenas = self._neighbours.arenas
         for each in copies:
-            source = windows[each.giver].arena + each.source.offset
-            target = windows[self._rank].arena + each.target.offset
+            source = arenas[each.giver] + each.source.offset
+            target = arenas[self._rank] + each.target.offset
             self._neighbours.memory.copy(target, source, each.source.length, stream)
 
     def _meet(self, command: Collective, what: int, stream: Any) -> None:
-        windows, ranks = self._neighbours.windows, command.ranks
+        ranks, flag = command.ranks, self._neighbours.flag
         first = self._first[command.channel, ranks] + what * len(ranks)
         others = [place for place, rank in enumerate(ranks) if rank != self._rank]
-        raised = [_flag(windows[ranks[place]], first + ranks.index(self._rank)) for place in others]
-        awaited = [_flag(windows[self._rank], first + place) for place in others]
+        raised = [flag(ranks[place], first + ranks.index(self._rank)) for place in others]
+        awaited = [flag(self._rank, first + place) for place in others]
         self._neighbours.memory.meet(raised, awaited, stream)
-
-
-def _flag(window: Window, number: int) -> int:
-    return window.flags + 4 * number
 
 
 class _Copy(NamedTuple):
