@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dmc.errors import DmcError
-from dmc.program import Program
+from dmc.program import Channel, Job, Program
 from dmc.runtime import open_session
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world import peers as peers_module
@@ -139,3 +141,54 @@ def test_the_board_is_served_on_all_addresses_of_several_hosts(monkeypatch: pyte
     meet(1, lambda _: (("127.0.0.2", port), secret)).set("a", b"1")
     with pytest.raises(DmcError, match=r"rank 1: cannot reach rank 0 at 127.0.0.2:1 "):
         meet(1, lambda _: (("127.0.0.2", 1), secret))
+
+
+class Released:
+    """A communicator, or what makes one, that writes down when it is released."""
+
+    def __init__(self, told: list[str], name: str) -> None:
+        self._told, self._name = told, name
+
+    def make(self, group: tuple[int, ...]) -> Any:
+        return Released(self._told, f"{self._name} of {group}")
+
+    def failed(self) -> None:
+        """Nothing has."""
+
+    def abort(self) -> None:
+        self._told.append(self._name)
+
+
+def test_communicators_are_released_once_after_all_ranks_have_come() -> None:
+    told: list[str] = []
+    program = Program(0, {}, (), (), ())
+    job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
+
+    def train(store: Store) -> None:
+        rank = store.world.rank
+        maker: Any = Released(told, f"rank {rank}")
+        peers = Peers(store.world, store, maker, job, RunSettings(patience_s=10))
+        peers.open(job)
+        assert peers.everyone is peers.everyone
+        if rank:
+            time.sleep(0.3)
+            told.append("last")
+        for _ in range(2):
+            peers.close()
+
+    on_all(2, train)
+    assert told[0] == "last"
+    assert sorted(told[1:]) == ["rank 0 of (0, 1)"] * 2 + ["rank 1 of (0, 1)"] * 2
+
+
+def test_a_rank_does_not_wait_for_those_that_never_end() -> None:
+    told: list[str] = []
+    store, maker = Store(World(1, 2, 1, 2, "torchrun"), Board()), Released(told, "own")
+    program = Program(0, {}, (), (), ())
+    job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
+    peers = Peers(store.world, store, maker, job, RunSettings(patience_s=1))  # pyright: ignore[reportArgumentType]
+    peers.open(job)
+    begin = time.monotonic()
+    peers.close()
+    assert told == ["own of (0, 1)"]
+    assert time.monotonic() - begin < 10

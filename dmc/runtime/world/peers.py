@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
 
+from dmc.errors import DmcError
 from dmc.program import Job
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.channels import Channels
@@ -30,13 +33,18 @@ class Peers:
         self._is_direct = settings.is_direct
         self._neighbours: Neighbours | None = None
         self._channels: list[Channels] = []
+        # What is to be released, once, by whoever comes first: this thread or the watch.
+        self._made: list[Channels | Communicator] = []
+        self._ending, self._is_ended = threading.Lock(), False
         self._recorder = Recorder(job.programs[world.rank])
         self._watch = Watch(store, self._recorder, self._abort, self._failed, settings.patience_s)
 
     def open(self, job: Job) -> Channels:
         """Creates the channels of a job on this process's device; all ranks do so."""
-        self._channels.append(Channels(job, self.world.rank, self._communicators))
-        return self._channels[-1]
+        channels = Channels(job, self.world.rank, self._communicators)
+        self._channels.append(channels)
+        self._made.append(channels)
+        return channels
 
     def share(self, memory: Memory, arena: int) -> None:
         """Lets the ranks of a host copy out of each other's arenas; all ranks do so, after they opened all jobs."""
@@ -57,7 +65,9 @@ class Peers:
     def everyone(self) -> Communicator:
         """The communicator of all ranks, outside steps; all ranks request it at the same point."""
         with self.waiting():
-            return self._communicators.make(tuple(range(self.world.size)))
+            made = self._communicators.make(tuple(range(self.world.size)))
+        self._made.append(made)
+        return made
 
     def gather(self) -> None:
         """Before all ranks collect something outside steps. Raises DmcError that names those who do not."""
@@ -104,14 +114,31 @@ class Peers:
         self._watch.check()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Ends this rank's part, or with `error` tells the others that it has failed; may be called twice."""
+        """Ends this rank's part, which has nothing queued, or with `error` tells the others that it has failed; may be
+        called twice.
+
+        Communicators are released here, not when Python happens to collect them: NCCL's destructor waits until all
+        ranks are in it, each of which may collect another communicator first.
+        """
+        if error is None and not self._is_ended:
+            # Others may still read what this rank has sent; those that never come, it cannot wait for.
+            with contextlib.suppress(DmcError):
+                self.store.barrier("the end of a step's work", self._patience_s)
         self._watch.close(error)
+        self._end()
 
     def _abort(self) -> None:
         if self._neighbours is not None:
             self._neighbours.give_up()
-        for channels in self._channels:
-            channels.abort()
+        self._end()
+
+    def _end(self) -> None:
+        """Releases the communicators, with whatever is queued on them."""
+        with self._ending:
+            made, self._made = self._made, []
+            self._is_ended = True
+        for each in made:
+            each.abort()
 
     def _failed(self) -> str | None:
         facts = (channels.failed() for channels in self._channels)
