@@ -47,6 +47,7 @@ from dmc.passes.scheduled.tensors.pack_concats import PackConcats
 from dmc.passes.scheduled.tensors.pack_masks import PackMasks
 from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.passes.scheduled.tensors.recompute import Recompute
+from dmc.passes.scheduled.tensors.share_panels import SharePanels
 from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
 
 
@@ -89,6 +90,7 @@ STAGES = (
             PackMasks(),
             Recompute(),
             PackConcats(),
+            SharePanels(),
             FormKernels(),
             CopyPorts(),
             Async(),

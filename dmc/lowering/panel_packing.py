@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from dmc.lowering.panels import WIDTH
+from dmc.analysis.kernels.panels import WIDTH
 
 # The rows and panels of the tile of one task, best first, and the rows that are in registers at a time.
 _TILES = ((64, 4), (128, 2), (256, 1), (64, 1))

@@ -8,11 +8,10 @@ power of two share a few sets of the cache. In panels, what follows in the depth
 from __future__ import annotations
 
 from dmc._mlir import arith, ir, linalg, tensor
+from dmc.analysis.kernels.panels import WIDTH, panels_of
 from dmc.dialect.iree import fusion_barrier
 from dmc.walk import walk
 
-# Columns of a panel: a cache line, so that packing writes whole ones.
-WIDTH = 16
 # On a product: its right matrix is said to be a matrix, but lies in panels.
 MARK = "panels"
 # Rows and columns of the result: with fewer, panels are read too few times. More rows where no operand is transposed.
@@ -29,10 +28,16 @@ def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> Non
     `matmul(x, w)` becomes `matmul(x, as_matrix(barrier(panels(w)))) {panels = true}`. What the product then reads is
     only called a matrix, so that IREE joins it with the loops behind it: `with_panel_loops` tells what it is. A left
     operand that is a transpose is transposed in memory, too. A long side that is no multiple of a panel's width is
-    padded with zeros; what is read of the product is a slice.
+    padded with zeros; what is read of the product is a slice. A product of any size whose right operand lies in panels
+    already (`dm-share-panels`) reads these.
     """
     functions = [op for op in module.body.operations if op.operation.attributes["sym_name"].value not in without]
-    for op in [op for function in functions for op in walk(function) if _is_product(op) and _pays(op)]:
+    products = [op for function in functions for op in walk(function) if _is_product(op)]
+    for op in [op for op in products if panels_of(op.operands[1]) is not None]:
+        with op.location:
+            op.operands[1] = _unpacked(op.operands[1])
+            op.attributes[MARK] = ir.BoolAttr.get(True)
+    for op in [op for op in products if MARK not in op.attributes and _pays(op)]:
         with op.location:
             op.operands[0] = _left(op.operands[0])
             op.operands[1] = _right(op.operands[1])
@@ -108,6 +113,12 @@ def _right(value: ir.Value) -> ir.Value:
         return _as_matrix(fusion_barrier(panels), [depth, panels.type.shape[0] * WIDTH])
 
 
+def in_panels(matrix: ir.Value) -> ir.Value:
+    """The panels of a matrix, whose columns fill them, at the insertion point."""
+    source = _source(matrix)
+    return _panels(source, 1 if source == matrix else 0)
+
+
 def _panels(source: ir.Value, dim: int) -> ir.Value:
     """A matrix whose dimension `dim` is cut into panels: panel, depth, place in the panel."""
     kind = ir.RankedTensorType(source.type)
@@ -149,6 +160,14 @@ def _inserted(value: ir.Value, into: ir.Value, start: int) -> ir.Value:
     sizes = list(value.type.shape)
     offsets = [start, *[0] * (len(sizes) - 1)]
     return tensor.InsertSliceOp(value, into, [], [], [], offsets, sizes, [1] * len(sizes)).result
+
+
+def _unpacked(matrix: ir.Value) -> ir.Value:
+    """The panels of which a matrix is made, as a matrix."""
+    panels = panels_of(matrix)
+    assert panels is not None, "it is not made of panels"
+    with _behind(matrix):
+        return _as_matrix(panels, list(matrix.type.shape))
 
 
 def _as_matrix(panels: ir.Value, shape: list[int]) -> ir.Value:

@@ -127,11 +127,47 @@ def test_many_rows_pay_for_a_matrix_that_lies_right() -> None:
     assert "panels = true" in str(module)
 
 
-def _executable() -> tuple[str, CodeLibrary]:
+def _shared(rows: int, depth: int = 40) -> str:
+    """The function `k`: a product whose right operand lies in panels."""
+    out = f"tensor<{rows}x96xf32>"
+    return f"""
+    func.func private @k(%x: tensor<{rows}x{depth}xf32>, %panels: tensor<6x{depth}x16xf32>) -> {out} {{
+      %e = tensor.empty() : tensor<{depth}x6x16xf32>
+      %t = linalg.transpose ins(%panels : tensor<6x{depth}x16xf32>) outs(%e : tensor<{depth}x6x16xf32>)
+        permutation = [1, 0, 2]
+      %w = tensor.collapse_shape %t [[0], [1, 2]] : tensor<{depth}x6x16xf32> into tensor<{depth}x96xf32>
+      %zero = arith.constant 0.0 : f32
+      %empty = tensor.empty() : {out}
+      %zeros = linalg.fill ins(%zero : f32) outs(%empty : {out}) -> {out}
+      %z = linalg.matmul ins(%x, %w : tensor<{rows}x{depth}xf32>, tensor<{depth}x96xf32>) outs(%zeros : {out}) -> {out}
+      return %z : {out}
+    }}"""
+
+
+def test_what_lies_in_panels_is_read_from_them(context: ir.Context, filecheck: Check) -> None:
+    module = ir.Module.parse(_shared(16))
+    pack_panels(module)
+    assert module.operation.verify()
+    # CHECK: %[[ROW:.+]] = tensor.collapse_shape %arg1 {{\[\[}}0, 1, 2]] : tensor<6x40x16xf32>
+    # CHECK: %[[MATRIX:.+]] = tensor.expand_shape %[[ROW]] {{.+}} output_shape [40, 96]
+    # CHECK: linalg.matmul {panels = true} ins(%arg0, %[[MATRIX]]
+    filecheck(module)
+
+
+@pytest.mark.usefixtures("context")
+def test_transposes_of_another_order_are_no_panels() -> None:
+    text = _shared(16, depth=16).replace("permutation = [1, 0, 2]", "permutation = [2, 0, 1]")
+    module = ir.Module.parse(text)
+    before = str(module)
+    pack_panels(module)
+    assert str(module) == before
+
+
+def _executable(product: str | None = None) -> tuple[str, CodeLibrary]:
     """The text of a marked product in IREE's program, and the library that it is of."""
+    text = product or _product("k", 512, 96, 40)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        text = _product("k", 512, 96, 40)
         library = compile_kernels(ir.Module.parse(text), ["k"], target("cpu:x86-64-v3"))
     (marked,) = (each for each in library.executables.values() if is_marked(each))
     return marked, library
@@ -148,6 +184,22 @@ def test_tiles_fit_into_the_registers(size: int, tile: list[int]) -> None:
     assert ("enable_loop_peeling" in program) == (16 % tile[0] > 0)
     # The tile of a task: 128 rows by all 6 panels of columns.
     assert "distribution = [128, 6, 0, 0]" in program
+    assert not is_marked(program)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "tiles", "is_peeled"),
+    [
+        (16, 32, "[16, 3, 0, 0], vector_common_parallel = [6, 1, 16, 0]", True),
+        (16, 64, "[16, 6, 0, 0], vector_common_parallel = [8, 2, 16, 0]", False),
+        (20, 64, "[20, 6, 0, 0], vector_common_parallel = [8, 2, 16, 0]", True),
+        (5, 64, "[5, 6, 0, 0], vector_common_parallel = [5, 2, 16, 0]", False),
+    ],
+)
+def test_tiles_of_few_rows(rows: int, size: int, tiles: str, is_peeled: bool) -> None:
+    program = with_panel_loops(NATIVE.format(size=size) + _executable(_shared(rows))[0], cores=2)
+    assert f"cache_parallel = {tiles}" in program
+    assert ("enable_loop_peeling" in program) == is_peeled
     assert not is_marked(program)
 
 

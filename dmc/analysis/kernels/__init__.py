@@ -2,6 +2,7 @@
 
 * alike: operations that are equal but for what they read
 * graph: `@step` as a graph of computations and views
+* panels: matrices that lie in panels of columns
 * inlined: casts and movements that every reader computes itself
 * contractions: sums of products
 * cost: floating-point operations and bytes of a kernel

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.kernels.contractions import is_convolution
+from dmc.analysis.kernels.panels import is_unpacking, panels_of
 from dmc.analysis.storage.pieces import RESHAPES, is_view
 from dmc.walk import is_parallel
 
 _TRANSPOSE, _GENERIC = "linalg.transpose", "linalg.generic"
 _PAD, _EXTRACT, _INSERT = "tensor.pad", "tensor.extract_slice", "tensor.insert_slice"
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
-# So many products, of fewer rows each, are worth a transposed copy of the matrix on their right: in each of them IREE
-# reads it across its rows.
-_MANY, _FEW_ROWS = 4, 64
+# So many products, of fewer rows each, are worth a copy of the matrix on their right, transposed or in panels: in each
+# of them IREE reads it across its rows.
+MANY, FEW_ROWS = 4, 64
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Inlined:
 
     def takes(self, op: ir.Operation) -> bool:
         """Whether an operation is part of each kernel that reads it."""
-        is_inlined = self._is_for_products(op)
+        is_inlined = self._is_for_products(op) or (not self.own and _is_for_panels(op))
         if self.own and not is_inlined:
             is_inlined = self._is_for_convolutions(op) or self._is_for_windows(op)
         if is_inlined:
@@ -73,10 +74,19 @@ class Inlined:
         return bool(uses) and all(reader in self.ops or _is_elementwise(reader) for reader, _ in uses)
 
 
+def _is_for_panels(op: ir.Operation) -> bool:
+    """Whether it takes panels apart for products, which can read the panels instead."""
+    uses = list(_uses(op.results[0])) if is_unpacking(op) else []
+    return bool(uses) and all(
+        reader.name == "linalg.matmul" and number == 1 and panels_of(reader.operands[1]) is not None
+        for reader, number in uses
+    )
+
+
 def _is_read_often(uses: Sequence[ir.OpOperand]) -> bool:
     """Whether many products of few rows, such as the steps of a loop over time, have this matrix on their right."""
     products = [use.owner.operation for use in uses if use.operand_number == 1 and use.owner.name in _PRODUCTS]
-    return sum(op.operands[0].type.shape[-2] < _FEW_ROWS for op in products) >= _MANY
+    return sum(op.operands[0].type.shape[-2] < FEW_ROWS for op in products) >= MANY
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Operation, int]]:

@@ -12,4 +12,5 @@
 * pack_masks: masks are kept as bits
 * recompute: cheap values are rematerialised by the backward pass, and by each reader
 * pack_concats: what is concatenated is computed where the result lies
+* share_panels: a matrix that many products of few rows read lies in panels
 """
