@@ -45,7 +45,8 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
 
     On GPUs, a step of several ranks is loaded in one process per rank, started by torchrun, mpirun or srun; see `Step`.
     If a rank dies, or does not arrive at a step, all ranks end within 30 s, or the seconds in the environment variable
-    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph.
+    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph;
+    with DMC_DIRECT_COPIES=0 NCCL moves everything, where GPUs of a host copy out of each other's memory otherwise.
     """
     return Step.load(path, device, verify)
 
