@@ -240,10 +240,9 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
 
 
 def _without_others(job: Any) -> Any:
-    """The job in which each rank copies its own part instead of moving what others hold.
+    """The job in which each rank copies its own part instead of moving what others hold: other numbers take less power.
 
-    Numbers that nobody wrote would take less power, and so less time. Movements of integers stay, since what a kernel
-    takes may depend on these: without the tokens of other ranks, all rows of an embedding's gradient would be one.
+    Movements of integers stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
     from msgspec.structs import replace as changed
 
