@@ -21,13 +21,13 @@ _NARROWER = 4
 class Cut:
     """A minimum cut between the forward and the backward pass through a region.
 
-    again: what the backward pass makes again. written: what of that it needs in memory, and not only inside of loops.
-    kept: what it makes that from. freed: bytes that are no longer held between the passes. moved: bytes that are read
-    and written in addition.
+    again: what the backward pass makes again. gone: what of that, and on the way to it, is held between the passes
+    without this pass. kept: what it makes that from. freed: bytes that are no longer held between the passes. moved:
+    bytes that are read and written in addition.
     """
 
     again: tuple[ir.Value, ...]
-    written: tuple[ir.Value, ...]
+    gone: tuple[ir.Value, ...]
     kept: tuple[ir.Value, ...]
     freed: int
     moved: int
@@ -38,19 +38,21 @@ class Cut:
         return self.moved <= self.freed + self.freed // _SLACK
 
 
-def cut_of(step: Step, region: Region) -> Cut | None:
+def cut_of(step: Step, region: Region, sums: Collection[ir.Value]) -> Cut | None:
     """The cut with the fewest bytes; None if it is none with fewer than without this pass.
 
     Loops of the backward pass make again what they read (dm-recompute), so that only what something else reads is held
-    without this pass. What makes that again shares a kernel with such loops: only what these do not read is an
-    additional read.
+    without this pass, and `sums`, which loops of the forward pass read too. What makes that again shares a kernel with
+    such loops: only what these do not read is an additional read.
     """
-    fixed = [value for value in region.saved if not all(map(is_loop, step.readers[value]))]
+    products = {value for value in region.saved if not all(map(is_loop, step.readers[value]))}
+    fixed = [value for value in region.order if value in products or value in sums]
     before, _ = _cut(step, region, fixed)
     held, side = _cut(step, region, ())
-    written = tuple(value for value in fixed if value in side)
+    gone = tuple(value for value in fixed if value in side)
+    written = [value for value in gone if value in products]
     freed = sum(map(_bytes, before)) - sum(map(_bytes, held))
-    if not written or freed <= 0:
+    if not gone or freed <= 0:
         return None
     again = tuple(value for value in region.saved if value in side)
     in_loops = [value for value in region.saved if any(map(is_loop, step.readers[value]))]
@@ -58,7 +60,7 @@ def cut_of(step: Step, region: Region) -> Cut | None:
     read = _sources(region, written, side) - _sources(region, in_loops, side)
     moved = sum(map(_bytes, (*written, *new, *read)))
     kept = _sources(region, again, side)
-    return Cut(again, written, tuple(value for value in region.order if value in kept), freed, moved)
+    return Cut(again, gone, tuple(value for value in region.order if value in kept), freed, moved)
 
 
 def _cut(step: Step, region: Region, fixed: Collection[ir.Value]) -> tuple[set[ir.Value], set[ir.Value]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
@@ -18,11 +18,11 @@ _SLACK = 16
 Roots = frozenset[ir.Value]
 
 
-def give_each_reader_its_own(block: ir.Block) -> None:
+def give_each_reader_its_own(block: ir.Block, sums: Collection[ir.Value] = ()) -> None:
     """Rematerialises cheap values for each operation that reads them, where that reads no more memory.
 
     Cheap are also values computed from cheap ones, as long as the tensors at the roots take no more bytes than the
-    value.
+    value. sums: of these each reader makes its own in any case.
     """
     ops = [view.operation for view in block.operations]
     roots: dict[ir.Value, Roots] = {}
@@ -31,8 +31,15 @@ def give_each_reader_its_own(block: ir.Block) -> None:
             roots[result] = _roots(op, result, roots)
     # Last first: a rematerialised value adds uses of its operands.
     for op in reversed(ops):
-        if any(result not in roots[result] for result in op.results) and _is_cheap(op):
+        is_made = any(result in sums or result not in roots[result] for result in op.results)
+        if is_made and _is_cheap(op):
             _replace(op, block)
+
+
+def only_loops_read(value: ir.Value) -> bool:
+    """Whether all that reads a value can do without it in memory."""
+    block = value.owner.operation.block
+    return all(_can_compute(reader, block) for reader, _, _ in _uses(value))
 
 
 def _roots(op: ir.Operation, result: ir.Value, known: Mapping[ir.Value, Roots]) -> Roots:

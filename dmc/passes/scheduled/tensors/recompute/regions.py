@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import ir
@@ -34,12 +34,12 @@ class Region:
         return (*self.made, *self.roots)
 
 
-def regions_of(step: Step, words: Sequence[Word]) -> list[Region]:
+def regions_of(step: Step, words: Sequence[Word], sums: Collection[ir.Value]) -> list[Region]:
     """The regions with values that can be made again, in order, without those of modules that `words` mention.
 
-    Linear: a value belongs to one region, unless it is small.
+    sums: the residual sums that can be made again. Linear: a value belongs to one region, unless it is small.
     """
-    reads = _makers(step, words)
+    reads = _makers(step, words, sums)
     near: dict[ir.Value, list[ir.Value]] = {value: list(read) for value, read in reads.items()}
     for value, read in reads.items():
         for each in read:
@@ -68,24 +68,24 @@ def _reached(start: ir.Value, near: Mapping[ir.Value, Sequence[ir.Value]]) -> li
     return list(found)
 
 
-def _makers(step: Step, words: Sequence[Word]) -> dict[ir.Value, tuple[ir.Value, ...]]:
+def _makers(step: Step, words: Sequence[Word], sums: Collection[ir.Value]) -> dict[ir.Value, tuple[ir.Value, ...]]:
     """By value that the backward pass reads, or needs to make what it reads, what its cheap maker reads."""
     made: dict[ir.Value, tuple[ir.Value, ...]] = {}
     pending = list(step.readers)
     while pending:
         value = pending.pop()
-        if value not in made and _may_be_made(value, step, words):
+        if value not in made and _may_be_made(value, step, words, sums):
             read = dict.fromkeys(base_of(each) for each in cheap_reads(value.owner.operation))
             made[value] = tuple(each for each in read if each not in step.constants)
             pending += made[value]
     return made
 
 
-def _may_be_made(value: ir.Value, step: Step, words: Sequence[Word]) -> bool:
+def _may_be_made(value: ir.Value, step: Step, words: Sequence[Word], sums: Collection[ir.Value]) -> bool:
     if isinstance(value.owner, ir.Block) or _is_small(value):
         return False
     op = value.owner.operation
-    if not is_cheap(op) or step.is_join(op):
+    if not is_cheap(op) or (step.is_join(op) and value not in sums):
         return False
     if any(isinstance(each.owner, ir.Block) and not _is_small(each) for each in map(base_of, cheap_reads(op))):
         return False

@@ -20,7 +20,7 @@ def print_reasons(cuts: Sequence[Cut]) -> None:
     """Prints on stderr each region whose values could be made again, equal ones as one row, the largest first."""
     rows: Counter[tuple[str, str, int, int, bool]] = Counter()
     for cut in cuts:
-        rows[_names(cut.written), _names(cut.kept), cut.freed, cut.moved, cut.pays] += 1
+        rows[_names(cut.gone), _names(cut.kept), cut.freed, cut.moved, cut.pays] += 1
     ordered = sorted(rows.items(), key=lambda row: (-row[0][2] * row[1], row[0]))
     print_table(
         HEAD,

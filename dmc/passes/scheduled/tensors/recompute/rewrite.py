@@ -15,14 +15,18 @@ from dmc.program.labels import RECOMPUTED
 from dmc.walk import walk
 
 
-def rewrite(step: Step, cuts: Iterable[Cut]) -> None:
-    """Lets the backward pass read copies of what is to be made again.
+def rewrite(step: Step, cuts: Iterable[Cut]) -> dict[ir.Value, ir.Value]:
+    """Lets the backward pass read copies of what is to be made again, which are returned by what they are copies of.
 
     What these are made from is kept behind a barrier, through which the rest of the backward pass reads it too: so the
     copies share kernels with the backward pass, never with the forward pass, which would make them too early.
     """
+    copies: dict[ir.Value, ir.Value] = {}
     for cut in cuts:
-        _Rewriter(step, cut).rewrite()
+        rewriter = _Rewriter(step, cut)
+        rewriter.rewrite()
+        copies.update(each for each in rewriter.new.items() if each[0] not in rewriter.kept)
+    return copies
 
 
 def keep_apart(step: Step, cuts: Iterable[Cut]) -> None:
