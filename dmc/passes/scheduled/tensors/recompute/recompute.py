@@ -39,7 +39,8 @@ class Recompute(Pass):
 
     Operations and operands are the same. On CUDA only: a CPU computes more slowly than it reads from its caches.
     target: what the step is compiled for; by default the module's. sums: as said; not by default, since no
-    kernel that it needs is tuned yet. reasons: print on stderr what the backward pass could make again, with bytes, and the decision.
+    kernel that it needs is tuned yet. reasons: print on stderr what the backward pass could make again, with bytes, and
+    the decision.
     """
 
     name = "dm-recompute"
