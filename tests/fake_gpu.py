@@ -93,8 +93,8 @@ class Others:
     def share(self, memory: Any, arena: int) -> None:
         self._device.calls.append("share")
 
-    def unshare(self) -> None:
-        self._device.calls.append("unshare")
+    def leave(self) -> None:
+        self._device.calls.append("leave")
 
     def follow(self, unfinished: Any) -> None:
         self.unfinished = unfinished

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dmc.errors import DmcError
 from dmc.machine import Machine, machine, machine_names, machine_of
 from dmc.runtime.cuda_streams import open_device
 from dmc.runtime.meeting import communicators_of, store_of
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.launch import World
 
@@ -35,8 +37,9 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
     base = _base(device.name, ranks)
     channels = None if world is None else Channels(links.job(ranks), rank, communicators_of(world))
     graphs = Graphs(device, gpu.LANES, gpu.code(), rank, channels)
+    are_copied = False
     if world is not None and channels is not None:
-        graphs.share(store_of(world), channels)
+        are_copied = graphs.share(store_of(world), channels, RunSettings.of(os.environ).is_direct)
     found = replace(base, device=gpu.measured(base, graphs, device.name), ranks_per_node=ranks, network=None)
     if world is None:
         found = replace(found, link=None)
@@ -46,7 +49,7 @@ def calibrate_gpu(world: World | None, paths: Sequence[Path] = ()) -> Machine:
         def agreed(own: int) -> int:
             return int(store.exchange("calibrate", str(own).encode())[0])
 
-        found = replace(found, link=links.measured(_link(base), graphs, ranks, agreed))
+        found = replace(found, link=links.measured(_link(base), graphs, ranks, agreed, are_copied))
         store.barrier("dmc calibrate")
     if paths:
         launched = [launch for path in paths for launch in steps.launches(path, f"cuda:{ordinal}")]

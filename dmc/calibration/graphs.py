@@ -49,11 +49,15 @@ class Graphs:
         np.frombuffer(self._pinned, np.uint8, PINNED_BYTES)[:] = 1
         device.drain()
 
-    def share(self, store: Store, channels: Channels) -> None:
-        """Lets ranks copy out of each other's arenas, as in a step; all ranks do so. Their commands are the same."""
-        found = neighbours(store, self._device.peer_memory(), self._memory.ptr, channels.flags)
+    def share(self, store: Store, channels: Channels, is_wanted: bool) -> bool:
+        """Lets ranks copy out of each other's arenas, as in a step, if all want and can; all ranks call this.
+
+        Their commands are the same.
+        """
+        found = neighbours(store, self._device.peer_memory(), self._memory.ptr, channels.flags, is_wanted)
         if found is not None:
             channels.connect(found, parts=lambda command: dict.fromkeys(command.ranks, command))
+        return found is not None
 
     def ns(self, commands: Sequence[Command], rounds: int = _ROUNDS) -> float:
         """Nanoseconds of all of them, from the first to the last: the median of so many rounds."""

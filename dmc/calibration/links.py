@@ -13,10 +13,11 @@ from dmc.calibration.gpu import COMM, products
 from dmc.calibration.graphs import DEVICE_BYTES, Graphs
 from dmc.machine import Link
 from dmc.machine.collectives import hops_of, sent_bytes
-from dmc.program import Channel, Collective, CollectiveKind, Job, Range
+from dmc.program import COPIED_BYTES, Channel, Collective, CollectiveKind, Job, Range
 
 _CHANNEL = "dp"
-_SIZES = (64 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20)
+# On both sides of where copy engines begin.
+_SIZES = (64 << 10, COPIED_BYTES - 1024, COPIED_BYTES, 1 << 20, 8 << 20, 64 << 20, 256 << 20)
 _KINDS: tuple[CollectiveKind, ...] = (
     "all_reduce",
     "all_gather",
@@ -33,10 +34,13 @@ def job(ranks: int) -> Job:
     return Job({"dp": ranks}, (Channel(_CHANNEL, ("dp",)),), {}, ())
 
 
-def measured(base: Link, graphs: Graphs, ranks: int, agreed: Callable[[int], int] = lambda own: own) -> Link:
+def measured(
+    base: Link, graphs: Graphs, ranks: int, agreed: Callable[[int], int] = lambda own: own, are_copied: bool = True
+) -> Link:
     """The link with what was measured. All ranks call this.
 
-    agreed: gives all ranks the number of one of them: each must issue the same movements.
+    agreed: gives all ranks the number of one of them: each must issue the same movements. are_copied: whether copy
+    engines move what they can; if not, what kernels lose beside them stays as in `base`.
     """
     found: dict[str, dict[int, float]] = {kind: {} for kind in _KINDS}
     for kind in _KINDS:
@@ -44,7 +48,7 @@ def measured(base: Link, graphs: Graphs, ranks: int, agreed: Callable[[int], int
             commands = [_collective(kind, size, ranks, index) for index in range(_REPEATS)]
             found[kind][size] = graphs.ns(commands) / _REPEATS
     slowdown = _slowdown("all_reduce", graphs, ranks, agreed)
-    copied = None if base.copy_slowdown is None else _slowdown("permute", graphs, ranks, agreed)
+    copied = _slowdown("permute", graphs, ranks, agreed) if are_copied else base.copy_slowdown
     return replace(fitted(base, found, ranks), compute_slowdown=slowdown, copy_slowdown=copied)
 
 

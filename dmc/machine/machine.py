@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from dmc.errors import DmcError
-from dmc.program import COPIED
+from dmc.program import COPIED, COPIED_BYTES
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,9 +123,10 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curves: dict[str, tuple[tuple[float, float], ...]] = {}
     copy_slowdown: float | None = None
 
-    def slowdown(self, kind: str) -> float:
-        """The factor by which a rank's kernels slow down beside a collective of this kind."""
-        return self.compute_slowdown if self.copy_slowdown is None or kind not in COPIED else self.copy_slowdown
+    def slowdown(self, kind: str, bytes: int) -> float:
+        """The factor by which a rank's kernels slow down beside a collective whose larger side has so many bytes."""
+        is_copied = kind in COPIED and bytes >= COPIED_BYTES
+        return self.copy_slowdown if is_copied and self.copy_slowdown is not None else self.compute_slowdown
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

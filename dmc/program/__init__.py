@@ -4,6 +4,7 @@ from dmc.program.job import Channel, Job, Kernel, Operand
 from dmc.program.program import (
     ALIGNMENT,
     COPIED,
+    COPIED_BYTES,
     DEVICE,
     HOST,
     PINNED_HOST,
@@ -28,6 +29,7 @@ from dmc.program.program import (
 __all__ = [
     "ALIGNMENT",
     "COPIED",
+    "COPIED_BYTES",
     "DEVICE",
     "HOST",
     "PINNED_HOST",

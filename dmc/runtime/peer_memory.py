@@ -27,6 +27,7 @@ class PeerMemory:
             status, address = self._driver.cuMemHostGetDevicePointer(pointer, 0)
             if status == self._driver.CUresult.CUDA_SUCCESS:
                 return int(address)
+            self.unregister(pointer)
         raise DmcError("device 'cuda'", f"cannot reach memory that processes share ({status})")
 
     def unregister(self, pointer: int) -> None:

@@ -230,7 +230,7 @@ class ReplaySession:
             flight.release()
         self._programs.clear()
         if self._peers is not None:
-            self._peers.unshare()
+            self._peers.leave()
         self._shared.clear()
 
     def __del__(self) -> None:

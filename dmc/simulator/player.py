@@ -111,7 +111,7 @@ class Player:
             return
         del self._arrived[key]
         ns = self._durations.collective(command, group.members)
-        self._begin(arrived, self._rates.collective(command.kind, ns, group))
+        self._begin(arrived, self._rates.collective(command, ns, group))
 
     def _begin(self, lanes: list[_Lane], task: Task) -> None:
         last = max(lanes, key=lambda lane: lane.time)

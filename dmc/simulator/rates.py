@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dmc.machine import Link, Machine, links_of
+from dmc.program import Collective
 from dmc.simulator.population import Group
 
 # A rank's port to a link, or a whole memory; a rank's device, or that of a node.
@@ -64,13 +65,14 @@ class Rates:
         slowed = max(0.0, 1 - self.machine.device.launch.ns / ns) if ns else 0.0
         return Task(ns, (rank,), copies=self.copies, device=self._device(rank), slowed=slowed)
 
-    def collective(self, kind: str, ns: float, group: Group) -> Task:
+    def collective(self, command: Collective, ns: float, group: Group) -> Task:
         """A movement within a group; one of a single rank is a copy, which uses no link."""
         if len(group.members) == 1:
             return Task(ns, group.played)
         links = links_of(self.machine, group.members)
         ports = tuple(port for link in links for port in _ports(link, group.played))
-        slowdown = max(link.slowdown(kind) for link in links)
+        bytes = max(side.length for side in (command.source, command.target) if side is not None)
+        slowdown = max(link.slowdown(command.kind, bytes) for link in links)
         return Task(ns, group.played, copies=group.copies, ports=ports, slowdown=slowdown)
 
     def begin(self, task: Task) -> list[Task]:

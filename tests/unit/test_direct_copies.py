@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.interpreter.movements import deliver
-from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range, Space
+from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range
 from dmc.runtime.world import direct, shared_words
 from dmc.runtime.world.channels import Channels
-from dmc.runtime.world.direct import Neighbours, neighbours
+from dmc.runtime.world.direct import DirectCopies, Neighbours, neighbours, parts_of
 from dmc.runtime.world.shared_words import SharedWords
 from tests.unit.test_world_store import stores
 
@@ -27,14 +28,17 @@ RANKS, COUNT = 4, 24
 GROUPS = ((2, 0, 1), (3,))
 KINDS: tuple[CollectiveKind, ...] = ("all_gather", "all_to_all", "broadcast", "permute")
 LATE_S = 10.0
+STREAM, SIDE = 7, 8
 
 
 class Memory:
-    """Threads for GPUs: their memory is that of the process, and a stream does at once what it is asked."""
+    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, but the one beside
+    it only when they join."""
 
     def __init__(self, seed: int = 0) -> None:
         self.trouble, self.closed, self.registered = "", 0, (0, 0)
         self._draw = random.Random(seed)
+        self._beside: list[tuple[int, int, int]] = []
 
     def register(self, pointer: int, length: int) -> int:
         if self.trouble == "register":
@@ -61,13 +65,19 @@ class Memory:
 
     def copy(self, target: int, source: int, length: int, stream: Any) -> None:
         self._pause()
-        ctypes.memmove(target, source, length)
+        if stream == SIDE:
+            self._beside.append((target, source, length))
+        else:
+            ctypes.memmove(target, source, length)
 
     def fork(self, stream: Any) -> Any:
-        return stream
+        assert stream == STREAM and not self._beside
+        return SIDE
 
     def join(self, stream: Any) -> None:
-        pass
+        for each in self._beside:
+            ctypes.memmove(*each)
+        self._beside.clear()
 
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
         self._pause()
@@ -92,28 +102,28 @@ def _word(address: int) -> Any:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small movements are copied, too."""
-    monkeypatch.setattr(direct, "LEAST_BYTES", 1)
+    monkeypatch.setattr(direct, "COPIED_BYTES", 1)
 
 
-def _command(kind: CollectiveKind, rank: int, instance: int, space: Space = "device") -> Collective:
+def _command(kind: CollectiveKind, rank: int, instance: int) -> Collective:
     """Ranks hold what they move at places of their own."""
     group = GROUPS[0]
     results = {"all_gather": COUNT * len(group)}
-    source = Range(space, 64 + 512 * rank, COUNT)
-    target = Range(space, 2560 + 128 * rank, results.get(kind, COUNT))
+    source = Range("device", 64 + 512 * rank, COUNT)
+    target = Range("device", 2560 + 128 * rank, results.get(kind, COUNT))
     pairs = ((0, 1), (2, 0)) if kind == "permute" else ()
     peer = 1 if kind == "broadcast" else None
     return Collective(0, kind, "c", group, instance, "i8", COUNT, source, target, None, None, peer, pairs)
 
 
-def _job(kinds: Sequence[CollectiveKind], space: Space = "device") -> Job:
+def _job(kinds: Sequence[CollectiveKind]) -> Job:
     programs = [
         Program(
             rank,
             {"device": 4096},
             (Lane("c", "comm", "c"),),
             (),
-            tuple(_command(kind, rank, i, space) for i, kind in enumerate(kinds)) if rank in GROUPS[0] else (),
+            tuple(_command(kind, rank, i) for i, kind in enumerate(kinds)) if rank in GROUPS[0] else (),
         )
         for rank in range(RANKS)
     ]
@@ -162,7 +172,7 @@ def test_movements_are_those_of_the_interpreter(seed: int) -> None:
             # As soon as one movement is done, the memory is used for the next.
             arenas[rank][command.source.offset :][:COUNT] = given[i, rank]
             arenas[rank][command.target.offset :][: command.target.length] = 0
-            channels[rank].move(command, 0, 0, 7)
+            channels[rank].move(command, 0, 0, STREAM)
             found[i, rank] = arenas[rank][command.target.offset :][: command.target.length].copy()
 
     _on_all(run)
@@ -172,14 +182,36 @@ def test_movements_are_those_of_the_interpreter(seed: int) -> None:
             assert found[i, rank].tobytes() == each.tobytes(), (kind, rank)
 
 
-def test_what_is_not_in_device_memory_is_not_copied() -> None:
-    job, arenas = _job(["all_gather"], "pinned_host"), [np.zeros(4096, np.int8) for _ in range(RANKS)]
-    channels = _met(job, arenas, [Memory() for _ in range(RANKS)])
-    command = job.programs[0].commands[0]
-    assert isinstance(command, Collective)
-    # There is no communicator here that could move it.
-    with pytest.raises(AttributeError, match="all_gather"):
-        channels[0].move(command, 0, 0, 7)
+@pytest.mark.parametrize(
+    ("more", "carried"),
+    [
+        ({}, True),
+        ({"kind": "all_reduce"}, False),
+        ({"kind": "send"}, False),
+        ({"ranks": (2,)}, False),
+        ({"ranks": (2, 0, 5)}, False),
+        ({"source": Range("pinned_host", 64, COUNT)}, False),
+        ({"target": Range("host", 64, COUNT)}, False),
+        ({"source": Range("device", 64, COUNT - 1), "target": Range("device", 0, COUNT - 1)}, False),
+        ({"source": Range("device", 64, COUNT - 1)}, True),
+    ],
+)
+def test_what_is_copied(more: dict[str, Any], carried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Movements without a reduction, from a size on, in device memory, between neighbours."""
+    monkeypatch.setattr(direct, "COPIED_BYTES", COUNT)
+    command = replace(_command("permute", 0, 0), **more)
+    beside = Neighbours(Memory(), 0, 1)
+    beside.arenas = {0: 0, 1: 0, 2: 0}
+    copies = DirectCopies(0, [("c", GROUPS[0])], lambda each: dict.fromkeys(each.ranks, each), beside)
+    assert copies.carries(command) == carried
+
+
+def test_movements_of_two_channels_may_have_one_number() -> None:
+    commands = [replace(_command("permute", rank, 4), channel=name) for rank in (0, 1) for name in ("c", "d")]
+    programs = tuple(Program(rank, {}, (), (), tuple(commands[2 * rank :][:2])) for rank in (0, 1))
+    parts = parts_of(Job({"a": 2}, (), {}, programs))
+    assert parts(commands[0]) == {0: commands[0], 1: commands[2]}
+    assert parts(commands[3]) == {0: commands[1], 1: commands[3]}
 
 
 @pytest.mark.parametrize("trouble", ["share", "open", "register", "unwanted"])
@@ -213,7 +245,9 @@ def test_a_rank_that_gives_up_waits_for_nobody() -> None:
     with ThreadPoolExecutor(2) as threads:
         own, other = threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2))
     assert own is not None and other is not None
+    assert own.given_up() == []
     other.give_up()
+    assert own.given_up() == other.given_up() == [1]
     for _ in range(3):
         # Nobody raises them: it does not wait for that.
         memories[1].meet([], [other.flag(1, number) for number in range(3)], 7)
@@ -234,6 +268,27 @@ def test_words_are_raised_until_they_are_closed() -> None:
         assert time.monotonic() < end
     one.close()
     other.close()
+
+
+def test_no_file_is_left_where_a_rank_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
+    opened = stores(2)
+    opened[0].exchange = _without_the_second(opened[0].exchange)
+    with ThreadPoolExecutor(2) as threads:
+        told = threads.submit(opened[1].exchange, "hosts", direct._host().encode())  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(DmcError, match="did not come"):
+            neighbours(opened[0], Memory(), 64, 3)
+        told.result()
+    assert not list(tmp_path.iterdir())
+
+
+def _without_the_second(exchange: Any) -> Any:
+    def gone(name: str, mine: bytes) -> list[bytes]:
+        if name == "memory":
+            raise DmcError("rank 1", "did not come")
+        return exchange(name, mine)
+
+    return gone
 
 
 def test_no_file_of_flags_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

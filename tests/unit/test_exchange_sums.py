@@ -69,8 +69,8 @@ def _module(op: str, element: str, axes: tuple[str, ...], made: tuple[int, ...],
 REPLICATED = """
 #row = affine_map<(i) -> (i)>
 #back = affine_map<(i) -> (7 - i)>
-"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
-  links = [#dm.link<"memory">]} : () -> ()
+"dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 2>, device = #dm.device<"cpu">,
+  links = [#dm.link<"memory">, #dm.link<"memory">]} : () -> ()
 func.func @step(%x: tensor<8xbf16> {dm.sharding = #dm.sharding<@mesh, [[]], {dp = #dm.reduction<"sum">}>})
     -> (tensor<8xbf16> {dm.name = "w", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[]], {}>}) {
   %o = "dm.permute"(%x) {source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>,
@@ -103,6 +103,8 @@ def test_a_sum_of_both_ranks_is_the_same_on_both(context: Any) -> None:
         ("[[0, 1], [1, 0]]", "[[0, 0], [1, 1]]"),
         ("[#row, #row, #row]", "[#row, #back, #row]"),
         ("extf %b", "extf %c"),
+        ("linalg.yield %g", "linalg.yield %a"),
+        ('["dp", "tp"], sizes = array<i64: 2, 2>', '["dp", "tp"], sizes = array<i64: 4, 2>'),
         ("ins(%x, %o :", "ins(%o, %o :"),
     ],
 )
@@ -110,3 +112,27 @@ def test_anything_else_may_differ(context: Any, one: str, other: str) -> None:
     assert one in REPLICATED
     with pytest.raises(DmcError, match="may differ between ranks along dp"):
         verify_replicas(ir.Module.parse(REPLICATED.replace(one, other)))
+
+
+def test_along_other_axes_it_differs_as_what_is_added_does(context: Any) -> None:
+    text = REPLICATED.replace(
+        '{dp = #dm.reduction<"sum">}', '{dp = #dm.reduction<"sum">, tp = #dm.reduction<"sum">}', 1
+    )
+    with pytest.raises(DmcError, match="may differ between ranks along tp,"):
+        verify_replicas(ir.Module.parse(text))
+
+
+def test_a_sum_beside_another_result_is_not_taken_for_one(context: Any) -> None:
+    """`%p` is what a rank holds itself."""
+    text = REPLICATED.replace("%s = linalg.generic", "%s, %p = linalg.generic").replace(
+        "[#row, #row, #row]", "[#row] * 3"
+    )
+    text = text.replace("[#row] * 3", "[#row, #row, #row]").replace(
+        "ins(%x, %o : tensor<8xbf16>, tensor<8xbf16>)", "ins(%x : tensor<8xbf16>)"
+    )
+    text = text.replace("outs(%0 : tensor<8xbf16>)", "outs(%o, %0 : tensor<8xbf16>, tensor<8xbf16>)")
+    text = text.replace("linalg.yield %g : bf16", "linalg.yield %g, %a : bf16, bf16").replace(
+        "} -> tensor<8xbf16>", "} -> (tensor<8xbf16>, tensor<8xbf16>)"
+    )
+    with pytest.raises(DmcError, match="may differ between ranks along dp"):
+        verify_replicas(ir.Module.parse(text.replace("return %s", "return %p")))

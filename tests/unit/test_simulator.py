@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from msgspec.structs import replace
 
@@ -103,14 +105,20 @@ def test_kernels_are_slower_beside_communication() -> None:
     assert times == {"r": (0, 20), "k": (0, 50)}
 
 
-def test_copy_engines_slow_kernels_less() -> None:
+def test_copy_engines_slow_kernels_less(monkeypatch: pytest.MonkeyPatch) -> None:
     described = round_machine(slowdown=2.0)
     assert described.link is not None
     gentle = replace(described, link=replace(described.link, copy_slowdown=1.25))
     kinds: tuple[tuple[CollectiveKind, int], ...] = (("all_reduce", 10), ("permute", 16))
+    described_by = importlib.import_module("dmc.machine.machine")
+    monkeypatch.setattr(described_by, "COPIED_BYTES", 20)
     for kind, beside in kinds:
         ranks = [Rank(rank).collective(kind, 20, 1, (0, 1), "r").launch(40, "k") for rank in (0, 1)]
         assert _times(simulate(job_of(*ranks), gentle))["k"] == (0, 20 + 40 - beside)
+    # What is smaller NCCL moves.
+    monkeypatch.setattr(described_by, "COPIED_BYTES", 21)
+    ranks = [Rank(rank).collective("permute", 20, 1, (0, 1), "r").launch(40, "k") for rank in (0, 1)]
+    assert _times(simulate(job_of(*ranks), gentle))["k"] == (0, 50)
 
 
 def test_what_a_launch_costs_anyway_is_not_slowed() -> None:

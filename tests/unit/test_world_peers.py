@@ -18,6 +18,7 @@ from dmc.runtime import open_session
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world import peers as peers_module
 from dmc.runtime.world.board import Board, meet_through_mpi
+from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.peers import Peers
 from dmc.runtime.world.recorder import Recorder
@@ -181,14 +182,83 @@ def test_communicators_are_released_once_after_all_ranks_have_come() -> None:
     assert sorted(told[1:]) == ["rank 0 of (0, 1)"] * 2 + ["rank 1 of (0, 1)"] * 2
 
 
-def test_a_rank_does_not_wait_for_those_that_never_end() -> None:
-    told: list[str] = []
-    store, maker = Store(World(1, 2, 1, 2, "torchrun"), Board()), Released(told, "own")
+def _alone(rank: int, told: list[str]) -> Peers:
+    """Of two, the other of which never comes."""
+    store, maker = Store(World(rank, 2, rank, 2, "torchrun"), Board()), Released(told, "own")
     program = Program(0, {}, (), (), ())
     job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
-    peers = Peers(store.world, store, maker, job, RunSettings(patience_s=1))  # pyright: ignore[reportArgumentType]
+    peers = Peers(store.world, store, maker, job, RunSettings(patience_s=60))  # pyright: ignore[reportArgumentType]
     peers.open(job)
-    begin = time.monotonic()
+    return peers
+
+
+def test_a_rank_does_not_wait_for_those_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_module, "_LEAVING_S", 0.2)
+    told: list[str] = []
+    peers, begin = _alone(1, told), time.monotonic()
     peers.close()
     assert told == ["own of (0, 1)"]
     assert time.monotonic() - begin < 10
+
+
+class Beside:
+    """Neighbours that write down how this rank's part ended. gone: the ranks that have given up."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.gone: list[int] = []
+        self.close = lambda: self.told.append("close")
+        self.give_up = lambda: self.told.append("give up")
+        self.given_up = lambda: self.gone
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_memory_of_others_stays_open_where_work_may_be_queued(failed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where this rank ends before its watch has given up."""
+    monkeypatch.setattr(peers_module, "_LEAVING_S", 0.1)
+    beside, peers = Beside(), _alone(1, [])
+    monkeypatch.setattr(peers, "_neighbours", beside)
+    if failed:
+        monkeypatch.setattr(Watch, "check", _raises)
+    peers.leave()
+    peers.leave()
+    assert beside.told == ["give up" if failed else "close"]
+    peers.close()
+
+
+def _raises(*_: Any) -> None:
+    raise DmcError("rank 0", "has died")
+
+
+def test_what_a_rank_that_has_given_up_gives_others_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_module, "_LEAVING_S", 0.1)
+    monkeypatch.setattr(peers_module, "_TOLD_S", 0.1)
+    beside, peers = Beside(), _alone(1, [])
+    monkeypatch.setattr(peers, "_neighbours", beside)
+    peers.check()
+    beside.gone = [0]
+    with pytest.raises(DmcError, match="rank 0: no longer waits for the others"), peers.waiting():
+        pass
+    monkeypatch.setattr(Watch, "check", _raises)
+    with pytest.raises(DmcError, match="has died"):
+        peers.check()
+    monkeypatch.undo()
+    peers.close()
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_jobs_share_one_memory_and_have_flags_of_their_own(monkeypatch: pytest.MonkeyPatch, is_direct: bool) -> None:
+    monkeypatch.setattr(peers_module, "_LEAVING_S", 0.1)
+    asked: list[Any] = []
+    beside, connected, peers = Beside(), [], _alone(1, [])
+    peers.open(Job({"a": 2}, (Channel("c", ("a",)), Channel("d", ("a",))), {}, ()))
+    monkeypatch.setattr(peers, "_is_direct", is_direct)
+    monkeypatch.setattr(Channels, "connect", lambda _, found, first: connected.append((found, first)))
+    monkeypatch.setattr(peers_module, "neighbours", lambda *given: asked.append(given[2:]) or beside)
+    memory: Any = None
+    peers.share(memory, 4096)
+    # For each channel, two meetings of two ranks.
+    assert asked == [(4096, 4 + 8, is_direct)]
+    assert connected == [(beside, 0), (beside, 4)]
+    peers.close()
+    assert beside.told == ["close"]

@@ -1,4 +1,7 @@
-"""Sums of a value and of that of the one other rank in a group: the same on both, as additions commute."""
+"""Sums of a value and of that of the one other rank in a group: the same on both, as additions commute.
+
+(But for the bits of a NaN, which are those of one operand on some processors.)
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _WIDEN, _NARROW, _ADD, _YIELD = "arith.extf", "arith.truncf", "arith.addf", "lin
 
 def exchanged(op: ir.Operation) -> dm.PermuteOp | None:
     """The exchange in `add(%x, permute(%x))`, elementwise, between two ranks; None for any other operation."""
-    if op.name != _GENERIC or len(op.operands) != 3 or not is_parallel(op):
+    if op.name != _GENERIC or (len(op.operands), len(op.results)) != (3, 1) or not is_parallel(op):
         return None
     own, other, _ = op.operands
     if isinstance(other.owner, ir.Block) or not isinstance(exchange := other.owner.opview, dm.PermuteOp):
@@ -24,8 +27,14 @@ def exchanged(op: ir.Operation) -> dm.PermuteOp | None:
 
 
 def _is_swap(exchange: dm.PermuteOp) -> bool:
+    """Whether the two ranks of a group, which has no others, give each other what they hold."""
     sources, targets = permute_sources_and_targets(exchange)
-    return sorted(zip(sources, targets, strict=True)) == [(0, 1), (1, 0)]
+    if sorted(zip(sources, targets, strict=True)) != [(0, 1), (1, 0)]:
+        return False
+    root = exchange.operation
+    while root.parent is not None:
+        root = root.parent
+    return dm.Symbols.of(root.opview).group_size(exchange.group) == 2
 
 
 def _commutes(block: ir.Block) -> bool:
@@ -41,6 +50,8 @@ def _commutes(block: ir.Block) -> bool:
     given = [_widened_from(value) for value in adds[0].operands]
     *_, end = block.operations
     result = end.operands[0]
+    if isinstance(result.owner, ir.Block):
+        return False
     if names == narrow and result.owner.name == _NARROW:
         result = result.owner.operands[0]
     return given == [own, other] and result == adds[0].results[0]

@@ -14,6 +14,7 @@ again only after that rank has told the next thing: a flag is never raised twice
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -22,12 +23,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from dmc.errors import DmcError
-from dmc.program import COPIED, DEVICE, Collective, Job, Range
+from dmc.program import COPIED, COPIED_BYTES, DEVICE, Collective, Job, Range
 from dmc.runtime.world.shared_words import WORD_BYTES, SharedWords, create
 from dmc.runtime.world.store import Store
 
-# Of a movement's larger side: below, NCCL takes less time (7 to 15 µs; two meetings and a copy take 20 to 27).
-LEAST_BYTES = 512 << 10
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The meetings of a movement.
 _READY, _DONE = 0, 1
@@ -65,15 +64,17 @@ class _Offer(msgspec.Struct, frozen=True):
 class Neighbours:
     """The ranks on this host, this one included, whose memory this process can copy from.
 
-    arenas: addresses, by rank. count: of the flags of each rank, which are behind each other in rank order.
+    arenas: addresses, by rank. Each rank has `count` flags, and a word that says that it has given up, behind those of
+    the rank before it.
     """
 
     def __init__(self, memory: Memory, rank: int, count: int) -> None:
         self.memory, self.arenas = memory, dict[int, int]()
         self._rank, self._count = rank, count
         self._words: SharedWords | None = None
-        self._is_given_up = False
         self._flags = 0
+        # This thread closes, the watch gives up: whoever is first.
+        self._ending, self._is_over = threading.Lock(), False
 
     def open(self, offers: Mapping[int, _Offer], arena: int) -> None:
         """Opens what ranks of this host share. Raises DmcError where it cannot."""
@@ -95,52 +96,65 @@ class Neighbours:
 
     def give_up(self) -> None:
         """Lets queued work go on without the others; everything stays open until the process ends."""
-        self._is_given_up = True
-        if self._words is not None:
+        with self._ending:
+            if self._is_over or self._words is None:
+                return
+            self._is_over = True
+            # The others learn it before they see what this rank's work, which waits for nothing now, tells them.
+            self._words[self._first(self._rank) + self._count] = 1
             self._words.keep_raised(self._first(self._rank), self._count)
+
+    def given_up(self) -> list[int]:
+        """The ranks whose work goes on without the others: what it gives them is wrong."""
+        words = self._words
+        return [] if words is None else [each for each in self.arenas if words[self._first(each) + self._count]]
 
     def close(self) -> None:
         """Closes the memory of the others; nothing may be queued, unless this rank has given up."""
-        if self._is_given_up:
-            return
-        for rank, arena in self.arenas.items():
-            if rank != self._rank:
-                self.memory.close(arena)
-        if self._flags and self._words is not None:
-            self.memory.unregister(self._words.address)
-            self._words.close()
+        with self._ending:
+            if self._is_over:
+                return
+            self._is_over = True
+            for rank, arena in self.arenas.items():
+                if rank != self._rank:
+                    self.memory.close(arena)
+            if self._flags and self._words is not None:
+                self.memory.unregister(self._words.address)
+                self._words.close()
 
     def _first(self, rank: int) -> int:
-        return list(self.arenas).index(rank) * self._count
+        return list(self.arenas).index(rank) * (self._count + 1)
 
 
 def neighbours(store: Store, memory: Memory, arena: int, count: int, is_wanted: bool = True) -> Neighbours | None:
     """Shares this rank's arena with the ranks on this host, and opens theirs; all ranks call this.
 
     count: of flags that the movements of all jobs need. None where a rank does not want it, cannot share its memory or
-    open another's, or is alone on its host: then NCCL moves everything.
+    open another's, or is alone on its host: then NCCL moves everything. Raises DmcError where a rank does not come.
     """
     rank, host = store.world.rank, _host()
     hosts = [each.decode() for each in store.exchange("hosts", host.encode())]
     beside = [other for other, name in enumerate(hosts) if name == host]
     offer = _Offer(host, trouble="is not wanted")
     if is_wanted:
-        offer = _offer(memory, arena, host, max(count, 1) * len(beside) if rank == beside[0] else 0)
-    given = store.exchange("memory", msgspec.msgpack.encode(offer))
-    offers = [msgspec.msgpack.decode(each, type=_Offer) for each in given]
-    found, trouble = Neighbours(memory, rank, max(count, 1)), any(each.trouble for each in offers)
+        offer = _offer(memory, arena, host, (count + 1) * len(beside) if rank == beside[0] else 0)
+    found, is_agreed = Neighbours(memory, rank, count), False
     try:
-        if not trouble:
-            found.open({other: offers[other] for other in beside}, arena)
-    except DmcError:
-        trouble = True
-    agreed = not any(store.exchange("opened", b"no" if trouble else b""))
-    if offer.flags:
-        Path(offer.flags).unlink()
-    if agreed and len(beside) > 1:
-        return found
-    found.close()
-    return None
+        given = store.exchange("memory", msgspec.msgpack.encode(offer))
+        offers = [msgspec.msgpack.decode(each, type=_Offer) for each in given]
+        trouble = next((each.trouble for each in offers if each.trouble), "")
+        try:
+            if not trouble:
+                found.open({other: offers[other] for other in beside}, arena)
+        except DmcError as error:
+            trouble = str(error)
+        is_agreed = not any(store.exchange("opened", trouble.encode())) and len(beside) > 1
+    finally:
+        if offer.flags:
+            Path(offer.flags).unlink()
+        if not is_agreed:
+            found.close()
+    return found if is_agreed else None
 
 
 def _offer(memory: Memory, arena: int, host: str, words: int) -> _Offer:
@@ -153,12 +167,17 @@ def _offer(memory: Memory, arena: int, host: str, words: int) -> _Offer:
 
 def parts_of(job: Job) -> Parts:
     """The parts of the members in each movement of a job."""
-    found: dict[int, dict[int, Collective]] = {}
+    found: dict[tuple[int, Group], dict[int, Collective]] = {}
     for program in job.programs:
         for command in program.commands:
             if isinstance(command, Collective):
-                found.setdefault(command.instance, {})[program.rank] = command
-    return lambda command: found[command.instance]
+                found.setdefault(_movement(command), {})[program.rank] = command
+    return lambda command: found[_movement(command)]
+
+
+def _movement(command: Collective) -> tuple[int, Group]:
+    """The same for all members, and for no other movement."""
+    return command.instance, (command.channel, command.ranks)
 
 
 class DirectCopies:
@@ -188,7 +207,7 @@ class DirectCopies:
         if command.kind not in COPIED or len(command.ranks) == 1 or not reached:
             return False
         ranges = [each for part in self._parts(command).values() for each in (part.source, part.target) if each]
-        return all(each.space == DEVICE for each in ranges) and max(each.length for each in ranges) >= LEAST_BYTES
+        return all(each.space == DEVICE for each in ranges) and max(each.length for each in ranges) >= COPIED_BYTES
 
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,6 +21,9 @@ from dmc.runtime.world.recorder import Recorder, Unfinished
 from dmc.runtime.world.store import WRITING_S, Store
 from dmc.runtime.world.watch import Watch
 
+# How long a rank that ends waits for the others to end, too; and how long for the reason why another has given up.
+_LEAVING_S, _TOLD_S, _PAUSE_S = 5.0, 3.0, 0.01
+
 
 class Peers:
     """The world of this rank, the store of the rendezvous, the channels of its jobs, and the watch over all ranks."""
@@ -35,7 +39,7 @@ class Peers:
         self._channels: list[Channels] = []
         # What is to be released, once, by whoever comes first: this thread or the watch.
         self._made: list[Channels | Communicator] = []
-        self._ending, self._is_ended = threading.Lock(), False
+        self._releasing = threading.Lock()
         self._recorder = Recorder(job.programs[world.rank])
         self._watch = Watch(store, self._recorder, self._abort, self._failed, settings.patience_s)
 
@@ -55,11 +59,22 @@ class Peers:
             if found is not None:
                 channels.connect(found, first)
 
-    def unshare(self) -> None:
-        """Closes the memory of others; nothing may be queued."""
+    def leave(self) -> None:
+        """Ends this rank's part in steps, of which nothing is queued: closes the memory of others, and waits until they
+        have closed this rank's. If a rank has failed, something may be queued, and goes on without the others."""
+        if self._recorder.has_left:
+            return
+        self._recorder.has_left = True
+        try:
+            self.check()
+        except DmcError:
+            self._give_up()
+            return
         if self._neighbours is not None:
             self._neighbours.close()
-            self._neighbours = None
+        # Those that never come, it does not wait for.
+        with contextlib.suppress(DmcError):
+            self.store.barrier("the end of all steps", min(_LEAVING_S, self._patience_s))
 
     @cached_property
     def everyone(self) -> Communicator:
@@ -111,7 +126,15 @@ class Peers:
 
     def check(self) -> None:
         """Raises DmcError if a rank, this one or another, has failed or is gone."""
+        end = time.monotonic() + _TOLD_S
         self._watch.check()
+        while self._neighbours is not None and (ranks := self._neighbours.given_up()):
+            # The watch knows more, soon.
+            if time.monotonic() > end:
+                fact = "no longer waits for the others, and what it gives them is wrong"
+                raise DmcError(f"rank {ranks[0]}", fact, hint="see the output of the ranks; resume from a checkpoint")
+            time.sleep(_PAUSE_S)
+            self._watch.check()
 
     def close(self, error: BaseException | None = None) -> None:
         """Ends this rank's part, which has nothing queued, or with `error` tells the others that it has failed; may be
@@ -120,23 +143,23 @@ class Peers:
         Communicators are released here, not when Python happens to collect them: NCCL's destructor waits until all
         ranks are in it, each of which may collect another communicator first.
         """
-        if error is None and not self._is_ended:
-            # Others may still read what this rank has sent; those that never come, it cannot wait for.
-            with contextlib.suppress(DmcError):
-                self.store.barrier("the end of a step's work", self._patience_s)
+        if error is None:
+            self.leave()
         self._watch.close(error)
-        self._end()
+        self._release()
 
     def _abort(self) -> None:
+        self._give_up()
+        self._release()
+
+    def _give_up(self) -> None:
         if self._neighbours is not None:
             self._neighbours.give_up()
-        self._end()
 
-    def _end(self) -> None:
+    def _release(self) -> None:
         """Releases the communicators, with whatever is queued on them."""
-        with self._ending:
+        with self._releasing:
             made, self._made = self._made, []
-            self._is_ended = True
         for each in made:
             each.abort()
 

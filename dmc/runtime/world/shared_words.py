@@ -24,8 +24,13 @@ _PAUSE_S = 1e-3
 def create(count: int) -> Path:
     """A file of so many words, all 0. Raises OSError where the host has no memory for it."""
     file, path = tempfile.mkstemp(prefix="dmc-", dir=_FOLDER if os.path.isdir(_FOLDER) else None)
-    with os.fdopen(file, "wb") as opened:
-        opened.truncate(-(-count * WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE)
+    with os.fdopen(file, "wb"):
+        try:
+            # Memory that is missing is missed now, not when a page is first written.
+            os.posix_fallocate(file, 0, -(-count * WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE)
+        except OSError:
+            Path(path).unlink()
+            raise
     return Path(path)
 
 
@@ -39,6 +44,12 @@ class SharedWords:
         self._words = np.frombuffer(self._memory, np.int32)
         self.address, self.bytes = int(self._words.ctypes.data), len(self._memory)
         self._is_open = True
+
+    def __getitem__(self, number: int) -> int:
+        return int(self._words[number])
+
+    def __setitem__(self, number: int, value: int) -> None:
+        self._words[number] = value
 
     def keep_raised(self, first: int, count: int) -> None:
         """Writes 1 into these words again and again, until they are closed or the process ends."""
