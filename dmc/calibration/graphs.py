@@ -14,7 +14,7 @@ from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.replay import issue
 from dmc.runtime.tuner import drawn
 from dmc.runtime.world.channels import Channels
-from dmc.runtime.world.direct import neighbours
+from dmc.runtime.world.neighbours import neighbours
 from dmc.runtime.world.store import Store
 
 # Of both arenas.

@@ -13,7 +13,7 @@ from dmc.errors import DmcError
 
 
 class PeerMemory:
-    """What `dmc.runtime.world.direct` needs from the current CUDA device. Streams and addresses are integers."""
+    """What `dmc.runtime.world` needs from the current CUDA device. Streams and addresses are integers."""
 
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._cuda, self._driver = cupy.cuda, driver

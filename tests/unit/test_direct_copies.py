@@ -2,101 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-import random
-import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dmc.errors import DmcError
 from dmc.interpreter.movements import deliver
 from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range
-from dmc.runtime.world import direct, shared_words
+from dmc.runtime.world import direct
 from dmc.runtime.world.channels import Channels
-from dmc.runtime.world.direct import DirectCopies, Neighbours, neighbours, parts_of
-from dmc.runtime.world.shared_words import SharedWords
+from dmc.runtime.world.direct import DirectCopies, parts_of
+from dmc.runtime.world.neighbours import Neighbours, neighbours
+from tests.peer_threads import STREAM, Memory
 from tests.unit.test_world_store import stores
 
 RANKS, COUNT = 4, 24
 GROUPS = ((2, 0, 1), (3,))
 KINDS: tuple[CollectiveKind, ...] = ("all_gather", "all_to_all", "broadcast", "permute")
-LATE_S = 10.0
-STREAM, SIDE = 7, 8
-
-
-class Memory:
-    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, but the one beside
-    it only when they join."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.trouble, self.closed, self.registered = "", 0, (0, 0)
-        self._draw = random.Random(seed)
-        self._beside: list[tuple[int, int, int]] = []
-
-    def register(self, pointer: int, length: int) -> int:
-        if self.trouble == "register":
-            raise DmcError("the device", "cannot reach memory")
-        self.registered = pointer, length
-        return pointer
-
-    def unregister(self, pointer: int) -> None:
-        assert self.registered[0] == pointer
-        self.closed += 1
-
-    def share(self, pointer: int) -> bytes:
-        if self.trouble == "share":
-            raise DmcError("the device", "cannot share memory")
-        return str(pointer).encode()
-
-    def open(self, handle: bytes) -> int:
-        if self.trouble == "open":
-            raise DmcError("the device", "cannot open memory")
-        return int(handle)
-
-    def close(self, pointer: int) -> None:
-        self.closed += 1
-
-    def copy(self, target: int, source: int, length: int, stream: Any) -> None:
-        self._pause()
-        if stream == SIDE:
-            self._beside.append((target, source, length))
-        else:
-            ctypes.memmove(target, source, length)
-
-    def fork(self, stream: Any) -> Any:
-        assert stream == STREAM and not self._beside
-        return SIDE
-
-    def join(self, stream: Any) -> None:
-        for each in self._beside:
-            ctypes.memmove(*each)
-        self._beside.clear()
-
-    def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
-        self._pause()
-        for each in map(_word, raised):
-            assert each.value == 0, "a flag is raised twice"
-            each.value = 1
-        end = time.monotonic() + LATE_S
-        for each in map(_word, awaited):
-            while each.value != 1:
-                assert time.monotonic() < end, "a flag is never raised"
-                time.sleep(0)
-            each.value = 0
-
-    def _pause(self) -> None:
-        time.sleep(self._draw.choice([0, 0, 0, 1e-4, 1e-3]))
-
-
-def _word(address: int) -> Any:
-    return ctypes.c_int32.from_address(address)
 
 
 @pytest.fixture(autouse=True)
@@ -212,91 +137,3 @@ def test_movements_of_two_channels_may_have_one_number() -> None:
     parts = parts_of(Job({"a": 2}, (), {}, programs))
     assert parts(commands[0]) == {0: commands[0], 1: commands[2]}
     assert parts(commands[3]) == {0: commands[1], 1: commands[3]}
-
-
-@pytest.mark.parametrize("trouble", ["share", "open", "register", "unwanted"])
-def test_if_one_rank_cannot_nobody_does(trouble: str) -> None:
-    memories, opened = [Memory() for _ in range(RANKS)], stores(RANKS)
-    memories[2].trouble = trouble
-    found = _on_all(lambda rank: neighbours(opened[rank], memories[rank], 4096, 8, (rank, trouble) != (2, "unwanted")))
-    assert found == [None] * RANKS
-
-
-def test_ranks_on_other_hosts_are_no_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, opened, memories = threading.local(), stores(3), [Memory() for _ in range(3)]
-    monkeypatch.setattr(direct, "_host", lambda: here.name)
-
-    def meet(rank: int) -> Neighbours | None:
-        here.name = ("one", "one", "other")[rank]
-        return neighbours(opened[rank], memories[rank], 64, 1)
-
-    with ThreadPoolExecutor(3) as threads:
-        first, second, third = threads.map(meet, range(3))
-    assert first is not None and second is not None and third is None
-    assert set(first.arenas) == set(second.arenas) == {0, 1}
-    first.close()
-    assert [memory.closed for memory in memories] == [2, 0, 1]
-    second.close()
-
-
-def test_a_rank_that_gives_up_waits_for_nobody() -> None:
-    """However often its stream lowers its flags, which are its own alone."""
-    opened, memories = stores(2), [Memory(), Memory()]
-    with ThreadPoolExecutor(2) as threads:
-        own, other = threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2))
-    assert own is not None and other is not None
-    assert own.given_up() == []
-    other.give_up()
-    assert own.given_up() == other.given_up() == [1]
-    for _ in range(3):
-        # Nobody raises them: it does not wait for that.
-        memories[1].meet([], [other.flag(1, number) for number in range(3)], 7)
-    assert [_word(own.flag(0, number)).value for number in range(3)] == [0, 0, 0]
-    # What may still be queued needs it.
-    other.close()
-    assert memories[1].closed == 0
-    own.close()
-
-
-def test_words_are_raised_until_they_are_closed() -> None:
-    path = shared_words.create(5)
-    one, other = SharedWords(path), SharedWords(path)
-    path.unlink()
-    one.keep_raised(1, 3)
-    end = time.monotonic() + LATE_S
-    while [_word(other.address + 4 * i).value for i in range(5)] != [0, 1, 1, 1, 0]:
-        assert time.monotonic() < end
-    one.close()
-    other.close()
-
-
-def test_no_file_is_left_where_a_rank_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
-    opened = stores(2)
-    opened[0].exchange = _without_the_second(opened[0].exchange)
-    with ThreadPoolExecutor(2) as threads:
-        told = threads.submit(opened[1].exchange, "hosts", direct._host().encode())  # pyright: ignore[reportPrivateUsage]
-        with pytest.raises(DmcError, match="did not come"):
-            neighbours(opened[0], Memory(), 64, 3)
-        told.result()
-    assert not list(tmp_path.iterdir())
-
-
-def _without_the_second(exchange: Any) -> Any:
-    def gone(name: str, mine: bytes) -> list[bytes]:
-        if name == "memory":
-            raise DmcError("rank 1", "did not come")
-        return exchange(name, mine)
-
-    return gone
-
-
-def test_no_file_of_flags_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
-    for trouble in ("", "open"):
-        opened, memories = stores(2), [Memory(), Memory()]
-        memories[1].trouble = trouble
-        with ThreadPoolExecutor(2) as threads:
-            found = list(threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2)))  # noqa: B023
-        assert all(found) == (not trouble)
-        assert not list(tmp_path.iterdir())

@@ -7,7 +7,8 @@ In reading order:
 * `tcp_store`, `board`: what serves it under torchrun and under MPI.
 * `agreement`: ranks start only if all are about to run the same.
 * `communicator`: the interface of collectives; `nccl`, `host`: on GPUs, and between CPU processes, for tests.
-* `direct`, `shared_words`: movements between the GPUs of one host by their copy engines, and their flags.
+* `neighbours`, `shared_words`: the memory that ranks of one host share, and the flags between their streams.
+* `direct`: movements between the GPUs of one host by their copy engines.
 * `channels`: the communicators of a rank, and the collectives of its program.
 * `recorder`: the flight recorder: where a rank is, and how long its last steps took.
 * `watch`, `signals`: heartbeats; when a rank dies, stalls or raises, all ranks end with an error that names it.

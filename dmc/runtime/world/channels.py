@@ -6,7 +6,8 @@ from typing import Any
 
 from dmc.program import Collective, Job
 from dmc.runtime.world.communicator import Communicator, Communicators
-from dmc.runtime.world.direct import DirectCopies, Neighbours, Parts, parts_of
+from dmc.runtime.world.direct import DirectCopies, Parts, parts_of
+from dmc.runtime.world.neighbours import Neighbours
 
 # Movements without a reduction move bytes.
 _BYTE = "i8"

@@ -15,8 +15,8 @@ from dmc.program import Job
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator, Communicators
-from dmc.runtime.world.direct import Memory, Neighbours, neighbours
 from dmc.runtime.world.launch import World
+from dmc.runtime.world.neighbours import Memory, Neighbours, neighbours
 from dmc.runtime.world.recorder import Recorder, Unfinished
 from dmc.runtime.world.store import WRITING_S, Store
 from dmc.runtime.world.watch import Watch
