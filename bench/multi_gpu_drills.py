@@ -23,7 +23,8 @@ import numpy as np
 
 from bench.record import write_record
 
-RESULTS = Path(__file__).parent / "results" / "multi_gpu_drills.json"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results" / "multi_gpu_drills.json"
 FAULTS, STEP, PATIENCE_S = ("kill", "stop", "raise"), 20, 10
 # A process takes a while to go, too.
 SLACK_S = 5.0
@@ -105,7 +106,7 @@ def drill(fault: str, file: Path, batches: Path) -> Ended:
     began = next(float(line.removeprefix(AT)) for line in output.splitlines() if line.startswith(AT))
     seconds, code = ended - began, processes[0].returncode
     is_right = code != 0 and seconds < PATIENCE_S + SLACK_S and "rank 1" in said
-    return Ended(fault, seconds, code, said[-1500:], is_right)
+    return Ended(fault, seconds, code, said.replace(f"{ROOT}/", "")[-1500:], is_right)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,13 @@ RANKS = 4
 def on_all(do: Any) -> list[Any]:
     with ThreadPoolExecutor(RANKS) as threads:
         return list(threads.map(do, range(RANKS)))
+
+
+def _both(memories: Sequence[Memory]) -> list[Neighbours | None]:
+    """Two ranks, of which each has three flags."""
+    opened = stores(2)
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2)))
 
 
 @pytest.mark.parametrize("trouble", ["share", "open", "register", "unwanted"])
@@ -53,9 +61,8 @@ def test_ranks_on_other_hosts_are_no_neighbours(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_rank_that_gives_up_waits_for_nobody() -> None:
     """However often its stream lowers its flags, which are its own alone."""
-    opened, memories = stores(2), [Memory(), Memory()]
-    with ThreadPoolExecutor(2) as threads:
-        own, other = threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2))
+    memories = [Memory(), Memory()]
+    own, other = _both(memories)
     assert own is not None and other is not None
     assert own.given_up() == []
     other.give_up()
@@ -103,12 +110,10 @@ def _without_the_second(exchange: Any) -> Any:
     return gone
 
 
-def test_no_file_of_flags_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", ["", "open"])
+def test_no_file_of_flags_is_left(trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
-    for trouble in ("", "open"):
-        opened, memories = stores(2), [Memory(), Memory()]
-        memories[1].trouble = trouble
-        with ThreadPoolExecutor(2) as threads:
-            found = list(threads.map(lambda rank: neighbours(opened[rank], memories[rank], 64, 3), range(2)))  # noqa: B023
-        assert all(found) == (not trouble)
-        assert not list(tmp_path.iterdir())
+    memories = [Memory(), Memory()]
+    memories[1].trouble = trouble
+    assert all(_both(memories)) == (not trouble)
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,8 @@
 """The gradient of an embedding without atomics: occurrences are sorted by row, then each row sums its own.
 
-Runs of occurrences are sorted first; an occurrence's place in the whole is the sum of its places in all runs.
+Runs of occurrences are sorted first; an occurrence's place in the whole is the sum of its places in all runs, found by
+bisection (as ranks are for merging in Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore
+GPUs", 2009).
 
 `c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others.
 """

@@ -29,8 +29,10 @@ class ExchangeSums(Pass):
     An adding movement (NCCL's kernels) takes multiprocessors and power from the kernels beside it; a copy engine takes
     neither, and the addition is fused with what reads the sum. `reduce_scatter(%x)` becomes the sum of the pieces that
     `all_to_all(%x)` delivers. `all_reduce(%x)` over two ranks becomes `%x + permute(%x)`, which sends as many bytes;
-    over more, the sum of pieces and an `all_gather`. Values are added in group order in the type in which the reduction
-    accumulates, and rounded once, as in the rehearsal on a CPU; two are the same in either order.
+    over more, the sum of pieces and an `all_gather` (as Thakur, Rabenseifner and Gropp, "Optimization of collective
+    communication operations in MPICH", 2005, with each piece sent to its owner directly). Values are added in group
+    order in the type in which the reduction accumulates, and rounded once, as in the rehearsal on a CPU; two are the
+    same in either order.
 
     Only on GPUs, where all ranks of a group reach each other's memory over one link of `machine` (the module's, if
     empty), and for sums of at least `min_bytes` bytes of floating-point numbers: small ones are a matter of latency.
