@@ -54,10 +54,13 @@ def test_a_captured_graph_is_timed_by_the_device() -> None:
 def test_one_rank_of_two_meets_the_other_before_it_captures() -> None:
     device = Device()
     session = session_on(device, Others(device))
-    assert device.calls.index("open channels") < device.calls.index("begin_capture")
+    places = [device.calls.index(each) for each in ("open channels", "share", "begin_capture")]
+    assert places == sorted(places), "movements between ranks are captured with the addresses of others"
     device.calls.clear()
     take_step(session)
     assert device.calls == ["begin 1", "launch", "record"]
+    session.close()
+    assert device.calls[-1] == "leave", "after all that was queued"
 
 
 @pytest.mark.parametrize(("is_captured", "unfinished"), [(True, (1, 0)), (False, None)])
