@@ -160,3 +160,55 @@ func.func @step(%dy: tensor<16x8xf32> {dm.name = "dy"}, %w: tensor<8x32xf32> {dm
   return %dx, %db : tensor<16x32xf32>, tensor<32xf32>
 }
 }
+
+// -----
+
+// What is summed over columns alone is made with that sum, though the kernel of rows reads the same tensors, and
+// statistics besides.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: %[[DX:.+]] = "dm.kernel"(%arg0, %arg1, %arg2) {body = @reduce_0
+// CHECK-NEXT: %[[DW:.+]] = "dm.kernel"(%arg0, %arg2, %arg1) {body = @reduce_1
+// CHECK-NEXT: return %[[DX]], %[[DW]]
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %dy: tensor<64x64xf32> {dm.name = "dy"},
+                %m: tensor<64xf32> {dm.name = "m"})
+    -> (tensor<64x64xf32> {dm.name = "dx"}, tensor<64xf32> {dm.name = "dw"}) {
+  %zero = arith.constant 0.0 : f32
+  %wide = tensor.empty() : tensor<64x64xf32>
+  %rows = tensor.empty() : tensor<64xf32>
+  %few = tensor.empty() : tensor<64xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%rows : tensor<64xf32>) -> tensor<64xf32>
+  %null = linalg.fill ins(%zero : f32) outs(%few : tensor<64xf32>) -> tensor<64xf32>
+  %sum = linalg.generic {indexing_maps = [#id, #id, #row, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %dy, %m : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64xf32>) outs(%none : tensor<64xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+      %d = arith.subf %a, %c : f32
+      %p = arith.mulf %d, %b : f32
+      %s = arith.addf %p, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  %dx = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %sum : tensor<64x64xf32>, tensor<64xf32>) outs(%wide : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %out: f32):
+      %d = arith.subf %a, %b : f32
+      linalg.yield %d : f32
+  } -> tensor<64x64xf32>
+  %z = linalg.generic {indexing_maps = [#id, #row, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m, %dy : tensor<64x64xf32>, tensor<64xf32>, tensor<64x64xf32>) outs(%wide : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+      %d = arith.subf %a, %b : f32
+      %p = arith.mulf %d, %c : f32
+      linalg.yield %p : f32
+  } -> tensor<64x64xf32>
+  %dw = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%z : tensor<64x64xf32>) outs(%null : tensor<64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %dx, %dw : tensor<64x64xf32>, tensor<64xf32>
+}
+}
