@@ -6,6 +6,7 @@
 * own_loss: the loss of a model that computes it itself
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
+* eager_strides: strides of results while a model is exported
 * checks: what an exported graph may contain
 * turned: shapes that are changed in place
 * overlaps: writes into tensors whose elements share memory

@@ -20,6 +20,7 @@ from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.capture.eager_strides import eager_strides
 from dmc.importer.capture.objective import Objective, Seen
 from dmc.importer.torch_internals import caller, recount_users
 
@@ -65,7 +66,7 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.ex
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness(), _later_checks():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
-            with objective.seen.watch.on_guard():
+            with eager_strides(), objective.seen.watch.on_guard():
                 program = torch.export.export(objective, batch, strict=False)
             _check_assertions(program)
             recount_users(program.graph_module)

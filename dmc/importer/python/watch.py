@@ -189,6 +189,11 @@ def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length
     return narrow(function, x, dim, start, length)
 
 
+def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+    # Exported, it is a comparison, which lies in memory as its operand does; eager's is dense.
+    return function(*args, **kwargs).contiguous()
+
+
 def _ctc_loss(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
     return ctc_loss(*args, **kwargs)
 
@@ -266,6 +271,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
         "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
     ),
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
+    torch.nn.functional.one_hot: _one_hot,
     **dict.fromkeys((torch.ctc_loss, torch.nn.functional.ctc_loss), _ctc_loss),
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),

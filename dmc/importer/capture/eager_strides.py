@@ -1,0 +1,136 @@
+"""Strides as in eager, of the operations to whose results fake tensors give other ones.
+
+Whether a view of a result, or `reshape`, shares its memory depends on its strides, and so does where a write goes.
+PyTorch's rules for tensors without data compute these operations by others, in steps that lose the order of
+dimensions in memory. `tests/unit/test_eager_strides.py` compares every operator of PyTorch's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_logical_to_physical_perm, suggest_memory_format
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+
+@contextmanager
+def eager_strides() -> Generator[None]:
+    """Lets fake tensors have eager's strides on a CPU."""
+    dispatch = FakeTensorMode.dispatch
+
+    def corrected(mode: FakeTensorMode, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
+        result = dispatch(mode, func, types, args, kwargs)
+        rule = _RULES.get(func)
+        if rule is None:
+            return result
+        first, *rest = result if isinstance(result, tuple) else (result,)
+        if not isinstance(first, FakeTensor):
+            return result
+        with mode, torch.no_grad():
+            strides = rule(first, *args)
+            if strides is not None and first.stride() != strides:
+                first = torch.empty_strided(first.shape, strides, dtype=first.dtype, device=first.device)
+        return (first, *rest) if isinstance(result, tuple) else first
+
+    with mock.patch.object(FakeTensorMode, "dispatch", corrected):
+        yield
+
+
+def _dense(result: Tensor, *_: Any) -> tuple[int, ...]:
+    return torch.empty(result.shape).stride()
+
+
+def _elementwise(_: Tensor, *operands: Any) -> tuple[int, ...]:
+    """By PyTorch's iterator over operands, as of a sum, whose rule is right."""
+    tensors = [each for each in pytree.tree_leaves(operands) if isinstance(each, Tensor)]
+    return torch.add(*tensors).stride() if len(tensors) == 2 else torch.add(tensors[0], 1).stride()
+
+
+def _ldexp(result: Tensor, x: Tensor, exponent: Tensor) -> tuple[int, ...]:
+    # A product with a power of two, which is dense.
+    return _elementwise(result, x, exponent.contiguous())
+
+
+def _batch_norm(_: Tensor, x: Tensor, *_rest: Any) -> tuple[int, ...]:
+    return torch.empty_like(x, memory_format=suggest_memory_format(x)).stride()
+
+
+def _indexed(_: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, ...] | None:
+    """By PyTorch's iterator over the places read and the indices, of which fake tensors see the former only."""
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    every = torch.broadcast_tensors(*(index for index in indices if index is not None))
+    if any(index.dtype in (torch.bool, torch.uint8) for index in every):
+        return None
+    # Unless they are neighbours, indexed dimensions come first.
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    rest = [dim for dim in range(x.dim()) if dim not in dims]
+    before, after = rest[:first], rest[first:]
+    shape = [*(x.shape[dim] for dim in before), *every[0].shape, *(x.shape[dim] for dim in after)]
+    places = [*(x.stride(dim) for dim in before), *(0 for _ in every[0].shape), *(x.stride(dim) for dim in after)]
+    operands = [x.as_strided(shape, places)]
+    for index in every:
+        strides = [*(0 for _ in before), *index.stride(), *(0 for _ in after)]
+        operands.append(index.as_strided(shape, strides))
+    order = compute_elementwise_output_logical_to_physical_perm(*operands)[0]
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return torch.empty([shape[dim] for dim in order]).permute(back).stride()
+
+
+_RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
+    **dict.fromkeys(
+        (
+            aten.float_power.Scalar,
+            aten.grid_sampler_2d.default,
+            aten.im2col.default,
+            aten.isin.Scalar_Tensor,
+            aten.isin.Tensor_Scalar,
+            aten.isin.Tensor_Tensor,
+            aten.log_sigmoid_forward.default,
+            aten.normal.float_Tensor,
+            aten.normal.Tensor_float,
+            aten.normal.Tensor_Tensor,
+            aten.poisson.default,
+            aten.pow.Scalar,
+            aten.rrelu_with_noise.default,
+        ),
+        _dense,
+    ),
+    **dict.fromkeys(
+        (
+            aten.copysign.Scalar,
+            aten.copysign.Tensor,
+            aten.div.Scalar_mode,
+            aten.div.Tensor_mode,
+            aten.floor_divide.default,
+            aten.floor_divide.Scalar,
+            aten.heaviside.default,
+            aten.logaddexp.default,
+            aten.logaddexp2.default,
+            aten.logical_and.default,
+            aten.logical_or.default,
+            aten.logical_xor.default,
+            aten.native_dropout_backward.default,
+            aten.special_xlog1py.default,
+            aten.special_xlog1py.other_scalar,
+            aten.special_xlog1py.self_scalar,
+            aten.xlogy.Scalar_Other,
+            aten.xlogy.Scalar_Self,
+            aten.xlogy.Tensor,
+        ),
+        _elementwise,
+    ),
+    aten._batch_norm_with_update.default: _batch_norm,
+    aten._native_batch_norm_legit.default: _batch_norm,
+    aten._native_batch_norm_legit.no_stats: _batch_norm,
+    aten.native_batch_norm.default: _batch_norm,
+    aten.index.Tensor: _indexed,
+    aten.ldexp.Tensor: _ldexp,
+}
