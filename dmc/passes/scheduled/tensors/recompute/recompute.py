@@ -38,14 +38,13 @@ class Recompute(Pass):
        product, a movement or the caller reads them, are computed once.
 
     Operations and operands are the same. On CUDA only: a CPU computes more slowly than it reads from its caches.
-    target: what the step is compiled for; by default the module's. sums: as said; not by default, since no
-    kernel that it needs is tuned yet. reasons: print on stderr what the backward pass could make again, with bytes, and
-    the decision.
+    target: what the step is compiled for; by default the module's. sums: as said. reasons: print on stderr what the
+    backward pass could make again, with bytes, and the decision.
     """
 
     name = "dm-recompute"
     target: str = ""
-    sums: bool = False
+    sums: bool = True
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
