@@ -47,8 +47,9 @@ class Recipe:
     def data_parallel(self, axis: str, zero: int = 0) -> Self:
         """Splits dimension 0 of every input over `axis`, and with ZeRO (Rajbhandari et al. 2020, section 5) state too.
 
-        zero=1 splits the optimizer state, 2 the reduced gradients as well, 3 the parameters as well, which are then
-        gathered where they are used. With `accumulate`, each micro-batch is split. Several axes may be data parallel.
+        zero=1 splits the optimizer state; 2 also the reduced gradients and, between steps, the parameters, which a step
+        gathers once and keeps for the backward pass; 3 does the same (gathered weights are not gathered again yet).
+        With `accumulate`, each micro-batch is split. Several axes may be data parallel.
         """
         if zero not in STAGES:
             raise PlanError("data_parallel", f"zero={zero!r} is not a stage of ZeRO", hint="use 0 (none), 1, 2 or 3")

@@ -303,3 +303,57 @@ func.func @step(%x: tensor<4x4xf32> {dm.name = "x"}) -> (tensor<4x4xf32> {dm.nam
   } -> tensor<4x4xf32>
   return %y : tensor<4x4xf32>
 }
+
+// -----
+
+// A kernel whose result others read waits for no movement that they need not wait for, unless that gathers a small weight.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[G:.+]] = "dm.all_gather"(%arg1)
+// CHECK: %[[A:.+]]:3 = "dm.kernel"(%arg0, %[[G]]) {body = @elementwise_0
+// CHECK: "dm.kernel"(%[[A]]#0) {body = @matmul_0
+// CHECK: %[[R:.+]] = "dm.all_reduce"(%arg2)
+// CHECK: "dm.kernel"(%[[A]]#2) {body = @matmul_0
+// CHECK: "dm.kernel"(%[[A]]#2, %[[R]]) {body = @elementwise_1
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<32xf32> {dm.name = "w"}, %v: tensor<64xf32> {dm.name = "v"})
+    -> (tensor<64x64xf32> {dm.name = "p"}, tensor<64x64xf32> {dm.name = "c"}, tensor<64x64xf32> {dm.name = "q"},
+        tensor<64x64xf32> {dm.name = "d"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64x64xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g = "dm.all_gather"(%w) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<32xf32>) -> tensor<64xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x64xf32>) outs(%empty : tensor<64x64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %p = linalg.matmul ins(%a, %a : tensor<64x64xf32>, tensor<64x64xf32>) outs(%zeros : tensor<64x64xf32>)
+      -> tensor<64x64xf32>
+  %c = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %g : tensor<64x64xf32>, tensor<64xf32>) outs(%empty : tensor<64x64xf32>) {
+    ^bb0(%in: f32, %scale: f32, %out: f32):
+      %s = arith.mulf %in, %scale : f32
+      linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %r = "dm.all_reduce"(%v) {group = #dm.group<@mesh, ["dp"]>, accumulate = f32, reduction = #dm.reduction<"sum">}
+      : (tensor<64xf32>) -> tensor<64xf32>
+  %b = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x64xf32>) outs(%empty : tensor<64x64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.mulf %in, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %q = linalg.matmul ins(%b, %b : tensor<64x64xf32>, tensor<64x64xf32>) outs(%zeros : tensor<64x64xf32>)
+      -> tensor<64x64xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%b, %r : tensor<64x64xf32>, tensor<64xf32>) outs(%empty : tensor<64x64xf32>) {
+    ^bb0(%in: f32, %scale: f32, %out: f32):
+      %s = arith.mulf %in, %scale : f32
+      linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  return %p, %c, %q, %d : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
+}

@@ -89,3 +89,23 @@ func.func @step(%a: !t, %w: !t) -> (!t, !t, !t, !t, !t, !t, !t, !t, !t) {
   %dy = linalg.matmul ins(%y0, %y1 : !t, !t) outs(%fill : !t) -> !t loc("h.0#mm, backward")
   return %dy, %ds, %ds1, %ds2, %r0, %r1, %r2, %r3, %r4 : !t, !t, !t, !t, !t, !t, !t, !t, !t
 }
+
+// -----
+
+// A constant that both passes share, with the backward pass's name, makes nothing part of that pass.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[X:.*]] = linalg.matmul
+// CHECK: %[[KEPT:.*]] = "iree_tensor_ext.compute_barrier_start"(%[[X]])
+// CHECK: linalg.generic {{.*}} ins(%[[KEPT]] :
+!t = tensor<256x256xf32>
+func.func @step(%a: !t, %w: !t) -> (!t, !t) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : !t loc("h.0.act#exp, backward")
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : !t) -> !t loc("h.0#fill, backward")
+  %x = linalg.matmul ins(%a, %w : !t, !t) outs(%fill : !t) -> !t loc("h.0#mm")
+  %y = math.exp %x : !t loc("h.0.act#exp")
+  %z = linalg.matmul ins(%y, %w : !t, !t) outs(%fill : !t) -> !t loc("h.1#mm")
+  %dx = linalg.matmul ins(%y, %z : !t, !t) outs(%fill : !t) -> !t loc("h.0.act#mm, backward")
+  %dy = arith.mulf %x, %y : !t loc("h.0.act#mul, backward")
+  return %dx, %dy : !t, !t
+}

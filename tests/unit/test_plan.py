@@ -139,7 +139,7 @@ def test_replicate_undoes_the_rules_before_it() -> None:
     [
         (0, "[-, tp]", "[-, tp]", "[-, tp]"),
         (1, "[-, tp]", "[-, tp]", "[dp, tp]"),
-        (2, "[-, tp]", "[dp, tp]", "[dp, tp]"),
+        (2, "[dp, tp]", "[dp, tp]", "[dp, tp]"),
         (3, "[dp, tp]", "[dp, tp]", "[dp, tp]"),
     ],
 )

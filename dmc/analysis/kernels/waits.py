@@ -5,30 +5,45 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from dmc import dialect as dm
+from dmc._mlir import ir
 from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.graph import Graph
 from dmc.dialect.collectives import COLLECTIVES
+from dmc.dialect.plan import type_bytes
 
 _MOVEMENTS = frozenset(each.OPERATION_NAME for each in COLLECTIVES)
+# Bytes up to which a kernel may read gathered weights, such as those of norms, although others need not.
+_SMALL = 1 << 16
 
 
 class Waits:
     """By cluster, the movements between ranks that it waits for, directly or through others: bits of an integer.
 
-    names: of the clusters' operations. kernels: those that are formed. composites: kernels that already are. What is
-    behind merged clusters may wait for more than is known here.
+    names: of the clusters' operations. kernels: those that are formed. early: movements that arrive before anything
+    waits for them. composites: kernels that already are. What is behind merged clusters may wait for more than is known
+    here.
     """
 
-    def __init__(self, clusters: Clusters, names: Sequence[str], kernels: Collection[int]) -> None:
+    def __init__(
+        self, clusters: Clusters, names: Sequence[str], kernels: Collection[int], early: Collection[int] = ()
+    ) -> None:
         self._clusters = clusters
         self._movements = frozenset(node for node, name in enumerate(names) if name in _MOVEMENTS)
         self.composites = frozenset(node for node, name in enumerate(names) if name == dm.KernelOp.OPERATION_NAME)
         self._views = frozenset(range(len(names))) - self._movements - self.composites - frozenset(kernels)
-        bit = {node: 1 << i for i, node in enumerate(sorted(self._movements))}
+        bit = {node: 1 << i for i, node in enumerate(sorted(self._movements.difference(early)))}
         self._of: dict[int, int] = {}
         for node in sorted(range(len(names)), key=clusters.order.__getitem__):
             self._of[node] = 0
             for each in clusters.before[node]:
                 self._of[node] |= self._of[each] | bit.get(each, 0)
+
+    @staticmethod
+    def of(clusters: Clusters, graph: Graph, nodes: Sequence[int], kernels: Collection[int]) -> Waits:
+        """nodes: the numbers of the operations in `graph`."""
+        ops = [graph.ops[number] for number in nodes]
+        early = [node for node, op in enumerate(ops) if _is_early(op, graph)]
+        return Waits(clusters, [op.name for op in ops], kernels, early)
 
     def merge(self, kept: int, gone: int) -> None:
         """Notes that two clusters are one."""
@@ -59,3 +74,10 @@ class Waits:
         if not after & self._movements:
             return "read", ends[node]
         return "ready", self._of[node], frozenset(before - self._movements - self._views)
+
+
+def _is_early(op: ir.Operation, graph: Graph) -> bool:
+    """Whether an operation gathers a small tensor that the step is given: it may start, and arrives, first."""
+    if op.name != dm.AllGatherOp.OPERATION_NAME or type_bytes(op.results[0].type) > _SMALL:
+        return False
+    return graph.kind_of(graph.base(op.operands[0])) is None

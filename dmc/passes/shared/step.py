@@ -48,8 +48,10 @@ class Step:
             read = list(outer_reads(op))
             found = [depths[value] for value in read if value in depths]
             depths.update(dict.fromkeys(op.results, max(found) + _is_deep(op)) if found else {})
-            constants.update(op.results if all(value in constants for value in read) else ())
-            is_behind = any(value in backward for value in read) or _is_backward(op)
+            is_constant = all(value in constants for value in read)
+            constants.update(op.results if is_constant else ())
+            # Both passes may share a constant, which has one of their names.
+            is_behind = any(value in backward for value in read) or (not is_constant and _is_backward(op))
             backward.update(op.results if is_behind else ())
             for base in dict.fromkeys(map(base_of, read)):
                 (readers if is_behind else users).setdefault(base, []).append(op)

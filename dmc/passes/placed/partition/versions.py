@@ -22,7 +22,8 @@ class Versions:
     """Every value in its available placements; others are created by `dm.reshard`, once each.
 
     A reshard directly follows its operand, so that it dominates every later reader and is never repeated, not even in a
-    loop; it gets the value's `labels`. A splat is created again in every shape needed, next to the original.
+    loop; it gets the value's `labels`. Those of arguments follow each other as they are first read. A splat is created
+    again in every shape needed, next to the original.
     """
 
     mesh: Mesh
@@ -31,6 +32,8 @@ class Versions:
     shapes: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
     placed: dict[ir.Value, dict[Placement, ir.Value]] = field(default_factory=dict)
     splats: Splats = field(default_factory=Splats)
+    # The last reshard of an argument, by block.
+    _last: dict[ir.Block, ir.Value] = field(default_factory=dict[ir.Block, ir.Value])
 
     def define(self, value: ir.Value, placement: Placement) -> None:
         """Turns `value`, still of the global type, into each rank's part of it."""
@@ -72,5 +75,8 @@ class Versions:
     def _reshard(self, value: ir.Value, source: Placement, target: Placement, shape: Sequence[int]) -> ir.Value:
         type_ = ir.RankedTensorType.get(target.local_shape(self.mesh, shape), value.type.element_type)
         ends = {"source": sharding_of(source, self.symbol), "target": sharding_of(target, self.symbol)}
-        with behind(value):
-            return dm.reshard(value, result=type_, **ends).result
+        with behind(self._last.get(value.owner, value)):
+            made = dm.reshard(value, result=type_, **ends).result
+        if isinstance(value.owner, ir.Block):
+            self._last[value.owner] = made
+        return made
