@@ -109,14 +109,14 @@ def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path, 
     path, begin = _path(directory, plan, ranks, batch, dropout), time.perf_counter()
     if path.exists():
         return
-    mesh, way = dmc.Mesh(dp=ranks), getattr(dmc.plans, "data_parallel" if plan == "dp" else plan)
+    mesh, way = dmc.Mesh(dp=ranks), "data_parallel" if plan == "dp" else plan
     artifact = compile_artifact(
         empty(MODELS[MODEL].build(dropout)),
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=batch_of(0, ranks * batch),
         precision="bf16-mixed",
         mesh=mesh if ranks > 1 else None,
-        plan=dmc.plan(mesh).use(way("dp")) if ranks > 1 else None,
+        plan=dmc.plan(mesh).use(getattr(dmc.plans, way)("dp")) if ranks > 1 else None,
         target="cuda",
         machine=machine_for(on, ranks),
         verify=False,
