@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -200,6 +200,7 @@ def _of_system(
 
 
 def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, apart: bool) -> Result:
+    from bench.local_copies import without_others
     from dmc.lowering.one_lane import in_one_lane
     from dmc.program import Await, Collective, Job, Record
     from dmc.runtime import Artifact, Step
@@ -232,34 +233,11 @@ def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: in
         other.close()
         return measured.step_ms
 
-    result = replace(result, exposed_ms=result.step_ms - alone(_without_others(artifact.job)))
+    result = replace(result, exposed_ms=result.step_ms - alone(without_others(artifact.job)))
     if not apart:
         return result
     movements_ms = alone(artifact.job.only(Collective, Record, Await))
     return replace(result, movements_ms=movements_ms, serial_ms=alone(in_one_lane(artifact.job)))
-
-
-def _without_others(job: Any) -> Any:
-    """The job in which each rank copies its own part instead of moving what others hold: other numbers take less power.
-
-    Movements of integers stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
-    """
-    from msgspec.structs import replace as changed
-
-    programs = (changed(each, commands=tuple(_own(each.commands)), buffers=()) for each in job.programs)
-    return changed(job, programs=tuple(programs))
-
-
-def _own(commands: Sequence[Any]) -> Iterator[Any]:
-    from dmc.program import Collective, Move, Range
-
-    for each in commands:
-        if not isinstance(each, Collective) or each.dtype.startswith("i"):
-            yield each
-        elif each.source is not None and each.target is not None and each.source != each.target:
-            length = min(each.source.length, each.target.length)
-            source, target = (Range(side.space, side.offset, length) for side in (each.source, each.target))
-            yield Move(each.lane, source, target, each.label)
 
 
 def _peer(

@@ -9,8 +9,8 @@ from dmc.plans.layout import AxisUse, Layout
 from dmc.plans.rules import DataParallel
 
 # The first stage of ZeRO that splits each (Rajbhandari et al. 2020). From stage 2 on a parameter is in pieces between
-# steps: the optimizer writes a piece only. The forward pass gathers it in the type in which it computes, beside kernels.
-# Updated pieces in f32, gathered at the end of a step, would be twice as many bytes with nothing beside them.
+# steps: the optimizer writes a piece only. The forward pass gathers it in the type in which it computes, while kernels
+# run. Updated pieces in f32, gathered at the end of a step, would be twice as many bytes with nothing beside them.
 OPTIMIZER, GRADIENT, PARAMETER = 1, 2, 2
 
 

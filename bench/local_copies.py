@@ -1,0 +1,32 @@
+"""A plan whose ranks give each other nothing: what remains of its step is what movements do not cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from dmc.program import Collective, Job, Move, Range
+
+
+def without_others(job: Job) -> Job:
+    """The job in which each rank copies its own part instead of moving what others hold: zeros take less power.
+
+    Movements of integers stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
+    """
+    programs = (replace(each, commands=tuple(_own(each.commands)), buffers=()) for each in job.programs)
+    return replace(job, programs=tuple(programs))
+
+
+def _own(commands: Sequence[Any]) -> Iterator[Any]:
+    for each in commands:
+        if not isinstance(each, Collective) or each.dtype.startswith("i"):
+            yield each
+        elif each.source is not None and each.target is not None and each.source != each.target:
+            source, target = each.source, each.target
+            length = min(source.length, target.length)
+            # A gathered tensor is full of the rank's own piece.
+            for offset in range(target.offset, target.offset + target.length, length):
+                own, there = Range(source.space, source.offset, length), Range(target.space, offset, length)
+                yield Move(each.lane, own, there, each.label)
