@@ -97,7 +97,7 @@ def test_ranks_with_merged_products_train_as_one() -> None:
     alone = train(compiled(copy.deepcopy(model), verify=False), batches)
     mesh = dmc.Mesh(dp=2)
     # Gradients, rows of those of all weights, are moved apart.
-    step = compiled(model, mesh=mesh, plan=dmc.plan(mesh).use(dmc.plans.zero1("dp")), verify=False)
+    step = compiled(model, mesh=mesh, plan=dmc.plan(mesh).use(dmc.plans.zero2("dp")), verify=False)
     within = next(each for each in problems(step).values() if each.problem.kind == "attention")
     assert [each.offset for each in within.operands[:3]] == [0, 2 * WIDTH, 4 * WIDTH]
     assert_losses_close(train(step, batches), alone, TOLERANCE["bf16-mixed"])

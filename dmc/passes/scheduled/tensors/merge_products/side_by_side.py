@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from dmc import dialect as dm
 from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.passes.shared.slices import concatenated, joint_type, slice_from
@@ -14,6 +15,8 @@ from dmc.walk import walk
 Values = tuple[ir.Value, ...]
 
 EMPTY, FILL = "tensor.empty", "linalg.fill"
+# Bits of an element up to which gathered matrices are copied.
+_NARROW = 16
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,9 @@ def alike(values: Values, dim: int) -> Mapping[int, int] | None:
 
 
 def is_given(family: Family, concatenated: Values = ()) -> bool:
-    """Whether values side by side cost no copy of matrices: they are vectors, or cast from the step's arguments anyway.
+    """Whether values side by side cost little: they are vectors, cast from the step's arguments anyway, or gathered.
 
-    concatenated: values that stand side by side in any case.
+    Gathered weights are copied, in narrow types. concatenated: values that stand side by side in any case.
     """
     return all(
         _fit(leaf.values, leaf.dim) and (leaf.values == concatenated or _is_given(leaf)) for leaf in family.leaves
@@ -129,9 +132,14 @@ def is_given(family: Family, concatenated: Values = ()) -> bool:
 
 
 def _is_given(leaf: Leaf) -> bool:
-    if not all(isinstance(value.owner, ir.Block) for value in leaf.values):
-        return False
-    return len(leaf.values[0].type.shape) == 1 or (leaf.reader is not None and is_cast(leaf.reader, NARROW))
+    type_, is_narrowed = leaf.values[0].type, leaf.reader is not None and is_cast(leaf.reader, NARROW)
+    if len(type_.shape) == 1 or is_narrowed:
+        return all(isinstance(value.owner, ir.Block) or _is_gathered(value) for value in leaf.values)
+    return type_.element_type.width <= _NARROW and all(map(_is_gathered, leaf.values))
+
+
+def _is_gathered(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == dm.AllGatherOp.OPERATION_NAME
 
 
 def is_read_inside(family: Family, roots: Values, ops: set[ir.Operation]) -> bool:
