@@ -11,7 +11,9 @@ from dmc.program import Collective, Job, Move, Range
 
 
 def without_others(job: Job) -> Job:
-    """The job in which each rank copies its own part instead of moving what others hold: zeros take less power.
+    """The job in which each rank copies its own part instead of moving what others hold.
+
+    Without copies tensors would be zeros, with which kernels take less power, and so less time.
 
     Movements of integers stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
@@ -27,6 +29,9 @@ def _own(commands: Sequence[Any]) -> Iterator[Any]:
             source, target = each.source, each.target
             length = min(source.length, target.length)
             # A gathered tensor is full of the rank's own piece.
-            for offset in range(target.offset, target.offset + target.length, length):
-                own, there = Range(source.space, source.offset, length), Range(target.space, offset, length)
-                yield Move(each.lane, own, there, each.label)
+            end = target.offset + target.length
+            for offset in range(target.offset, end, length):
+                size = min(length, end - offset)
+                own, there = Range(source.space, source.offset, size), Range(target.space, offset, size)
+                if own != there:
+                    yield Move(each.lane, own, there, each.label)

@@ -84,7 +84,7 @@ def compile(
     memory_cap: bytes of device memory that a rank may use. Where it does not suffice, activations wait in host memory,
     or are computed again in the backward pass, with the same bits; a step that needs more even so is refused. On CUDA,
     large logits are computed in chunks under any cap, whose sums are rounded otherwise. Without a cap, the schedule
-    spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of ZeRO-3).
+    spends no extra memory on overlap; with one that leaves room, movements may start earlier (the gathers of ZeRO).
     tuning: a table written by `dmc tune`, from which code for a GPU is chosen, before those that come with dmc.
     seed: the seed of dropout and of all random numbers that the model draws. The same seed gives the same bits.
     evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same

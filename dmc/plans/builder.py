@@ -47,8 +47,8 @@ class Recipe:
     def data_parallel(self, axis: str, zero: int = 0) -> Self:
         """Splits dimension 0 of every input over `axis`, and with ZeRO (Rajbhandari et al. 2020, section 5) state too.
 
-        zero=1 splits the optimizer state; 2 also the reduced gradients and, between steps, the parameters, which a step
-        gathers once and keeps for the backward pass; 3 does the same (gathered weights are not gathered again yet).
+        zero=1 splits the optimizer state; 2 also the reduced gradients and, between steps, trained parameters, which a
+        step gathers once and keeps for the backward pass; 3 also those that are not trained.
         With `accumulate`, each micro-batch is split. Several axes may be data parallel.
         """
         if zero not in STAGES:
@@ -66,7 +66,7 @@ class Recipe:
         return self._with(Shard(pattern, dim, axis, blocks, optional, recipe=self.name))
 
     def replicate(self, pattern: str) -> Self:
-        """Replicates the matching parameters and buffers: undoes earlier rules, and stage 3 of ZeRO."""
+        """Replicates the matching parameters and buffers: undoes earlier rules, and what ZeRO does to them."""
         return self._with(Replicate(pattern, recipe=self.name))
 
     def shard_input(self, pattern: str, *, dim: int, axis: str) -> Self:

@@ -18,16 +18,17 @@ def zero1(axis: str = "dp") -> Recipe:
 def zero2(axis: str = "dp") -> Recipe:
     """Data parallel with optimizer state, reduced gradients and, between steps, parameters split (ZeRO stage 2).
 
-    A step gathers each parameter once, in the type in which it computes, and keeps it for the backward pass, as FSDP
-    does under SHARD_GRAD_OP.
+    A step gathers each parameter once, large ones in the type in which it computes, and keeps it for the backward pass,
+    as FSDP does under SHARD_GRAD_OP. Parameters that are not trained stay whole.
     """
     return recipe("zero2").data_parallel(axis, zero=2)
 
 
 def zero3(axis: str = "dp") -> Recipe:
-    """Data parallel with optimizer state, gradients and parameters split (ZeRO stage 3, fully sharded).
+    """Data parallel with optimizer state, gradients and all parameters split (ZeRO stage 3, fully sharded).
 
-    Placed like `zero2` today: weights are not gathered again for the backward pass.
+    Like `zero2`, and parameters that are not trained are split as well. Weights are not gathered again for the backward
+    pass.
     """
     return recipe("zero3").data_parallel(axis, zero=3)
 

@@ -14,7 +14,7 @@ from dmc.plans.patterns import find
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import DataParallel, ExpertParallel, Megatron, Replicate, ReplicateInput, Rule, Shard, ShardInput
 from dmc.plans.tensors import InputPlan, TensorPlan
-from dmc.plans.zero import GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
+from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 
 _STATE = "parameter or buffer"
@@ -90,7 +90,7 @@ def _trained(plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParal
     def split(stage: int) -> Layout:
         return split_from_stage(used, spec.shape, plan.mesh, data, stage)
 
-    stored = used if kept else split(PARAMETER)
+    stored = used if kept else split(FROZEN if spec.role == "frozen" else PARAMETER)
     if spec.role == "frozen":
         return TensorPlan(spec, stored, used, kept=kept)
     own = {use.axis for use in used.splits}

@@ -61,7 +61,7 @@ class ExpertParallel(Rule):
 
 @dataclass(frozen=True)
 class Replicate(Rule):
-    """Every matching parameter and buffer is replicated: undoes earlier rules and ZeRO stage 3."""
+    """Every matching parameter and buffer is replicated: undoes earlier rules and ZeRO."""
 
     verb = "replicate"
     pattern: str

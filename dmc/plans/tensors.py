@@ -16,10 +16,10 @@ Side = Literal["input", "output"]
 class TensorPlan:
     """How a parameter or buffer is placed on the mesh. Where two neighbours in this list differ, data moves:
 
-    stored: between steps. used: in forward and backward (stage 3 of ZeRO gathers). gradient: as backward leaves it, a
-    partial sum over the data axes. reduced: after the reduction. optimizer: the optimizer's state, and the update; then
-    `stored` again (stages 1 and 2 gather). The last three are None for untrained tensors. kept: the `replicate` rule
-    that keeps the tensor whole, or "".
+    stored: between steps. used: in forward and backward (stages 2 and 3 of ZeRO gather). gradient: as backward leaves
+    it, a partial sum over the data axes. reduced: after the reduction. optimizer: its state, and the update; then
+    `stored` again (stage 1 gathers). The last three are None for untrained tensors. kept: the `replicate` rule that
+    keeps the tensor whole, or "".
     """
 
     spec: StateSpec

@@ -10,8 +10,9 @@ from dmc.plans.rules import DataParallel
 
 # The first stage of ZeRO that splits each (Rajbhandari et al. 2020). From stage 2 on a parameter is in pieces between
 # steps: the optimizer writes a piece only. The forward pass gathers it in the type in which it computes, while kernels
-# run. Updated pieces in f32, gathered at the end of a step, would be twice as many bytes with nothing beside them.
-OPTIMIZER, GRADIENT, PARAMETER = 1, 2, 2
+# run. Updated pieces in f32, gathered at the end of a step, would have nothing beside them, and in mixed precision be
+# twice as many bytes. What is not trained would only be gathered more often.
+OPTIMIZER, GRADIENT, PARAMETER, FROZEN = 1, 2, 2, 3
 
 
 def split_from_stage(

@@ -53,7 +53,7 @@ class Bound:
       "Collective communication: theory, practice, and experience", section 3; Patarasuk and Yuan 2009, "Bandwidth
       optimal all-reduce algorithms", section 3). The gradient is assumed dense, and summed rather than recomputed.
     * (n-1)T bring the result to the n-1 ranks that did not compute it: as the second half of an all-reduce
-      (replicated), or as the gather of new parameters (ZeRO of stages 1 and 2) or of stored ones before use (stage 3).
+      (replicated), or as the gather of new parameters (ZeRO of stage 1) or of stored ones before use (stages 2 and 3).
 
     These are the 2Ψ of Rajbhandari et al. 2020 ("ZeRO", section 7). Their 3Ψ of stage 3 gathers once for forward and
     again for backward, which saves memory but is not needed: such a step has a ratio of 1.5 here.

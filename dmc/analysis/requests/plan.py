@@ -20,7 +20,7 @@ def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, devi
     """Declares `dm.mesh @mesh` and states the placements of state and inputs between steps, and of their uses in the
     step.
 
-    `@step(%w {dm.name = "w"})` under ZeRO of stage 3 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -], dm.used =
+    `@step(%w {dm.name = "w"})` under ZeRO of stage 2 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -], dm.used =
     [-, -]})`. What the plan does not place (learning rates, the guard) gets no attribute: it is replicated. `device` is
     the kind of device of a rank ("cpu", "cuda").
     """

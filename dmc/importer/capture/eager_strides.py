@@ -28,7 +28,7 @@ def eager_strides() -> Generator[None]:
 
     def corrected(mode: FakeTensorMode, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
         result = dispatch(mode, func, types, args, kwargs)
-        rule = _RULES.get(func)
+        rule = RULES.get(func)
         if rule is None:
             return result
         first, *rest = result if isinstance(result, tuple) else (result,)
@@ -49,7 +49,7 @@ def _dense(result: Tensor, *_: Any) -> tuple[int, ...]:
 
 
 def _elementwise(_: Tensor, *operands: Any) -> tuple[int, ...]:
-    """By PyTorch's iterator over operands, as of a sum, whose rule is right."""
+    """By PyTorch's iterator over operands, as of a sum, whose rule is right but for operands of stride zero."""
     tensors = [each for each in pytree.tree_leaves(operands) if isinstance(each, Tensor)]
     return torch.add(*tensors).stride() if len(tensors) == 2 else torch.add(tensors[0], 1).stride()
 
@@ -59,8 +59,17 @@ def _ldexp(result: Tensor, x: Tensor, exponent: Tensor) -> tuple[int, ...]:
     return _elementwise(result, x, exponent.contiguous())
 
 
-def _batch_norm(_: Tensor, x: Tensor, *_rest: Any) -> tuple[int, ...]:
-    return torch.empty_like(x, memory_format=suggest_memory_format(x)).stride()
+def _like_first(result: Tensor, x: Tensor, *_: Any) -> tuple[int, ...] | None:
+    return torch.empty_like(x).stride() if x.shape == result.shape else None
+
+
+def _in_format(result: Tensor, x: Tensor, *_: Any) -> tuple[int, ...]:
+    """Dense, with channels last where the first operand has them last."""
+    return torch.empty(result.shape).to(memory_format=suggest_memory_format(x)).stride()
+
+
+def _angle(result: Tensor, x: Tensor) -> tuple[int, ...] | None:
+    return _dense(result) if x.is_complex() else None
 
 
 def _indexed(_: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, ...] | None:
@@ -77,25 +86,23 @@ def _indexed(_: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[in
     places = [*(x.stride(dim) for dim in before), *(0 for _ in every[0].shape), *(x.stride(dim) for dim in after)]
     operands = [x.as_strided(shape, places)]
     for index in every:
-        strides = [*(0 for _ in before), *index.stride(), *(0 for _ in after)]
-        operands.append(index.as_strided(shape, strides))
+        # Reshaped, not strided: what a dimension of size one has for a stride decides, too.
+        operands.append(index.reshape([1] * len(before) + list(index.shape) + [1] * len(after)).expand(shape))
     order = compute_elementwise_output_logical_to_physical_perm(*operands)[0]
     back = sorted(range(len(order)), key=order.__getitem__)
     return torch.empty([shape[dim] for dim in order]).permute(back).stride()
 
 
-_RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
+RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
     **dict.fromkeys(
         (
-            aten.float_power.Scalar,
             aten.grid_sampler_2d.default,
             aten.im2col.default,
-            aten.isin.Scalar_Tensor,
             aten.isin.Tensor_Scalar,
             aten.isin.Tensor_Tensor,
             aten.log_sigmoid_forward.default,
+            aten.nll_loss2d_forward.default,
             aten.normal.float_Tensor,
-            aten.normal.Tensor_float,
             aten.normal.Tensor_Tensor,
             aten.poisson.default,
             aten.pow.Scalar,
@@ -105,12 +112,8 @@ _RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
     ),
     **dict.fromkeys(
         (
-            aten.copysign.Scalar,
             aten.copysign.Tensor,
-            aten.div.Scalar_mode,
             aten.div.Tensor_mode,
-            aten.floor_divide.default,
-            aten.floor_divide.Scalar,
             aten.heaviside.default,
             aten.logaddexp.default,
             aten.logaddexp2.default,
@@ -119,18 +122,24 @@ _RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
             aten.logical_xor.default,
             aten.native_dropout_backward.default,
             aten.special_xlog1py.default,
-            aten.special_xlog1py.other_scalar,
-            aten.special_xlog1py.self_scalar,
-            aten.xlogy.Scalar_Other,
-            aten.xlogy.Scalar_Self,
             aten.xlogy.Tensor,
         ),
         _elementwise,
     ),
-    aten._batch_norm_with_update.default: _batch_norm,
-    aten._native_batch_norm_legit.default: _batch_norm,
-    aten._native_batch_norm_legit.no_stats: _batch_norm,
-    aten.native_batch_norm.default: _batch_norm,
+    **dict.fromkeys(
+        (
+            aten._batch_norm_with_update.default,
+            aten._native_batch_norm_legit.default,
+            aten._native_batch_norm_legit.no_stats,
+            aten.channel_shuffle.default,
+            aten.native_batch_norm.default,
+            aten.reflection_pad3d.default,
+            aten.replication_pad3d.default,
+        ),
+        _in_format,
+    ),
+    aten.angle.default: _angle,
+    aten.binary_cross_entropy.default: _like_first,
     aten.index.Tensor: _indexed,
     aten.ldexp.Tensor: _ldexp,
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.labels.values import value_labels
 from dmc.analysis.loops.rules import captured
 from dmc.analysis.loops.splats import is_splat
@@ -65,10 +66,16 @@ class _Body:
     iotas: dict[int, ir.Value] = field(default_factory=dict)
 
     def run(self, ends: Ends) -> None:
-        for argument, stored, used in zip(self.entry.arguments, ends.arguments, ends.used, strict=True):
-            if stored is not None:
-                self.versions.define(argument, stored)
-                self.versions.get(argument, used or stored)
+        placed = {
+            argument: (stored, used or stored)
+            for argument, stored, used in zip(self.entry.arguments, ends.arguments, ends.used, strict=True)
+            if stored is not None
+        }
+        for argument, (stored, _) in placed.items():
+            self.versions.define(argument, stored)
+        # What is gathered first should arrive first.
+        for argument in _as_read(self.entry, placed):
+            self.versions.get(argument, placed[argument][1])
         splats = self.block(self.entry, ends.results)
         for op in reversed(splats):
             if all(next(iter(result.uses), None) is None for result in op.results):
@@ -164,3 +171,12 @@ def _stated(given: Any, placement: Placement | None, symbol: str) -> ir.DictAttr
 
 def _names(attributes: Any) -> list[str]:
     return [each.name for each in attributes]
+
+
+def _as_read(block: ir.Block, arguments: Iterable[ir.Value]) -> list[ir.Value]:
+    """Arguments of a block in the order in which its operations first read them."""
+    first: dict[ir.Value, int] = {}
+    for op in block.operations:
+        for value in outer_reads(op.operation):
+            first.setdefault(value, len(first))
+    return sorted(arguments, key=lambda argument: first.get(argument, len(first)))

@@ -22,7 +22,7 @@ class Versions:
     """Every value in its available placements; others are created by `dm.reshard`, once each.
 
     A reshard directly follows its operand, so that it dominates every later reader and is never repeated, not even in a
-    loop; it gets the value's `labels`. Those of arguments follow each other as they are first read. A splat is created
+    loop; it gets the value's `labels`. Those of arguments follow each other as they are asked for. A splat is created
     again in every shape needed, next to the original.
     """
 

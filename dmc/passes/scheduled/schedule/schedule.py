@@ -45,7 +45,7 @@ class Schedule(Pass):
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. Over the cap,
     the orders that need the least memory are tried, too. Without a cap a list schedule takes no more memory than the
     given order, so that speed is not paid for in memory unasked; where movements wait for memory, like the gathers of
-    ZeRO-3, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
+    ZeRO, a larger cap lets them start earlier. reasons: print, for each movement, what is hidden of it and what
     stopped the rest, and the limit with its reason, on stderr. Near-linear in the number of operations.
     """
 

@@ -27,9 +27,10 @@ class MergeProducts(Pass):
     three become products with these side by side. Fewer and larger launches compute the same; a sum of three rounded
     products is rounded once.
 
-    Only where nothing is copied for it: the kernels of attention read and write columns of wider matrices, the weights
-    are cast in every step anyway, and their gradients are rows. Nothing else may read the columns, and the user's words
-    about what is kept (`dm.keeping`) must mean all of the products or none. On CUDA only, where composites stay whole.
+    Only where little is copied for it: the kernels of attention read and write columns of wider matrices, the weights
+    are cast in every step anyway, or gathered, then in narrow types, and their gradients are rows. Nothing else may read
+    the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On CUDA
+    only, where composites stay whole.
     target: what the step is compiled for; by default the module's.
     """
 
