@@ -357,3 +357,82 @@ func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %w: tensor<32xf32> {dm.na
   } -> tensor<64x64xf32>
   return %p, %c, %q, %d : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// -----
+
+// Near miss: a large weight.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[G:.+]] = "dm.all_gather"(%arg1)
+// CHECK: %[[A:.+]] = "dm.kernel"(%arg0) {body = @elementwise
+// CHECK: "dm.kernel"(%[[A]], %[[G]]) {body = @elementwise
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<4x32768xf32> {dm.name = "x"}, %w: tensor<16384xf32> {dm.name = "w"},
+                %m: tensor<32768x4xf32> {dm.name = "m"})
+    -> (tensor<4x4xf32> {dm.name = "p"}, tensor<4x32768xf32> {dm.name = "c"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x32768xf32>
+  %small = tensor.empty() : tensor<4x4xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%small : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %g = "dm.all_gather"(%w) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<16384xf32>) -> tensor<32768xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x32768xf32>) outs(%empty : tensor<4x32768xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<4x32768xf32>
+  %p = linalg.matmul ins(%a, %m : tensor<4x32768xf32>, tensor<32768x4xf32>) outs(%zeros : tensor<4x4xf32>)
+      -> tensor<4x4xf32>
+  %c = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %g : tensor<4x32768xf32>, tensor<32768xf32>) outs(%empty : tensor<4x32768xf32>) {
+    ^bb0(%in: f32, %scale: f32, %out: f32):
+      %s = arith.mulf %in, %scale : f32
+      linalg.yield %s : f32
+  } -> tensor<4x32768xf32>
+  return %p, %c : tensor<4x4xf32>, tensor<4x32768xf32>
+}
+
+// -----
+
+// Near miss: a small weight that is computed before it is gathered.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[G:.+]] = "dm.all_gather"
+// CHECK: %[[A:.+]] = "dm.kernel"(%arg0) {body = @elementwise
+// CHECK: "dm.kernel"(%[[A]], %[[G]]) {body = @elementwise
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<4x64xf32> {dm.name = "x"}, %w: tensor<32xf32> {dm.name = "w"},
+                %m: tensor<64x4xf32> {dm.name = "m"})
+    -> (tensor<4x4xf32> {dm.name = "p"}, tensor<4x64xf32> {dm.name = "c"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x64xf32>
+  %small = tensor.empty() : tensor<4x4xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%small : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %none = tensor.empty() : tensor<32xf32>
+  %v = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%w : tensor<32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  %g = "dm.all_gather"(%v) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<32xf32>) -> tensor<64xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x64xf32>) outs(%empty : tensor<4x64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<4x64xf32>
+  %p = linalg.matmul ins(%a, %m : tensor<4x64xf32>, tensor<64x4xf32>) outs(%zeros : tensor<4x4xf32>)
+      -> tensor<4x4xf32>
+  %c = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %g : tensor<4x64xf32>, tensor<64xf32>) outs(%empty : tensor<4x64xf32>) {
+    ^bb0(%in: f32, %scale: f32, %out: f32):
+      %s = arith.mulf %in, %scale : f32
+      linalg.yield %s : f32
+  } -> tensor<4x64xf32>
+  return %p, %c : tensor<4x4xf32>, tensor<4x64xf32>
+}

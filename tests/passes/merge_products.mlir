@@ -314,3 +314,120 @@ func.func @step(%x: tensor<8x16xbf16>, %q: tensor<16x16xbf16>, %k: tensor<16x16x
       : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
   return %y : tensor<8x16xbf16>
 }
+
+// -----
+
+// Gathered weights are copied, if they are narrow.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[Q:.*]] = "dm.all_gather"(%arg1)
+// CHECK: %[[K:.*]] = "dm.all_gather"(%arg2)
+// CHECK: %[[V:.*]] = "dm.all_gather"(%arg3)
+// CHECK: tensor.concat dim(0) %[[Q]], %[[K]], %[[V]] : {{.*}} -> tensor<48x16xbf16>
+// CHECK: linalg.matmul {{.*}} tensor<16x48xbf16>)
+// CHECK-NOT: linalg.matmul
+#row = affine_map<(i, j) -> (i, j)>
+#sum = affine_map<(i, j) -> (0, j)>
+#bias = affine_map<(i, j) -> (j)>
+#vector = affine_map<(i) -> (i)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cuda">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8x16xbf16>, %qp_: tensor<8x16xbf16>, %kp_: tensor<8x16xbf16>, %vp_: tensor<8x16xbf16>) -> tensor<8x16xbf16> {
+  %q = "dm.all_gather"(%qp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xbf16>) -> tensor<16x16xbf16>
+  %k = "dm.all_gather"(%kp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xbf16>) -> tensor<16x16xbf16>
+  %v = "dm.all_gather"(%vp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xbf16>) -> tensor<16x16xbf16>
+  %zero = arith.constant 0.0 : f32
+  %qt_e = tensor.empty() : tensor<16x16xbf16>
+  %qt = linalg.transpose ins(%q : tensor<16x16xbf16>) outs(%qt_e : tensor<16x16xbf16>) permutation = [1, 0]
+  %qp_e = tensor.empty() : tensor<8x16xf32>
+  %qp_z = linalg.fill ins(%zero : f32) outs(%qp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %qp = linalg.matmul ins(%x, %qt : tensor<8x16xbf16>, tensor<16x16xbf16>) outs(%qp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %qr_e = tensor.empty() : tensor<8x16xbf16>
+  %qr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%qp : tensor<8x16xf32>) outs(%qr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %kt_e = tensor.empty() : tensor<16x16xbf16>
+  %kt = linalg.transpose ins(%k : tensor<16x16xbf16>) outs(%kt_e : tensor<16x16xbf16>) permutation = [1, 0]
+  %kp_e = tensor.empty() : tensor<8x16xf32>
+  %kp_z = linalg.fill ins(%zero : f32) outs(%kp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %kp = linalg.matmul ins(%x, %kt : tensor<8x16xbf16>, tensor<16x16xbf16>) outs(%kp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %kr_e = tensor.empty() : tensor<8x16xbf16>
+  %kr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%kp : tensor<8x16xf32>) outs(%kr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %vt_e = tensor.empty() : tensor<16x16xbf16>
+  %vt = linalg.transpose ins(%v : tensor<16x16xbf16>) outs(%vt_e : tensor<16x16xbf16>) permutation = [1, 0]
+  %vp_e = tensor.empty() : tensor<8x16xf32>
+  %vp_z = linalg.fill ins(%zero : f32) outs(%vp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %vp = linalg.matmul ins(%x, %vt : tensor<8x16xbf16>, tensor<16x16xbf16>) outs(%vp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %vr_e = tensor.empty() : tensor<8x16xbf16>
+  %vr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%vp : tensor<8x16xf32>) outs(%vr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %y = "dm.composite"(%qr, %kr, %vr) {kind = "attention", decomposition = @attention, parameters = {}}
+      : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
+  return %y : tensor<8x16xbf16>
+}
+
+// -----
+
+// Wide ones are not.
+// CHECK-LABEL: func.func @step
+// CHECK-NOT: tensor.concat
+#row = affine_map<(i, j) -> (i, j)>
+#sum = affine_map<(i, j) -> (0, j)>
+#bias = affine_map<(i, j) -> (j)>
+#vector = affine_map<(i) -> (i)>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cuda">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8x16xf32>, %qp_: tensor<8x16xf32>, %kp_: tensor<8x16xf32>, %vp_: tensor<8x16xf32>) -> tensor<8x16xbf16> {
+  %q = "dm.all_gather"(%qp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xf32>) -> tensor<16x16xf32>
+  %k = "dm.all_gather"(%kp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xf32>) -> tensor<16x16xf32>
+  %v = "dm.all_gather"(%vp_) {group = #dm.group<@mesh, ["dp"]>, dim = 0 : i64} : (tensor<8x16xf32>) -> tensor<16x16xf32>
+  %zero = arith.constant 0.0 : f32
+  %qt_e = tensor.empty() : tensor<16x16xf32>
+  %qt = linalg.transpose ins(%q : tensor<16x16xf32>) outs(%qt_e : tensor<16x16xf32>) permutation = [1, 0]
+  %qp_e = tensor.empty() : tensor<8x16xf32>
+  %qp_z = linalg.fill ins(%zero : f32) outs(%qp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %qp = linalg.matmul ins(%x, %qt : tensor<8x16xf32>, tensor<16x16xf32>) outs(%qp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %qr_e = tensor.empty() : tensor<8x16xbf16>
+  %qr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%qp : tensor<8x16xf32>) outs(%qr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %kt_e = tensor.empty() : tensor<16x16xf32>
+  %kt = linalg.transpose ins(%k : tensor<16x16xf32>) outs(%kt_e : tensor<16x16xf32>) permutation = [1, 0]
+  %kp_e = tensor.empty() : tensor<8x16xf32>
+  %kp_z = linalg.fill ins(%zero : f32) outs(%kp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %kp = linalg.matmul ins(%x, %kt : tensor<8x16xf32>, tensor<16x16xf32>) outs(%kp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %kr_e = tensor.empty() : tensor<8x16xbf16>
+  %kr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%kp : tensor<8x16xf32>) outs(%kr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %vt_e = tensor.empty() : tensor<16x16xf32>
+  %vt = linalg.transpose ins(%v : tensor<16x16xf32>) outs(%vt_e : tensor<16x16xf32>) permutation = [1, 0]
+  %vp_e = tensor.empty() : tensor<8x16xf32>
+  %vp_z = linalg.fill ins(%zero : f32) outs(%vp_e : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %vp = linalg.matmul ins(%x, %vt : tensor<8x16xf32>, tensor<16x16xf32>) outs(%vp_z : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %vr_e = tensor.empty() : tensor<8x16xbf16>
+  %vr = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%vp : tensor<8x16xf32>) outs(%vr_e : tensor<8x16xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<8x16xbf16>
+  %y = "dm.composite"(%qr, %kr, %vr) {kind = "attention", decomposition = @attention, parameters = {}}
+      : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
+  return %y : tensor<8x16xbf16>
+}

@@ -218,3 +218,19 @@ func.func @step(%q: tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp
       : (tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<i64>, tensor<i64>) -> (tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>)
   return %out : tensor<6x4x3x5xf32>
 }
+
+// -----
+
+// What is gathered first is what is read first, in whatever order arguments are.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: "dm.reshard"(%arg2)
+// CHECK-NEXT: "dm.reshard"(%arg1)
+// CHECK-NEXT: "dm.reshard"(%arg0)
+// CHECK-NEXT: math.exp
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %y: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %z: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> tensor<8xf32> {
+  %a = math.exp %z : tensor<8xf32>
+  %b = arith.addf %a, %y : tensor<8xf32>
+  %c = arith.addf %b, %x : tensor<8xf32>
+  return %c : tensor<8xf32>
+}
