@@ -32,7 +32,8 @@ def eager_strides() -> Generator[None]:
         if rule is None:
             return result
         first, *rest = result if isinstance(result, tuple) else (result,)
-        if not isinstance(first, FakeTensor):
+        # Shapes that data decide are refused elsewhere.
+        if not isinstance(first, FakeTensor) or any(isinstance(size, torch.SymInt) for size in first.shape):
             return result
         with mode, torch.no_grad():
             strides = rule(first, *args)
