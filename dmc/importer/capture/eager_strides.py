@@ -85,10 +85,9 @@ def _indexed(_: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[in
     before, after = rest[:first], rest[first:]
     shape = [*(x.shape[dim] for dim in before), *every[0].shape, *(x.shape[dim] for dim in after)]
     places = [*(x.stride(dim) for dim in before), *(0 for _ in every[0].shape), *(x.stride(dim) for dim in after)]
-    operands = [x.as_strided(shape, places)]
-    for index in every:
-        # Reshaped, not strided: what a dimension of size one has for a stride decides, too.
-        operands.append(index.reshape([1] * len(before) + list(index.shape) + [1] * len(after)).expand(shape))
+    # Reshaped, not strided: what a dimension of size one has for a stride decides, too.
+    turned = (index.reshape([1] * len(before) + list(index.shape) + [1] * len(after)) for index in every)
+    operands = (x.as_strided(shape, places), *(index.expand(shape) for index in turned))
     order = compute_elementwise_output_logical_to_physical_perm(*operands)[0]
     back = sorted(range(len(order)), key=order.__getitem__)
     return torch.empty([shape[dim] for dim in order]).permute(back).stride()
