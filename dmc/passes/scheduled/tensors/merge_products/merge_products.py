@@ -29,8 +29,8 @@ class MergeProducts(Pass):
 
     Only where little is copied for it: the kernels of attention read and write columns of wider matrices, the weights
     are cast in every step anyway, or gathered, then in narrow types, and their gradients are rows. Nothing else may
-    read the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On CUDA
-    only, where composites stay whole.
+    read the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On
+    CUDA only, where composites stay whole.
     target: what the step is compiled for; by default the module's.
     """
 
