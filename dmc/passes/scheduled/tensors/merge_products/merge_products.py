@@ -31,6 +31,7 @@ class MergeProducts(Pass):
     are cast in every step anyway, or gathered, then in narrow types, and their gradients are rows. Nothing else may
     read the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On
     CUDA only, where composites stay whole.
+
     target: what the step is compiled for; by default the module's.
     """
 
