@@ -25,13 +25,15 @@ def _own(commands: Sequence[Any]) -> Iterator[Any]:
     for each in commands:
         if not isinstance(each, Collective) or each.dtype.startswith("i"):
             yield each
-        elif each.source is not None and each.target is not None and each.source != each.target:
-            source, target = each.source, each.target
-            length = min(source.length, target.length)
-            # A gathered tensor is full of the rank's own piece.
-            end = target.offset + target.length
-            for offset in range(target.offset, end, length):
-                size = min(length, end - offset)
-                own, there = Range(source.space, source.offset, size), Range(target.space, offset, size)
-                if own != there:
-                    yield Move(each.lane, own, there, each.label)
+        elif each.source is not None and each.target is not None:
+            yield from _copies(each, each.source, each.target)
+
+
+def _copies(movement: Collective, source: Range, target: Range) -> Iterator[Move]:
+    """A rank's own part in all of the target: a gathered tensor is full of it."""
+    end, length = target.offset + target.length, min(source.length, target.length)
+    for offset in range(target.offset, end, length):
+        size = min(length, end - offset)
+        own, there = Range(source.space, source.offset, size), Range(target.space, offset, size)
+        if own != there:
+            yield Move(movement.lane, own, there, movement.label)
