@@ -228,7 +228,7 @@ func.func @step(%q: tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp
 // CHECK-NEXT: "dm.reshard"(%arg0)
 // CHECK-NEXT: math.exp
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
-func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %y: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}, %z: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>}) -> tensor<8xf32> {
+func.func @step(%x: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>, dm.used = #dm.sharding<@mesh, [[]], {}>}, %y: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>, dm.used = #dm.sharding<@mesh, [[]], {}>}, %z: tensor<8xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"]], {}>, dm.used = #dm.sharding<@mesh, [[]], {}>}) -> tensor<8xf32> {
   %a = math.exp %z : tensor<8xf32>
   %b = arith.addf %a, %y : tensor<8xf32>
   %c = arith.addf %b, %x : tensor<8xf32>
