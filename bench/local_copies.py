@@ -13,9 +13,8 @@ from dmc.program import Collective, Job, Move, Range
 def without_others(job: Job) -> Job:
     """The job in which each rank copies its own part instead of moving what others hold.
 
-    Without copies tensors would be zeros, with which kernels take less power, and so less time.
-
-    Movements of integers stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
+    Without copies tensors would be zeros, with which kernels take less power, and so less time. Movements of integers
+    stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
     programs = (replace(each, commands=tuple(_own(each.commands)), buffers=()) for each in job.programs)
     return replace(job, programs=tuple(programs))

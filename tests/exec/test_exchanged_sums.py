@@ -48,7 +48,7 @@ def _large(way: Callable[[str], Any], target: str) -> dict[str, list[int]]:
 )
 def test_large_gradients(way: Callable[[str], Any], target: str, kinds: set[str]) -> None:
     found = _large(way, target)
-    # Updated weights are gathered in any case.
+    # Weights are gathered in any case.
     found.pop("all_gather", None)
     assert set(found) == kinds
     assert sum(map(sum, found.values())) >= 2 * LARGE

@@ -71,7 +71,7 @@ class _Merging:
         for group in self.groups.values():
             group.writes = {value for value in group.writes if value in self.held or self.readers.get(value)}
         self.clusters = Clusters(after)
-        self.waits = Waits.of(self.clusters, graph, self.nodes, self.groups)
+        self.waits = Waits(self.clusters, graph, self.nodes, self.groups)
 
     def _add(self, node: int, number: int, after: list[set[int]]) -> None:
         is_kernel, numbered = self.graph.kinds[number] is Kind.COMPUTE, self.values.number

@@ -19,31 +19,23 @@ _SMALL = 1 << 16
 class Waits:
     """By cluster, the movements between ranks that it waits for, directly or through others: bits of an integer.
 
-    names: of the clusters' operations. kernels: those that are formed. early: movements that arrive before anything
-    waits for them. composites: kernels that already are. What is behind merged clusters may wait for more than is known
-    here.
+    nodes: the numbers in `graph` of what the clusters began as. kernels: those that are formed. composites: kernels
+    that already are. What is behind merged clusters may wait for more than is known here.
     """
 
-    def __init__(
-        self, clusters: Clusters, names: Sequence[str], kernels: Collection[int], early: Collection[int] = ()
-    ) -> None:
+    def __init__(self, clusters: Clusters, graph: Graph, nodes: Sequence[int], kernels: Collection[int]) -> None:
+        ops = [graph.ops[number] for number in nodes]
         self._clusters = clusters
-        self._movements = frozenset(node for node, name in enumerate(names) if name in _MOVEMENTS)
-        self.composites = frozenset(node for node, name in enumerate(names) if name == dm.KernelOp.OPERATION_NAME)
-        self._views = frozenset(range(len(names))) - self._movements - self.composites - frozenset(kernels)
-        bit = {node: 1 << i for i, node in enumerate(sorted(self._movements.difference(early)))}
+        self._movements = frozenset(node for node, op in enumerate(ops) if op.name in _MOVEMENTS)
+        self.composites = frozenset(node for node, op in enumerate(ops) if op.name == dm.KernelOp.OPERATION_NAME)
+        self._views = frozenset(range(len(ops))) - self._movements - self.composites - frozenset(kernels)
+        late = [node for node in sorted(self._movements) if not _is_early(ops[node], graph)]
+        bit = {node: 1 << i for i, node in enumerate(late)}
         self._of: dict[int, int] = {}
-        for node in sorted(range(len(names)), key=clusters.order.__getitem__):
+        for node in sorted(range(len(ops)), key=clusters.order.__getitem__):
             self._of[node] = 0
             for each in clusters.before[node]:
                 self._of[node] |= self._of[each] | bit.get(each, 0)
-
-    @staticmethod
-    def of(clusters: Clusters, graph: Graph, nodes: Sequence[int], kernels: Collection[int]) -> Waits:
-        """nodes: the numbers of the operations in `graph`."""
-        ops = [graph.ops[number] for number in nodes]
-        early = [node for node, op in enumerate(ops) if _is_early(op, graph)]
-        return Waits(clusters, [op.name for op in ops], kernels, early)
 
     def merge(self, kept: int, gone: int) -> None:
         """Notes that two clusters are one."""

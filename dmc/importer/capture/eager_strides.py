@@ -23,7 +23,10 @@ aten = torch.ops.aten
 
 @contextmanager
 def eager_strides() -> Generator[None]:
-    """Lets fake tensors have eager's strides on a CPU."""
+    """Lets fake tensors have eager's strides on a CPU, for the operations in `RULES`; results are otherwise the same.
+
+    Elementwise operations order dimensions as `reorder_dimensions` in PyTorch's aten/src/ATen/TensorIterator.cpp does.
+    """
     dispatch = FakeTensorMode.dispatch
 
     def corrected(mode: FakeTensorMode, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
