@@ -160,6 +160,17 @@ def test_all_ranks_issue_as_many_movements() -> None:
     assert list(dict.fromkeys(each for each in issued if each in times)) == times
 
 
+def test_what_kernels_lose_beside_copies_is_measured_where_copy_engines_move() -> None:
+    base = machine("h200x2").link
+    assert base is not None
+    graphs = Graphs(Device(), gpu.LANES, gpu.code())  # pyright: ignore[reportArgumentType]
+    for known in (None, 3.0):
+        before = msgspec.structs.replace(base, copy_slowdown=known)
+        assert links.measured(before, graphs, 2, are_copied=False).copy_slowdown == known
+        copied = links.measured(before, graphs, 2, are_copied=True).copy_slowdown
+        assert copied == pytest.approx(COPIED_SLOWER, rel=0.02)
+
+
 def test_a_family_is_predicted_to_take_what_it_took() -> None:
     base = machine("h200")
     kernels = [

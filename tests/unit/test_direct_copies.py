@@ -137,3 +137,11 @@ def test_movements_of_two_channels_may_have_one_number() -> None:
     parts = parts_of(Job({"a": 2}, (), {}, programs))
     assert parts(commands[0]) == {0: commands[0], 1: commands[2]}
     assert parts(commands[3]) == {0: commands[1], 1: commands[3]}
+
+
+def test_movements_of_two_groups_of_a_channel_may_have_one_number() -> None:
+    commands = [replace(_command("permute", rank, 4), ranks=(rank // 2 * 2, rank // 2 * 2 + 1)) for rank in range(4)]
+    programs = tuple(Program(rank, {}, (), (), (command,)) for rank, command in enumerate(commands))
+    parts = parts_of(Job({"a": 4}, (), {}, programs))
+    assert parts(commands[1]) == {0: commands[0], 1: commands[1]}
+    assert parts(commands[2]) == {2: commands[2], 3: commands[3]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -116,4 +117,14 @@ def test_no_file_of_flags_is_left(trouble: str, tmp_path: Path, monkeypatch: pyt
     memories = [Memory(), Memory()]
     memories[1].trouble = trouble
     assert all(_both(memories)) == (not trouble)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_file_is_left_where_a_host_has_no_memory_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(shared_words, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert _both([Memory(), Memory()]) == [None, None]
     assert not list(tmp_path.iterdir())

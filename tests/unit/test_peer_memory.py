@@ -20,7 +20,7 @@ class Library:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
-        self.status, self.fails = 0, False
+        self.status, self.fails, self.is_mapped = 0, False, True
         asked = (
             "ipcGetMemHandle",
             "ipcOpenMemHandle",
@@ -48,7 +48,7 @@ class Library:
             cuStreamBatchMemOp=self._batch,
             CU_MEMHOSTREGISTER_DEVICEMAP=2,
             cuMemHostRegister=self._register,
-            cuMemHostGetDevicePointer=lambda pointer, flags: (self.status, 2 * pointer),
+            cuMemHostGetDevicePointer=lambda pointer, flags: (self.status if self.is_mapped else 1, 2 * pointer),
             cuMemHostUnregister=self._asked("unregister"),
         )
 
@@ -85,6 +85,13 @@ def test_host_memory_is_reached_by_an_address_of_the_device(library: Library) ->
     memory = _memory(library)
     assert memory.register(4096, 64) == 8192
     memory.unregister(4096)
+    assert library.calls == [("register", 4096, 64, 2), ("unregister", 4096)]
+
+
+def test_host_memory_without_an_address_does_not_stay_registered(library: Library) -> None:
+    library.is_mapped = False
+    with pytest.raises(DmcError, match="cannot reach memory that processes share"):
+        _memory(library).register(4096, 64)
     assert library.calls == [("register", 4096, 64, 2), ("unregister", 4096)]
 
 

@@ -160,16 +160,39 @@ class Released:
         self._told.append(self._name)
 
 
-def test_communicators_are_released_once_after_all_ranks_have_come() -> None:
-    told: list[str] = []
+def _opened(store: Store, told: list[str], name: str, patience_s: float) -> Peers:
+    """One rank of two that share a channel."""
     program = Program(0, {}, (), (), ())
     job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
+    maker: Any = Released(told, name)
+    peers = Peers(store.world, store, maker, job, RunSettings(patience_s=patience_s))
+    peers.open(job)
+    return peers
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_stays_until_all_have_closed_its_memory(late: int) -> None:
+    told: list[str] = []
+
+    def end(store: Store) -> None:
+        peers = _opened(store, [], "", 10)
+        if store.world.rank == late:
+            time.sleep(0.3)
+            told.append("late")
+        peers.leave()
+        told.append("left")
+        peers.close()
+
+    on_all(2, end)
+    assert told == ["late", "left", "left"]
+
+
+def test_communicators_are_released_once_after_all_ranks_have_come() -> None:
+    told: list[str] = []
 
     def train(store: Store) -> None:
         rank = store.world.rank
-        maker: Any = Released(told, f"rank {rank}")
-        peers = Peers(store.world, store, maker, job, RunSettings(patience_s=10))
-        peers.open(job)
+        peers = _opened(store, told, f"rank {rank}", 10)
         assert peers.everyone is peers.everyone
         if rank:
             time.sleep(0.3)
@@ -184,12 +207,7 @@ def test_communicators_are_released_once_after_all_ranks_have_come() -> None:
 
 def _alone(rank: int, told: list[str]) -> Peers:
     """Of two, the other of which never comes."""
-    store, maker = Store(World(rank, 2, rank, 2, "torchrun"), Board()), Released(told, "own")
-    program = Program(0, {}, (), (), ())
-    job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
-    peers = Peers(store.world, store, maker, job, RunSettings(patience_s=60))  # pyright: ignore[reportArgumentType]
-    peers.open(job)
-    return peers
+    return _opened(Store(World(rank, 2, rank, 2, "torchrun"), Board()), told, "own", 60)
 
 
 def test_a_rank_does_not_wait_for_those_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
