@@ -4,6 +4,9 @@
 load, and reports the median time of a step, the growth of resident memory while training, and the time until the first
 step is done (tracing, compiling, and the first step itself). Results go to `bench/results/cpu_step.json`,
 with `--vectors avx2` to `cpu_step_avx2.json`: then neither dmc nor PyTorch's libraries use AVX-512.
+
+    python -m bench.cpu_step --pack DIR --processor sapphirerapids    # where the compiler is
+    python -m bench.cpu_step --packed DIR                             # on that processor, with dmc.runtime and PyTorch
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cases import CASES
+from bench.packed import PACKED
 from bench.record import write_record
 from bench.worker import CORES
 
@@ -103,10 +107,26 @@ class Worker:
         return json.loads(line)
 
 
-def measure(model: str, rounds: int, steps: int, directory: Path, vectors: Vectors) -> list[Result]:
-    """Every system on one model: `rounds` turns of `steps` steps each, after one turn to warm up."""
-    compiler = Worker(model, "dmc-compiler", directory, vectors)
-    compile_s, compiler_mb = compiler.ready_s, compiler.finish()["training_mb"]
+def pack(models: Sequence[str], directory: Path, vectors: Vectors) -> None:
+    """Compiles every model into a small file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        Worker(model, "dmc-packer", directory, vectors).finish()
+
+
+def measure(
+    model: str, rounds: int, steps: int, directory: Path, vectors: Vectors, packed: Path | None
+) -> list[Result]:
+    """Every system on one model: `rounds` turns of `steps` steps each, after one turn to warm up. What is packed was
+    compiled elsewhere: compiling has no time and no memory then.
+    """
+    if packed:
+        file = replace(vectors, target=str((packed / model).with_suffix(PACKED)))
+        Worker(model, "dmc-unpacker", directory, file).finish()
+        compile_s, compiler_mb = 0.0, None
+    else:
+        compiler = Worker(model, "dmc-compiler", directory, vectors)
+        compile_s, compiler_mb = compiler.ready_s, compiler.finish()["training_mb"]
     workers = {system: Worker(model, system, directory, vectors) for system in SYSTEMS}
     for turn in range(rounds + 1):
         for worker in workers.values():
@@ -141,16 +161,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
     parser.add_argument("--vectors", choices=tuple(VECTORS), default="all", help="avx2: as if there were no AVX-512")
+    parser.add_argument("--pack", type=Path, metavar="DIR", help="compile into small files only")
+    parser.add_argument("--processor", help="compile for it, by LLVM's name")
+    parser.add_argument("--packed", type=Path, metavar="DIR", help="measure what was compiled into it")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     vectors = VECTORS[options.vectors]
+    if options.processor:
+        vectors = replace(vectors, target=f"cpu:{options.processor}")
+    if options.pack:
+        pack(options.models, options.pack, vectors)
+        return
     load = os.getloadavg()[0]
     if load > BUSY:
         Console(stderr=True).print(f"other programs are running (load {load:.1f}): the times will say little")
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory:
         for model in options.models:
-            results += measure(model, options.rounds, options.steps, Path(directory), vectors)
+            results += measure(model, options.rounds, options.steps, Path(directory), vectors, options.packed)
     Console(width=120).print(_table(results))
     record = {
         "machine": _machine(),

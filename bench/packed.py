@@ -1,9 +1,10 @@
-"""A compiled step as a small file, to be carried to another machine: its parameters are zero there."""
+"""A compiled step as a small file, to be carried to another machine: it leaves the parameters behind."""
 
 from __future__ import annotations
 
 import gzip
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +26,15 @@ def write_packed(artifact: Artifact, path: Path) -> None:
     path.write_bytes(gzip.compress(pickle.dumps((replace(artifact, state=(), ir={}), kept)), 6))
 
 
-def read_packed(path: Path) -> Artifact:
-    """The step with parameters of zero. The proof is checked; unpickling trusts the file."""
+def read_packed(path: Path, parameters: Mapping[str, np.ndarray] | None = None) -> Artifact:
+    """The step with these parameters; the others, and the optimizer's state, are zero. The proof is checked; unpickling
+    trusts the file.
+    """
     loaded: tuple[Artifact, dict[str, np.ndarray]] = pickle.loads(gzip.decompress(path.read_bytes()))
     artifact, kept = loaded
     artifact.certificate.check(artifact.job, artifact.modules, artifact.code)
     specs = artifact.signature.state
+    kept = {**(parameters or {}), **kept}
     state = (kept[s.name] if s.name in kept else np.zeros(s.shape, dtype_of(s.dtype).numpy) for s in specs)
     return replace(artifact, state=tuple(state))
 

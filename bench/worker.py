@@ -4,7 +4,8 @@
 each line with a number n on its standard input it makes n steps and answers with a JSON list of their seconds. At the
 end of input it prints `training_mb` and `loss`. The systems are eager, compile (torch.compile) and dmc; `dmc-compiler`
 compiles into DIRECTORY, for TARGET, what `dmc` then trains with `dmc.runtime` alone, so that the compiler's memory is
-counted apart.
+counted apart. `dmc-packer` compiles a small file instead, from which `dmc-unpacker`, given that file as TARGET, makes
+the same where there is no compiler.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.resident import peak, reset_peak
+
+if TYPE_CHECKING:
+    from dmc.runtime.artifact import Artifact
+    from tests.models.case import Case
 
 CORES = 2
 BATCHES = 4
@@ -24,6 +30,8 @@ MODULES = {
     "eager": ("torch", "bench.cases", "tests.eager"),
     "compile": ("torch", "bench.cases", "tests.eager", "torch._dynamo", "torch._inductor"),
     "dmc-compiler": ("torch", "bench.cases", "dmc.api"),
+    "dmc-packer": ("torch", "bench.cases", "dmc.api"),
+    "dmc-unpacker": ("torch", "bench.cases"),
     "dmc": ("numpy", "dmc.runtime.step"),
 }
 
@@ -81,18 +89,48 @@ def _torch(model: str, compiled: bool) -> RunStep:
     return run_step
 
 
-def _dmc_compiler(model: str, directory: Path, target: str) -> RunStep:
-    import numpy as np
+def _compiled(case: Case, target: str) -> Artifact:
     import torch
 
     from bench import cases
     from dmc.api import compile_artifact
 
     torch.set_num_threads(CORES)
-    case = cases.CASES[model]()
-    artifact = compile_artifact(
+    return compile_artifact(
         case.model, loss=case.loss, optimizer=cases.own_optimizer(), example=case.example(0), target=target
     )
+
+
+def _dmc_compiler(model: str, directory: Path, target: str) -> RunStep:
+    from bench import cases
+
+    case = cases.CASES[model]()
+    _write(_compiled(case, target), case, model, directory)
+    return lambda index: 0.0
+
+
+def _dmc_packer(model: str, directory: Path, target: str) -> RunStep:
+    from bench import cases
+    from bench.packed import PACKED, write_packed
+
+    write_packed(_compiled(cases.CASES[model](), target), directory / f"{model}{PACKED}")
+    return lambda index: 0.0
+
+
+def _dmc_unpacker(model: str, directory: Path, packed: str) -> RunStep:
+    from bench import cases
+    from bench.packed import read_packed
+
+    case = cases.CASES[model]()
+    parameters = {name: value.detach().numpy() for name, value in case.model.named_parameters()}
+    _write(read_packed(Path(packed), parameters), case, model, directory)
+    return lambda index: 0.0
+
+
+def _write(artifact: Artifact, case: Case, model: str, directory: Path) -> None:
+    """The step, and its batches."""
+    import numpy as np
+
     artifact.write(directory / f"{model}.dmc")
     for seed in range(BATCHES):
         batch = case.example(seed)
@@ -100,7 +138,6 @@ def _dmc_compiler(model: str, directory: Path, target: str) -> RunStep:
         names = [spec.name for spec in artifact.signature.batch]
         arrays = dict(zip(names, map(np.asarray, values), strict=True))
         np.savez(directory / f"{model}.{seed}.npz", allow_pickle=False, **arrays)
-    return lambda index: 0.0
 
 
 def _dmc(model: str, directory: Path, target: str) -> RunStep:
@@ -117,6 +154,8 @@ PREPARE: dict[str, Callable[[str, Path, str], RunStep]] = {
     "eager": lambda model, *_: _torch(model, compiled=False),
     "compile": lambda model, *_: _torch(model, compiled=True),
     "dmc-compiler": _dmc_compiler,
+    "dmc-packer": _dmc_packer,
+    "dmc-unpacker": _dmc_unpacker,
     "dmc": _dmc,
 }
 

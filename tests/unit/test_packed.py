@@ -30,6 +30,16 @@ def test_a_packed_step_is_the_step_with_parameters_of_zero(tmp_path: Path) -> No
         assert after.any() == (spec.role not in ("parameter", "optimizer")), spec.name
 
 
+def test_parameters_are_given_where_it_is_unpacked(tmp_path: Path) -> None:
+    write_packed(artifact_of(), tmp_path / "a.step")
+    specs = {spec.name: spec for spec in SIGNATURE.state}
+    weight = np.full(specs["weight"].shape, 2.0, np.float32)
+    found = read_packed(tmp_path / "a.step", {"weight": weight})
+    state = dict(zip(specs, found.state, strict=True))
+    assert np.array_equal(state["weight"], weight)
+    assert not any(state[name].any() for name in specs if specs[name].role == "optimizer")
+
+
 def test_a_packed_step_that_was_not_proven_is_refused(tmp_path: Path) -> None:
     write_packed(replace(artifact_of(), job=random_job(1)), tmp_path / "a.step")
     with pytest.raises(ArtifactError, match="the certificate: belongs to job"):
