@@ -115,7 +115,7 @@ def pack(models: Sequence[str], directory: Path, vectors: Vectors) -> None:
 
 
 def measure(
-    model: str, rounds: int, steps: int, directory: Path, vectors: Vectors, packed: Path | None
+    model: str, systems: Sequence[str], rounds: int, steps: int, directory: Path, vectors: Vectors, packed: Path | None
 ) -> list[Result]:
     """Every system on one model: `rounds` turns of `steps` steps each, after one turn to warm up. What is packed was
     compiled elsewhere: compiling has no time and no memory then.
@@ -127,7 +127,7 @@ def measure(
     else:
         compiler = Worker(model, "dmc-compiler", directory, vectors)
         compile_s, compiler_mb = compiler.ready_s, compiler.finish()["training_mb"]
-    workers = {system: Worker(model, system, directory, vectors) for system in SYSTEMS}
+    workers = {system: Worker(model, system, directory, vectors) for system in systems}
     for turn in range(rounds + 1):
         for worker in workers.values():
             time.sleep(SETTLE_S)
@@ -158,6 +158,7 @@ def main() -> None:
     """Measures, prints a table, writes JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=tuple(CASES), default=tuple(CASES))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
     parser.add_argument("--vectors", choices=tuple(VECTORS), default="all", help="avx2: as if there were no AVX-512")
@@ -178,7 +179,9 @@ def main() -> None:
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory:
         for model in options.models:
-            results += measure(model, options.rounds, options.steps, Path(directory), vectors, options.packed)
+            results += measure(
+                model, options.systems, options.rounds, options.steps, Path(directory), vectors, options.packed
+            )
     Console(width=120).print(_table(results))
     record = {
         "machine": _machine(),
@@ -199,7 +202,7 @@ def _table(results: list[Result]) -> Table:
             result.system,
             f"{result.step_ms:.1f}",
             f"{result.fastest_ms:.1f}–{result.slowest_ms:.1f}",
-            f"{result.step_ms / eager[result.model]:.2f}",
+            f"{result.step_ms / eager[result.model]:.2f}" if eager else "",
             f"{result.ready_s:.1f}",
             f"{result.training_mb:.0f}",
             "" if result.compiler_mb is None else f"{result.compiler_mb:.0f}",

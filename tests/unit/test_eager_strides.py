@@ -191,6 +191,7 @@ def _reads(draw: st.DrawFn) -> tuple[Tensor, tuple[Tensor | slice | None, ...]]:
 @example(
     (_turned(torch.rand(2, 3, 4, 5)), (slice(None), torch.tensor([[0], [2]]), slice(None), torch.tensor([[1, 3]])))
 )
+@example((torch.rand(4, 3).T, (slice(None), None, torch.zeros(1, 3, 1, dtype=torch.long).transpose(1, 2))))
 def test_reads_at_computed_places_have_eagers_strides(read: tuple[Tensor, tuple[Tensor | slice | None, ...]]) -> None:
     assert _difference(read[0][read[1]], _fake(lambda x, places: x[places], read)) == ""
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._prims_common import compute_elementwise_output_logical_to_physical_perm, suggest_memory_format
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
+from torch.utils._mode_utils import no_dispatch
 
 aten = torch.ops.aten
 
@@ -78,22 +79,27 @@ def _angle(result: Tensor, x: Tensor) -> tuple[int, ...] | None:
 
 def _indexed(_: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, ...] | None:
     """By PyTorch's iterator over the places read and the indices, of which fake tensors see the former only."""
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
-    every = torch.broadcast_tensors(*(index for index in indices if index is not None))
-    if any(index.dtype in (torch.bool, torch.uint8) for index in every):
+    if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
         return None
-    # Unless they are neighbours, indexed dimensions come first.
-    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-    rest = [dim for dim in range(x.dim()) if dim not in dims]
-    before, after = rest[:first], rest[first:]
-    shape = [*(x.shape[dim] for dim in before), *every[0].shape, *(x.shape[dim] for dim in after)]
-    places = [*(x.stride(dim) for dim in before), *(0 for _ in every[0].shape), *(x.stride(dim) for dim in after)]
-    # Reshaped, not strided: what a dimension of size one has for a stride decides, too.
-    turned = (index.reshape([1] * len(before) + list(index.shape) + [1] * len(after)) for index in every)
-    operands = (x.as_strided(shape, places), *(index.expand(shape) for index in turned))
-    order = compute_elementwise_output_logical_to_physical_perm(*operands)[0]
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    # What a dimension of size one has for a stride decides, too. Views of fake tensors give it another one.
+    with no_dispatch():
+        every = torch.broadcast_tensors(*(_without_data(index) for index in indices if index is not None))
+        # Unless they are neighbours, indexed dimensions come first.
+        first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+        rest = [dim for dim in range(x.dim()) if dim not in dims]
+        before, after = rest[:first], rest[first:]
+        shape = [*(x.shape[dim] for dim in before), *every[0].shape, *(x.shape[dim] for dim in after)]
+        places = [*(x.stride(dim) for dim in before), *(0 for _ in every[0].shape), *(x.stride(dim) for dim in after)]
+        turned = (index.reshape([1] * len(before) + list(index.shape) + [1] * len(after)) for index in every)
+        operands = (torch.empty_strided(shape, places, device="meta"), *(index.expand(shape) for index in turned))
+        order = compute_elementwise_output_logical_to_physical_perm(*operands)[0]
     back = sorted(range(len(order)), key=order.__getitem__)
     return torch.empty([shape[dim] for dim in order]).permute(back).stride()
+
+
+def _without_data(x: Tensor) -> Tensor:
+    return torch.empty_strided(x.shape, x.stride(), device="meta")
 
 
 RULES: dict[Any, Callable[..., tuple[int, ...] | None]] = {
